@@ -1,0 +1,69 @@
+"""The one root error of the launcher, its children, and the exit codes they carry.
+
+Libraries raise these; the command line prints each once and exits with `exit_code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong with an input: `file:line:col: field: what; allowed: ...`."""
+
+    file: str
+    line: int
+    col: int
+    field: str
+    what: str
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
+        parts = [where, self.field, self.what] if self.field else [where, self.what]
+        text = ": ".join(parts)
+        return f"{text}; allowed: {self.allowed}" if self.allowed else text
+
+
+class SlipwayError(Exception):
+    """Root of every error that a user is meant to read."""
+
+    exit_code = 1
+
+
+class RunFailed(SlipwayError):
+    """A run ended without success."""
+
+
+class BadInput(SlipwayError, ValueError):
+    """What the user wrote is wrong; carries every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem] | str) -> None:
+        if isinstance(problems, str):
+            self.problems: tuple[Problem, ...] = ()
+            super().__init__(problems)
+        else:
+            self.problems = tuple(problems)
+            super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NotFound(SlipwayError, LookupError):
+    """A run, group, object or file that is not there."""
+
+    exit_code = 3
+
+
+class Unreachable(SlipwayError, ConnectionError):
+    """A backend or a store that can not be reached, or that refused its credentials."""
+
+    exit_code = 4
+
+
+class Conflict(SlipwayError):
+    """Something is there already, and it is not what was asked for."""
+
+    exit_code = 5

@@ -1,0 +1,118 @@
+"""What is written into a run's prefix, one structure per kind of object. Times are for display; staleness is judged
+by the store's own times. Unknown fields are ignored, so that an older reader survives a newer writer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.reasons import Reason
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of the run's records."""
+
+
+class Placement(Record):
+    """Where a rank runs, told well enough to know that it is gone.
+
+    kind        process | container | job | set | machine
+    where       equal strings mean the same place: host + queue entry, cluster + Job uid, JobSet uid, instance id
+    generation  a set's restart number: a higher one proves a lower one dead
+    boot, pid, start   of the runtime's process: boot id, pid, start time in clock ticks since boot
+    """
+
+    kind: str
+    where: str
+    generation: int = 0
+    host: str = ""
+    boot: str = ""
+    pid: int = 0
+    start: int = 0
+    container: str = ""
+
+
+class Claim(Record):
+    placement: Placement
+    nonce: str
+    time: float
+    runtime: str = ""  # version of the launcher in the image
+
+
+class Formed(Record):
+    members: dict[str, str]  # member -> address
+    nonce: str
+
+
+class Endpoint(Record):
+    member: str
+    ports: dict[str, str]  # name -> host:port
+    time: float
+    nonce: str = ""
+
+
+class Beat(Record):
+    """Overwritten every `timing.beat` seconds; the object's modification time is what counts."""
+
+    seq: int
+    phase: str  # waiting | fetching | restoring | running | saving | stopping
+    step: float | None = None
+    total: float | None = None
+    message: str = ""
+    checkpoint: int | None = None  # newest complete step
+    running: float = 0.0  # seconds the command has run in this attempt
+    usage: dict[str, float] = {}
+    time: float = 0.0
+    events: int = 0  # how many event objects this member has written
+
+
+class Broken(Record):
+    member: str
+    by: str
+    why: str
+    nonce: str
+
+
+class Exit(Record):
+    """The true end of one rank; the leader's comes last and is the attempt's."""
+
+    member: str
+    reason: Reason
+    code: int | None = None  # of the command; negative is a signal
+    message: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+    running: float = 0.0
+    usage: dict[str, float] = {}
+    checkpoint: int | None = None  # newest complete step when the rank ended
+    nonce: str = ""
+
+
+class Cancel(Record):
+    by: str
+    time: float
+    nonce: str
+
+
+class Result(Record):
+    """The only final record of a run."""
+
+    outcome: str  # succeeded | failed | cancelled
+    attempt: int
+    reason: Reason
+    message: str
+    time: float
+    nonce: str
+    work: str = ""
+    data: dict[str, str] = {}  # input -> digest of what was really read
+    running: float = 0.0  # seconds, over all attempts
+    written_by: str = ""
+
+
+class Event(Record):
+    attempt: int
+    writer: str
+    seq: int
+    kind: str  # handle | evidence | warning | data
+    message: str = ""
+    fields: dict[str, str] = {}
+    time: float = 0.0

@@ -1,0 +1,77 @@
+"""Why an attempt or a run ended, what its container's exit code then is, and whether it is tried again.
+
+This table is the only place where exit codes are decided (design 6); docs/protocol.md prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+EXIT_DONE: Final = 0
+EXIT_USER: Final = 1
+EXIT_AGAIN: Final = 75
+EXIT_NEVER: Final = 78
+EXIT_PREEMPTED: Final = 143
+
+
+class Reason(StrEnum):
+    """The reason of an attempt's (or a run's) end."""
+
+    SUCCEEDED = "succeeded"
+    USER_ERROR = "user_error"
+    CONFIG_ERROR = "config_error"
+    INPUT_MISSING = "input_missing"
+    OUTPUT_MISSING = "output_missing"
+    DUPLICATE = "duplicate"
+    UPSTREAM_FAILED = "upstream_failed"
+    INFRASTRUCTURE = "infrastructure"
+    LOST = "lost"
+    STORE_UNREACHABLE = "store_unreachable"
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    OUT_OF_MEMORY = "out_of_memory"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+    CANCELLED = "cancelled"
+    IMAGE_PULL = "image_pull"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    UNSCHEDULABLE = "unschedulable"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What follows from a reason."""
+
+    code: int | None  # the container's exit code; None where no process ever ran
+    again: bool  # tried again
+    counts: bool  # against limits.retries
+    severity: int  # the reason of an attempt is the most severe of its ranks'
+
+
+RULES: Final[dict[Reason, Rule]] = {
+    Reason.SUCCEEDED: Rule(EXIT_DONE, False, False, 0),
+    Reason.PREEMPTED: Rule(EXIT_PREEMPTED, True, False, 1),
+    Reason.EVICTED: Rule(EXIT_PREEMPTED, True, False, 1),
+    Reason.INFRASTRUCTURE: Rule(EXIT_AGAIN, True, False, 2),
+    Reason.LOST: Rule(EXIT_AGAIN, True, False, 2),
+    Reason.STORE_UNREACHABLE: Rule(EXIT_AGAIN, True, False, 2),
+    Reason.IMAGE_PULL: Rule(None, True, False, 2),
+    Reason.CAPACITY: Rule(None, True, False, 2),
+    Reason.QUOTA: Rule(None, True, False, 2),
+    Reason.UNSCHEDULABLE: Rule(None, True, False, 2),
+    Reason.USER_ERROR: Rule(EXIT_USER, True, True, 3),
+    Reason.CONFIG_ERROR: Rule(EXIT_NEVER, False, False, 4),
+    Reason.INPUT_MISSING: Rule(EXIT_NEVER, False, False, 4),
+    Reason.OUTPUT_MISSING: Rule(EXIT_NEVER, False, False, 4),
+    Reason.DUPLICATE: Rule(EXIT_NEVER, False, False, 4),
+    Reason.UPSTREAM_FAILED: Rule(EXIT_NEVER, False, False, 4),
+    Reason.OUT_OF_MEMORY: Rule(EXIT_NEVER, False, False, 4),
+    Reason.DEADLINE: Rule(EXIT_NEVER, False, False, 4),
+    Reason.BUDGET: Rule(EXIT_NEVER, False, False, 4),
+    Reason.CANCELLED: Rule(EXIT_NEVER, False, False, 4),
+}
+
+MAX_INFRASTRUCTURE_ATTEMPTS: Final = 20  # without a new checkpoint in between

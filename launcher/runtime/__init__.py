@@ -1,0 +1,1 @@
+"""What runs inside every container: `python -m launcher.runtime`. Few dependencies, no training, no eval."""

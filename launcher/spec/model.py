@@ -1,0 +1,150 @@
+"""The resolved job: immutable, complete, free of hidden state; its canonical JSON is job.json.
+
+Fields at their default are left out of the canonical form, so a field added later changes no old hash.
+Sizes are bytes, durations seconds, everywhere below.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = 1
+
+
+class Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of every structure that is written to job.json."""
+
+
+class Image(Frozen):
+    """What a rank runs in. On `local` there is none: `environment` stands for it."""
+
+    reference: str = ""  # catalogue name or full reference, as the user wrote it
+    digest: str = ""  # sha256:... of the image
+    environment: str = ""  # local only: sha256 over the lock and the installed source
+
+
+class Resources(Frozen):
+    """What one rank needs."""
+
+    cpus: float = 1.0
+    memory: int | None = None
+    gpus: int = 0
+    gpu: str | None = None
+    shm: int | None = None
+    disk: int | None = None
+
+
+class Ready(Frozen):
+    """When a role counts as ready: an HTTP path that answers 2xx on the named port."""
+
+    http: str
+    port: str = "http"
+
+
+class Role(Frozen):
+    """A kind of container in the run. A job without roles has one, `main`."""
+
+    command: tuple[str, ...]
+    image: Image = Image()
+    leader: bool = False
+    replicas: int = 1
+    env: dict[str, str] = {}
+    resources: Resources = Resources()
+    ports: dict[str, int] = {}  # 0: the runtime picks a free one
+    ready: Ready | None = None
+    needs: tuple[str, ...] = ()
+    restarts: int = 0
+
+
+class Code(Frozen):
+    """The overlay of the working tree, content-addressed: objects/sha256/<digest>, a tar."""
+
+    digest: str
+
+
+class Input(Frozen):
+    """One input. Exactly one of `url`, `work`, `works` and `run` is set.
+
+    url    any URL or path, with its digest when the user pinned one
+    work   the output of another job, known by that job's work hash
+    works  the same of every variant of a matrix job: a folder per variant
+    run    the output of a run that exists
+    """
+
+    url: str | None = None
+    digest: str | None = None
+    work: str | None = None
+    works: dict[str, str] = {}
+    run: str | None = None
+    output: str | None = None
+    step: str | None = None  # latest | best | N, for checkpoints
+    job: str | None = None  # the name in the file; for people, no part of any hash
+
+
+class Output(Frozen):
+    """One folder under $SLIPWAY_OUTPUTS."""
+
+    kind: Literal["files", "checkpoints"] = "files"
+    sync: Literal["end", "live"] = "end"
+    match: str = "*"  # checkpoints: which folders are checkpoints
+    keep: int = 0  # checkpoints: how many stay; 0 keeps all
+    done: str | None = None  # checkpoints: the file that says that a folder is complete
+
+
+class Budget(Frozen):
+    amount: float
+    currency: str = "USD"
+
+
+class Limits(Frozen):
+    deadline: float | None = None  # running time, summed over the attempts
+    start_deadline: float | None = None  # waiting time before the first attempt
+    retries: int = 0
+    retry_on: tuple[str, ...] = ()
+    budget: Budget | None = None
+    grace: float = 30.0  # from SIGTERM to SIGKILL
+
+
+class Timing(Frozen):
+    """The protocol's clocks (design 6). fence + grace < stale, and beat well below both."""
+
+    beat: float = 15.0
+    stale: float = 900.0
+    fence: float = 720.0
+
+
+class ResolvedJob(Frozen):
+    """A run. `launcher.spec.hashing` gives its work hash, run hash and id."""
+
+    name: str
+    roles: dict[str, Role]
+    store: str
+    backend: str
+    schema: int = SCHEMA
+    config: dict[str, Any] | None = None
+    code: Code | None = None
+    inputs: dict[str, Input] = {}
+    outputs: dict[str, Output] = {}
+    secrets: dict[str, str] = {}  # name -> where it lives (never its value)
+    limits: Limits = Limits()
+    labels: dict[str, str] = {}
+    variant: dict[str, Any] = {}  # the matrix values of this run; for people
+    options: dict[str, Any] = {}  # the backend's own block, after the profile
+    fresh: int = 0
+    resume: str | None = None
+    timing: Timing = Timing()
+
+    @property
+    def leading(self) -> str:
+        """The name of the leading role."""
+        if len(self.roles) == 1:
+            return next(iter(self.roles))
+        return next(name for name, role in self.roles.items() if role.leader)
+
+    def members(self) -> tuple[str, ...]:
+        """Every `<role>-<rank>`, the leader first, then by role and rank."""
+        first = self.leading
+        order = [first, *sorted(name for name in self.roles if name != first)]
+        return tuple(f"{name}-{rank}" for name in order for rank in range(self.roles[name].replicas))

@@ -1,0 +1,132 @@
+"""The one place that knows the names of a store's objects (design 5). Keys are relative to the store's URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def blob(digest: str) -> str:
+    """A content-addressed blob; `digest` is bare hex or sha256:hex."""
+    return f"objects/sha256/{digest.removeprefix('sha256:')}"
+
+
+def blob_note(digest: str) -> str:
+    """What is known of a blob besides its bytes: commit, dirty, user."""
+    return f"objects/notes/{digest.removeprefix('sha256:')}.json"
+
+
+def group(group_id: str) -> str:
+    return f"groups/{group_id}.json"
+
+
+def works(work: str) -> str:
+    return f"works/{work}/"
+
+
+def work_run(work: str, run: str) -> str:
+    return f"works/{work}/{run}.json"
+
+
+RUNS = "runs/"
+GROUPS = "groups/"
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """The keys of one run."""
+
+    run: str
+
+    @property
+    def prefix(self) -> str:
+        return f"runs/{self.run}/"
+
+    @property
+    def job(self) -> str:
+        return self.prefix + "job.json"
+
+    @property
+    def cancel(self) -> str:
+        return self.prefix + "cancel.json"
+
+    @property
+    def result(self) -> str:
+        return self.prefix + "result.json"
+
+    @property
+    def attempts(self) -> str:
+        return self.prefix + "attempts/"
+
+    @property
+    def events(self) -> str:
+        return self.prefix + "events/"
+
+    def event(self, attempt: int, writer: str, seq: int) -> str:
+        return f"{self.events}{attempt}-{writer}-{seq:08d}.json"
+
+    def attempt(self, number: int) -> AttemptKeys:
+        return AttemptKeys(self.run, number)
+
+
+@dataclass(frozen=True)
+class AttemptKeys:
+    """The keys of one attempt; a member is `<role>-<rank>`."""
+
+    run: str
+    number: int
+
+    @property
+    def prefix(self) -> str:
+        return f"runs/{self.run}/attempts/{self.number}/"
+
+    def claim(self, member: str) -> str:
+        return f"{self.prefix}claim/{member}.json"
+
+    @property
+    def formed(self) -> str:
+        return self.prefix + "formed.json"
+
+    def endpoint(self, member: str) -> str:
+        return f"{self.prefix}endpoints/{member}.json"
+
+    def beat(self, member: str) -> str:
+        return f"{self.prefix}beat/{member}.json"
+
+    @property
+    def broken(self) -> str:
+        return self.prefix + "broken.json"
+
+    def exit(self, member: str) -> str:
+        return f"{self.prefix}exit/{member}.json"
+
+    def logs(self, member: str) -> str:
+        return f"{self.prefix}logs/{member}/"
+
+    def log_piece(self, member: str, first_byte: int) -> str:
+        return f"{self.logs(member)}{first_byte:020d}.log"
+
+    def metrics(self, member: str) -> str:
+        return f"{self.prefix}metrics/{member}/"
+
+    def metrics_piece(self, member: str, first_byte: int) -> str:
+        return f"{self.metrics(member)}{first_byte:020d}.jsonl"
+
+    def output(self, name: str) -> str:
+        return f"{self.prefix}outputs/{name}/"
+
+    def output_manifest(self, name: str) -> str:
+        return f"{self.prefix}outputs/{name}.manifest.json"
+
+    @property
+    def checkpoints(self) -> str:
+        return self.prefix + "checkpoints/"
+
+    def checkpoint_files(self, step: int, member: str) -> str:
+        """Files lie under files/<member>/, so that no file of the user's can be named like a manifest."""
+        return f"{self.checkpoints}{step}/files/{member}/"
+
+    def checkpoint_manifest(self, step: int, member: str) -> str:
+        return f"{self.checkpoints}{step}/manifest/{member}.json"
+
+    def checkpoint_complete(self, step: int) -> str:
+        return f"{self.checkpoints}{step}/complete.json"
