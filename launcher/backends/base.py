@@ -1,0 +1,93 @@
+"""What a backend is (design 8). `render` is pure; everything else is an effect and may raise Unreachable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final, Protocol
+
+from launcher.errors import BadInput
+from launcher.spec.model import ResolvedJob
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What submit sends and `launcher render` prints: one YAML (or text) document per object, by file name."""
+
+    documents: Mapping[str, str]
+    objects: Mapping[str, str]  # run id -> the file name that carries it
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Handle:
+    """How a backend knows a run. `fingerprint` is the run's hash as the backend's own object carries it."""
+
+    run: str
+    backend: str
+    name: str
+    fingerprint: str
+    place: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a backend says of one of its objects. `active`: it runs or may still start a process."""
+
+    handle: Handle
+    active: bool
+    phase: str = ""
+    reason: str = ""
+    evidence: str = ""
+    cursor: str = ""
+
+
+class Backend(Protocol):
+    def render(self, group: Sequence[ResolvedJob]) -> Rendered:
+        """Pure: no network, clock, randomness or cluster. The same bytes on any machine."""
+        ...
+
+    def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        """Idempotent by name: there with our fingerprint is adopted, there with another raises Conflict."""
+        ...
+
+    def look_up(self, run: str) -> Observation | None:
+        """The backend's object of a run, or None when it has none."""
+        ...
+
+    def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[Observation]:
+        """One stream for many runs; ends when none of them is active."""
+        ...
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        """Live output of a rank, from the backend itself."""
+        ...
+
+    def cancel(self, handles: Collection[Handle]) -> None:
+        """Ends the processes; cancel.json was written before."""
+        ...
+
+    def mine(self) -> Iterator[Observation]:
+        """Everything on the backend that carries our mark."""
+        ...
+
+
+# name -> (module, the extra that brings its SDK)
+BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
+    "local": ("launcher.backends.local", None),
+}
+
+
+def backend(name: str, options: Mapping[str, object]) -> Backend:
+    """The backend of that name; its module is imported here and nowhere else."""
+    if name not in BACKENDS:
+        raise BadInput(f"unknown backend `{name}`; allowed: {', '.join(sorted(BACKENDS))}")
+    module, extra = BACKENDS[name]
+    try:
+        made: Backend = import_module(module).make(options)
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith(("launcher", "training", "eval")):
+            raise
+        raise BadInput(f"backend `{name}` needs its SDK: pip install 'slipway[{extra}]' (missing: {error.name})") from None
+    return made

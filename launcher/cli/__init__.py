@@ -1,0 +1,74 @@
+"""The command line: a dict of verbs, each a module that is imported only when its verb is called.
+
+A verb module has `SUMMARY` (one line), `EXAMPLE`, `add(parser)` and `run(args) -> int`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+# verb -> (module, one line for --help). The line stands here so that --help imports no verb.
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    "init": ("launcher.cli.init", "write a commented starter job"),
+    "schema": ("launcher.cli.schema", "print the JSON Schema of a job"),
+    "render": ("launcher.cli.render", "print exactly what submit would send; touches nothing"),
+    "submit": ("launcher.cli.submit", "submit a job, a pipeline or a matrix, exactly once"),
+    "status": ("launcher.cli.status", "show runs: phase, step, progress, last checkpoint, reason"),
+    "wait": ("launcher.cli.wait", "wait until runs end"),
+    "logs": ("launcher.cli.logs", "print or follow a run's logs"),
+    "cancel": ("launcher.cli.cancel", "end runs"),
+    "retry": ("launcher.cli.retry", "run a failed or cancelled run again from its newest checkpoint"),
+    "gather": ("launcher.cli.gather", "copy results, checkpoints and logs, verified"),
+    "results": ("launcher.cli.results", "one table of metrics with intervals over runs"),
+    "compare": ("launcher.cli.compare", "paired statistics of one evaluation against another"),
+    "report": ("launcher.cli.report", "write one self-contained HTML page"),
+    "doctor": ("launcher.cli.doctor", "check this machine, the profile, the store and the backends"),
+    "secrets": ("launcher.cli.secrets", "set, list and remove local secrets"),
+    "local": ("launcher.cli.local", "the local backend's supervisor: status, start, stop, install"),
+    "completion": ("launcher.cli.completion", "print a shell's completion script"),
+}
+
+
+def usage() -> str:
+    width = max(map(len, VERBS))
+    lines = [
+        "usage: launcher VERB [options]      launcher VERB --help",
+        "",
+        "Takes a computer-use agent from recordings to a measured result: one YAML file, one command.",
+        "",
+        *(f"  {verb:<{width}}  {summary}" for verb, (_, summary) in VERBS.items()),
+        "",
+        "  example: launcher submit examples/login --backend local --follow",
+        "",
+        "exit codes: 0 ok, 1 the run failed, 2 bad input, 3 not found, 4 backend or store unreachable, 5 conflict",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `launcher`; returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        from launcher import __version__
+
+        print(f"slipway {__version__}")
+        return 0
+    verb, rest = arguments[0], arguments[1:]
+    if verb not in VERBS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f" Did you mean `{near[0]}`?" if near else ""
+        print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
+        return 2
+    from launcher.cli.common import call
+
+    return call(verb, VERBS[verb][0], rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What the verbs share: parsing, one place that prints errors, output formats, colours."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from launcher.errors import SlipwayError
+
+
+def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
+    """Parses one verb's arguments and runs it; errors that users are meant to read are printed once."""
+    module = import_module(module_name)
+    parser = argparse.ArgumentParser(
+        prog=f"launcher {verb}",
+        description=module.SUMMARY,
+        epilog=f"example:\n  {module.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add(parser)
+    args = parser.parse_args(list(arguments))
+    try:
+        return int(module.run(args))
+    except SlipwayError as error:
+        print(f"launcher {verb}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # the reader went away (`| head`); keep the interpreter from complaining when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("table", "json", "yaml")) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help="format (default: %(default)s)")
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Options that every verb which reads the store has."""
+    parser.add_argument("--store", metavar="URL", help="the store; default: the profile's")
+    parser.add_argument("--profile", metavar="NAME", help="a named profile of slipway.yaml")
+
+
+def emit(rows: Sequence[Mapping[str, Any]], fmt: str, columns: Sequence[str] | None = None) -> None:
+    """Prints rows as a table, as JSON or as YAML on standard output."""
+    if fmt == "json":
+        import json
+
+        print(json.dumps(list(rows), indent=2, ensure_ascii=False, default=str))
+    elif fmt == "yaml":
+        import yaml
+
+        print(yaml.safe_dump([dict(row) for row in rows], sort_keys=False, allow_unicode=True), end="")
+    else:
+        print(table(rows, columns))
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Rows as aligned text under upper-case headings, the way kubectl prints them."""
+    names = list(columns) if columns is not None else list(rows[0]) if rows else []
+    cells = [[name.upper().replace("_", " ") for name in names]]
+    cells += [[text(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(line[k]) for line in cells) for k in range(len(names))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
+
+
+def text(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def colour(stream: Any = None) -> bool:
+    """Whether to colour: only on a terminal, never with NO_COLOR."""
+    stream = stream or sys.stdout
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def paint(value: str, code: str, stream: Any = None) -> str:
+    return f"\x1b[{code}m{value}\x1b[0m" if colour(stream) else value
