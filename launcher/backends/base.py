@@ -89,5 +89,7 @@ def backend(name: str, options: Mapping[str, object]) -> Backend:
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").startswith(("launcher", "training", "eval")):
             raise
-        raise BadInput(f"backend `{name}` needs its SDK: pip install 'slipway[{extra}]' (missing: {error.name})") from None
+        raise BadInput(
+            f"backend `{name}` needs its SDK: pip install 'slipway[{extra}]' (missing: {error.name})"
+        ) from None
     return made

@@ -69,7 +69,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     cells = [[name.upper().replace("_", " ") for name in names]]
     cells += [[text(row.get(name)) for name in names] for row in rows]
     widths = [max(len(line[k]) for line in cells) for k in range(len(names))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
 
 
 def text(value: Any) -> str:

@@ -12,7 +12,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of the run's records."""
 
 
-class Placement(Record):
+class Placement(Record, frozen=True):
     """Where a rank runs, told well enough to know that it is gone.
 
     kind        process | container | job | set | machine
@@ -31,26 +31,26 @@ class Placement(Record):
     container: str = ""
 
 
-class Claim(Record):
+class Claim(Record, frozen=True):
     placement: Placement
     nonce: str
     time: float
     runtime: str = ""  # version of the launcher in the image
 
 
-class Formed(Record):
+class Formed(Record, frozen=True):
     members: dict[str, str]  # member -> address
     nonce: str
 
 
-class Endpoint(Record):
+class Endpoint(Record, frozen=True):
     member: str
     ports: dict[str, str]  # name -> host:port
     time: float
     nonce: str = ""
 
 
-class Beat(Record):
+class Beat(Record, frozen=True):
     """Overwritten every `timing.beat` seconds; the object's modification time is what counts."""
 
     seq: int
@@ -65,14 +65,14 @@ class Beat(Record):
     events: int = 0  # how many event objects this member has written
 
 
-class Broken(Record):
+class Broken(Record, frozen=True):
     member: str
     by: str
     why: str
     nonce: str
 
 
-class Exit(Record):
+class Exit(Record, frozen=True):
     """The true end of one rank; the leader's comes last and is the attempt's."""
 
     member: str
@@ -87,13 +87,13 @@ class Exit(Record):
     nonce: str = ""
 
 
-class Cancel(Record):
+class Cancel(Record, frozen=True):
     by: str
     time: float
     nonce: str
 
 
-class Result(Record):
+class Result(Record, frozen=True):
     """The only final record of a run."""
 
     outcome: str  # succeeded | failed | cancelled
@@ -108,7 +108,7 @@ class Result(Record):
     written_by: str = ""
 
 
-class Event(Record):
+class Event(Record, frozen=True):
     attempt: int
     writer: str
     seq: int

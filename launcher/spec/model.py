@@ -17,7 +17,7 @@ class Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """Base of every structure that is written to job.json."""
 
 
-class Image(Frozen):
+class Image(Frozen, frozen=True):
     """What a rank runs in. On `local` there is none: `environment` stands for it."""
 
     reference: str = ""  # catalogue name or full reference, as the user wrote it
@@ -25,7 +25,7 @@ class Image(Frozen):
     environment: str = ""  # local only: sha256 over the lock and the installed source
 
 
-class Resources(Frozen):
+class Resources(Frozen, frozen=True):
     """What one rank needs."""
 
     cpus: float = 1.0
@@ -36,14 +36,14 @@ class Resources(Frozen):
     disk: int | None = None
 
 
-class Ready(Frozen):
+class Ready(Frozen, frozen=True):
     """When a role counts as ready: an HTTP path that answers 2xx on the named port."""
 
     http: str
     port: str = "http"
 
 
-class Role(Frozen):
+class Role(Frozen, frozen=True):
     """A kind of container in the run. A job without roles has one, `main`."""
 
     command: tuple[str, ...]
@@ -58,13 +58,13 @@ class Role(Frozen):
     restarts: int = 0
 
 
-class Code(Frozen):
+class Code(Frozen, frozen=True):
     """The overlay of the working tree, content-addressed: objects/sha256/<digest>, a tar."""
 
     digest: str
 
 
-class Input(Frozen):
+class Input(Frozen, frozen=True):
     """One input. Exactly one of `url`, `work`, `works` and `run` is set.
 
     url    any URL or path, with its digest when the user pinned one
@@ -83,7 +83,7 @@ class Input(Frozen):
     job: str | None = None  # the name in the file; for people, no part of any hash
 
 
-class Output(Frozen):
+class Output(Frozen, frozen=True):
     """One folder under $SLIPWAY_OUTPUTS."""
 
     kind: Literal["files", "checkpoints"] = "files"
@@ -93,12 +93,12 @@ class Output(Frozen):
     done: str | None = None  # checkpoints: the file that says that a folder is complete
 
 
-class Budget(Frozen):
+class Budget(Frozen, frozen=True):
     amount: float
     currency: str = "USD"
 
 
-class Limits(Frozen):
+class Limits(Frozen, frozen=True):
     deadline: float | None = None  # running time, summed over the attempts
     start_deadline: float | None = None  # waiting time before the first attempt
     retries: int = 0
@@ -107,7 +107,7 @@ class Limits(Frozen):
     grace: float = 30.0  # from SIGTERM to SIGKILL
 
 
-class Timing(Frozen):
+class Timing(Frozen, frozen=True):
     """The protocol's clocks (design 6). fence + grace < stale, and beat well below both."""
 
     beat: float = 15.0
@@ -115,7 +115,7 @@ class Timing(Frozen):
     fence: float = 720.0
 
 
-class ResolvedJob(Frozen):
+class ResolvedJob(Frozen, frozen=True):
     """A run. `launcher.spec.hashing` gives its work hash, run hash and id."""
 
     name: str
