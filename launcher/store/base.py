@@ -52,7 +52,7 @@ class Store(Protocol):
         """Deletes; a missing key is no error."""
         ...
 
-    def list(self, prefix: str, after: str = "") -> Iterator[Meta]:
+    def scan(self, prefix: str, after: str = "") -> Iterator[Meta]:
         """Every object under a prefix, in key order, streamed page by page."""
         ...
 
