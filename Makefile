@@ -1,1 +1,90 @@
-# One entry for people and CI. The environment lies in .venv, tools built from source in .tools.
+# One entry for people and for CI. The environment lies in .venv, tools built from source in .tools, the demo's store
+# in .slipway; nothing is installed outside the clone.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP = $(shell sha256sum $(1) pyproject.toml | sha256sum | cut -c1-12)
+RUN_STAMP := $(VENV)/.installed-$(call STAMP,requirements.lock)
+DEV_STAMP := $(VENV)/.installed-dev-$(call STAMP,requirements-dev.lock)
+
+# uv from the PATH, or pinned and hashed into .tools
+UV := $(shell command -v uv 2>/dev/null || echo .tools/uv/bin/uv)
+
+# One thread per process: torch's OpenMP threads spin when the cores are shared. The test processes must not reach a hub.
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE ?= 1
+export TRANSFORMERS_OFFLINE ?= 1
+export HF_DATASETS_OFFLINE ?= 1
+export HF_HUB_DISABLE_TELEMETRY ?= 1
+export DO_NOT_TRACK ?= 1
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.tools/uv/bin/uv:
+	@echo "uv is not on the PATH: installing it into .tools/uv"
+	$(PYTHON) -m venv .tools/uv
+	.tools/uv/bin/pip install -q --require-hashes -r tools/uv.lock
+
+$(BIN)/python: | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system $(VENV)
+
+$(RUN_STAMP): requirements.lock | $(BIN)/python
+	@echo "installing the pinned packages into $(VENV)"
+	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/.installed-[0-9a-f]*; touch $@
+
+$(DEV_STAMP): requirements-dev.lock | $(BIN)/python
+	@echo "installing the pinned packages, test tools included, into $(VENV)"
+	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.lock
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/.installed-dev-*; touch $@
+
+.PHONY: help env dev tools demo test check nightly bench format lock golden clean
+
+env: $(RUN_STAMP) ## the environment that runs jobs on this machine
+
+dev: $(DEV_STAMP) ## the same with the test tools
+
+tools: ## the S3 server of the tests, built from source (needs Go)
+	@bash tools/build.sh
+
+demo: env ## train and measure an agent on this machine
+	@$(BIN)/launcher submit examples/login --backend local --follow
+
+test: dev tools ## unit, contract and integration tests
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly" tests
+
+check: dev ## lint, format, types, import contracts, documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_docs.py
+
+nightly: dev tools ## the long storms and seeds (about an hour)
+	$(BIN)/pytest -q -m nightly tests
+
+bench: dev tools ## every figure of docs/benchmarks.md
+	$(BIN)/python -m tests.bench
+
+format: dev ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## compile the locks again
+	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --generate-hashes --no-header \
+	  --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o requirements.lock
+	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --extra dev -c requirements.lock --generate-hashes \
+	  --no-header --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o requirements-dev.lock
+	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
+
+clean: ## remove everything that was made here
+	-@$(BIN)/launcher local stop 2>/dev/null
+	rm -rf $(VENV) .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
