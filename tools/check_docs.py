@@ -1,0 +1,47 @@
+"""Checks every Markdown file: links and images point to something that is there, anchors to a heading that exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+def anchor(heading: str) -> str:
+    """The fragment that a Markdown renderer makes of a heading."""
+    text = re.sub(r"[`*_]", "", heading.strip().lower())
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def headings(path: Path) -> set[str]:
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    return {anchor(match) for match in re.findall(r"^#+\s+(.*)$", text, re.MULTILINE)}
+
+
+def problems(path: Path) -> list[str]:
+    found = []
+    for target in LINK.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, fragment = target.partition("#")
+        other = (path.parent / name).resolve() if name else path
+        if not other.exists():
+            found.append(f"{path}: link to {target}: no such file")
+        elif fragment and other.suffix == ".md" and fragment not in headings(other):
+            found.append(f"{path}: link to {target}: no such heading")
+    return found
+
+
+def main() -> int:
+    names = subprocess.run(["git", "ls-files", "*.md"], check=True, capture_output=True, text=True).stdout.split()
+    found = [problem for name in names for problem in problems(Path(name))]
+    print("\n".join(found) if found else f"{len(names)} documents: every link holds")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
