@@ -10,9 +10,9 @@ results = Path(os.environ["SLIPWAY_OUTPUTS"]) / "results"
 results.mkdir(parents=True, exist_ok=True)
 for step in range(1, config["count"] + 1):
     print(f"{config['greeting']} {step}", flush=True)
-    with open(os.environ["SLIPWAY_PROGRESS"], "a") as progress:
+    with Path(os.environ["SLIPWAY_PROGRESS"]).open("a") as progress:
         print(json.dumps({"step": step, "total": config["count"], "phase": "greeting"}), file=progress)
-    with open(os.environ["SLIPWAY_METRICS"], "a") as metrics:
+    with Path(os.environ["SLIPWAY_METRICS"]).open("a") as metrics:
         print(json.dumps({"step": step, "name": "said", "value": step, "time": time.time()}), file=metrics)
 summary = [{"benchmark": "hello", "metric": "said", "value": 1.0, "n": config["count"], "infra_failures": 0}]
 (results / "summary.json").write_text(json.dumps(summary))
