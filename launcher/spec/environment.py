@@ -1,0 +1,48 @@
+"""What stands for an image on the local backend: the lock and the source that is installed (design 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+LOCK: Final = "requirements.lock"
+SOURCES: Final = ("training", "eval", "launcher/runtime")
+
+
+@cache
+def local_environment() -> str:
+    """sha256 (hex) over requirements.lock, where it lies beside the packages, and the source of what jobs run."""
+    roots = {name: package.parent for name in ("launcher", "training", "eval") if (package := _package(name))}
+    total = hashlib.sha256()
+    for lock in sorted({root / LOCK for root in roots.values()}):
+        if lock.is_file():
+            _add(total, LOCK, lock)
+    for source in SOURCES:
+        root = roots.get(source.partition("/")[0])
+        if root is not None:
+            for path in _files(root / source):
+                _add(total, path.relative_to(root).as_posix(), path)
+    return total.hexdigest()
+
+
+def _package(name: str) -> Path | None:
+    """The folder of a package, found without importing it."""
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and not name.endswith((".pyc", "~")):
+                yield Path(here, name)
+
+
+def _add(total: hashlib._Hash, name: str, path: Path) -> None:
+    total.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())

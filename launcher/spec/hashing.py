@@ -1,0 +1,149 @@
+"""Canonical JSON, the two hashes of a job, and the names made from them.
+
+Canonical JSON: UTF-8, keys sorted by code point, no whitespace, strings as they are (no Unicode normalisation), floats
+in their shortest form as Python's repr writes it, so `1` and `1.0` differ (a program may treat them differently; typed
+fields are of one type and so never do). NaN, infinities, integers beyond 64 bits and keys that are no strings are
+refused. Of structures only the fields that differ from their default appear, so a new field changes no old hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from launcher.errors import BadInput
+from launcher.spec.model import SCHEMA, ResolvedJob, Role
+
+ID_DIGITS: Final = 12  # hex digits of the hash in a run's id
+MAX_INTEGER: Final = 2**63 - 1
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical JSON of plain data and of structures; raises BadInput for what JSON can not hold exactly."""
+    try:
+        return _encode(plain(value)).encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a text holds a lone surrogate, which UTF-8 can not hold: {error.object[:40]!r}") from None
+
+
+def plain(value: Any) -> Any:
+    """Structures as dicts without defaults, tuples as lists; checks every value on the way."""
+    kind: Any = type(value)
+    if kind is str or value is None or kind is bool:
+        return value
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                raise BadInput(f"the key {key!r} is no text; quote it")
+        return {key: plain(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [plain(item) for item in value]
+    if kind is int:
+        if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+            raise BadInput(f"the number {value} does not fit into 64 bits; quote it")
+        return value
+    if kind is float:
+        if not isfinite(value):
+            raise BadInput(f"the number {value} has no JSON form; quote it")
+        return value
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: plain(item)
+            for name, default, required in _fields(kind)
+            if (item := getattr(value, name)) != default or required
+        }
+    raise BadInput(f"a value of type {kind.__name__} has no JSON form: {value!r}")
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
+    """(name, default, required) of every field of a structure."""
+    return tuple(
+        (
+            field.encode_name,
+            field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default,
+            field.required,
+        )
+        for field in msgspec.structs.fields(kind)
+    )
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def work_hash(job: ResolvedJob) -> str:
+    """sha256 over what is computed: images, commands, environment variables, config, code, inputs, outputs, the shape
+    of the roles. Not: names, where it runs, how much memory it gets, how long it may take. 64 hex digits."""
+    return _digest(
+        {
+            "roles": {name: _role(role) for name, role in job.roles.items()},
+            "config": job.config,
+            "code": job.code,
+            "inputs": {name: msgspec.structs.replace(item, job=None) for name, item in job.inputs.items()},
+            "outputs": {name: item.kind for name, item in job.outputs.items()},
+        }
+    )
+
+
+def _role(role: Role) -> dict[str, Any]:
+    image = role.image
+    # a digest or an environment says what runs; the reference beside it is only how the user called it
+    what = image.digest or image.environment or image.reference
+    values: dict[str, Any] = {
+        "image": what,
+        "command": role.command,
+        "env": role.env,
+        "leader": role.leader,
+        "replicas": role.replicas,
+        "gpus": role.resources.gpus,  # with replicas the world size, so part of what is computed
+        "ports": role.ports,
+        "needs": role.needs,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def run_hash(job: ResolvedJob) -> str:
+    """sha256 over the whole of job.json, but for what is there for people only: `variant` and the inputs' `job`."""
+    inputs = {name: msgspec.structs.replace(item, job=None) for name, item in job.inputs.items()}
+    return _digest(msgspec.structs.replace(job, variant={}, inputs=inputs))
+
+
+def run_id(job: ResolvedJob) -> str:
+    """`<name>-<first 12 hex digits of the run hash>`."""
+    return f"{job.name}-{run_hash(job)[:ID_DIGITS]}"
+
+
+def group_id(run_ids: Iterable[str]) -> str:
+    """`group-<hash12>` over the set of run ids; no job can be called `group`."""
+    return f"group-{_digest(sorted(set(run_ids)))[:ID_DIGITS]}"
+
+
+def encode_job(job: ResolvedJob) -> bytes:
+    """job.json."""
+    return canonical(job)
+
+
+class _Version(msgspec.Struct):
+    schema: int = 1
+
+
+def decode_job(data: bytes) -> ResolvedJob:
+    """job.json read back; raises BadInput for a newer schema, an unknown field or a wrong type."""
+    try:
+        version = msgspec.json.decode(data, type=_Version).schema
+        if version > SCHEMA:
+            raise BadInput(
+                f"job.json has schema {version}, this launcher reads up to {SCHEMA}: the image (or install) is too old"
+            )
+        return msgspec.json.decode(data, type=ResolvedJob)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"job.json: {error}") from None
