@@ -1,0 +1,1 @@
+"""Results over runs: stats (formulas), read (verified outputs), table (one row per metric), compare (paired)."""
