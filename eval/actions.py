@@ -1,0 +1,228 @@
+"""One Action: what an agent can do on a desktop, independent of any model's way to write it.
+
+Coordinates are normalised floats in [0, 1] of the whole screen (`eval.geometry` converts them). A dialect that can not
+hold an action raises `Unrepresentable`; a text that is not exactly one action raises `ParseError`. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Final
+
+
+class ActionError(ValueError):
+    """An action that contradicts itself: a field missing, one too many, or a value out of range."""
+
+
+class Unrepresentable(ValueError):
+    """An action that the target can not hold without losing something."""
+
+
+class ParseError(ValueError):
+    """A text that is not exactly one valid action. The agent's failure, never the infrastructure's."""
+
+
+class ActionType(StrEnum):
+    """The 24 types of the episode schema, then those that only some dialects know."""
+
+    CLICK = "click"
+    DOUBLE_CLICK = "double_click"
+    RIGHT_CLICK = "right_click"
+    DRAG = "drag"
+    SCROLL = "scroll"
+    HOVER = "hover"
+    TYPE = "type"
+    KEY = "key"
+    HOTKEY = "hotkey"
+    CLICK_AND_TYPE = "click_and_type"
+    WAIT = "wait"
+    SCREENSHOT = "screenshot"
+    GOTO = "goto"
+    BACK = "back"
+    FORWARD = "forward"
+    REFRESH = "refresh"
+    OPEN_APP = "open_app"
+    CLOSE_APP = "close_app"
+    SELECT_MONITOR = "select_monitor"
+    WINDOW_FOCUS = "window_focus"
+    WINDOW_RESIZE = "window_resize"
+    WINDOW_MOVE = "window_move"
+    DONE = "done"
+    FAIL = "fail"
+    MIDDLE_CLICK = "middle_click"
+    TRIPLE_CLICK = "triple_click"
+    MOUSE_DOWN = "mouse_down"
+    MOUSE_UP = "mouse_up"
+    KEY_DOWN = "key_down"
+    KEY_UP = "key_up"
+
+
+POINTED: Final = frozenset({"x", "y", "element"})
+DIRECTIONS: Final = ("up", "down", "left", "right")
+BUTTONS: Final = ("left", "middle", "right")
+
+# type -> (fields that must be set, fields that may be set). "point" stands for x and y together, or element.
+FIELDS: Final[dict[ActionType, tuple[frozenset[str], frozenset[str]]]] = {
+    kind: (frozenset(must.split()), frozenset(may.split()))
+    for kind, must, may in [
+        (ActionType.CLICK, "point", "modifiers"),
+        (ActionType.DOUBLE_CLICK, "point", "modifiers"),
+        (ActionType.RIGHT_CLICK, "point", "modifiers"),
+        (ActionType.MIDDLE_CLICK, "point", "modifiers"),
+        (ActionType.TRIPLE_CLICK, "point", "modifiers"),
+        (ActionType.DRAG, "x y x2 y2", "modifiers button duration"),
+        (ActionType.SCROLL, "direction", "point amount modifiers"),
+        (ActionType.HOVER, "point", ""),
+        (ActionType.TYPE, "text", "element"),
+        (ActionType.KEY, "keys", ""),
+        (ActionType.HOTKEY, "keys", ""),
+        (ActionType.CLICK_AND_TYPE, "point text", ""),
+        (ActionType.WAIT, "", "duration"),
+        (ActionType.SCREENSHOT, "", ""),
+        (ActionType.GOTO, "url", ""),
+        (ActionType.BACK, "", ""),
+        (ActionType.FORWARD, "", ""),
+        (ActionType.REFRESH, "", ""),
+        (ActionType.OPEN_APP, "app_name", ""),
+        (ActionType.CLOSE_APP, "app_name", ""),
+        (ActionType.SELECT_MONITOR, "monitor_id", ""),
+        (ActionType.WINDOW_FOCUS, "window_title", ""),
+        (ActionType.WINDOW_RESIZE, "width height", "window_title"),
+        (ActionType.WINDOW_MOVE, "x y", "window_title"),
+        (ActionType.DONE, "", "text"),
+        (ActionType.FAIL, "", "text"),
+        (ActionType.MOUSE_DOWN, "", "point button"),
+        (ActionType.MOUSE_UP, "", "point button"),
+        (ActionType.KEY_DOWN, "keys", ""),
+        (ActionType.KEY_UP, "keys", ""),
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing an agent does. Fields that its type does not know must stay None; anything else raises ActionError.
+
+    x, y          the point, or where a drag starts, or where a window goes; in [0, 1]
+    x2, y2        where a drag ends; in [0, 1]
+    width, height of a window; in [0, 1]
+    element       the number of a mark (Set-of-Marks), instead of x and y
+    keys          lower-case key names; exactly one for key, key_down, key_up; at least two for hotkey
+    amount        wheel clicks, positive; None leaves it to the desktop
+    duration      seconds
+    """
+
+    type: ActionType
+    x: float | None = None
+    y: float | None = None
+    x2: float | None = None
+    y2: float | None = None
+    element: int | None = None
+    text: str | None = None
+    keys: tuple[str, ...] | None = None
+    direction: str | None = None
+    amount: float | None = None
+    button: str | None = None
+    modifiers: tuple[str, ...] | None = None
+    duration: float | None = None
+    url: str | None = None
+    app_name: str | None = None
+    monitor_id: int | None = None
+    window_title: str | None = None
+    width: float | None = None
+    height: float | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "type", ActionType(self.type))
+        except ValueError:
+            raise ActionError(f"unknown action type {self.type!r}") from None
+        for name in ("x", "y", "x2", "y2", "width", "height"):
+            self._number(name, 0.0, 1.0)
+        for name in ("amount", "duration"):
+            self._number(name, 0.0, math.inf)
+        if self.amount == 0:
+            raise ActionError("amount must be above 0")
+        for name in ("element", "monitor_id"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise ActionError(f"{name} must be a whole number from 0, not {value!r}")
+        for name in ("text", "url", "app_name", "window_title"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ActionError(f"{name} must be a string, not {value!r}")
+        for name in ("keys", "modifiers"):
+            self._names(name)
+        if self.direction is not None and self.direction not in DIRECTIONS:
+            raise ActionError(f"direction must be one of {', '.join(DIRECTIONS)}, not {self.direction!r}")
+        if self.button is not None and self.button not in BUTTONS:
+            raise ActionError(f"button must be one of {', '.join(BUTTONS)}, not {self.button!r}")
+        self._shape()
+
+    def _number(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ActionError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        if math.isinf(value):
+            raise ActionError(f"{name} must be finite")
+        object.__setattr__(self, name, float(value) + 0.0)  # + 0.0 turns -0.0 into 0.0
+
+    def _names(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, str) or not all(isinstance(key, str) and key for key in value):
+            raise ActionError(f"{name} must be a list of key names, not {value!r}")
+        value = tuple(value)
+        if not value:
+            raise ActionError(f"{name} must not be empty")
+        object.__setattr__(self, name, value)
+
+    def _shape(self) -> None:
+        must, may = FIELDS[self.type]
+        present = {f.name for f in fields(self) if f.name != "type" and getattr(self, f.name) is not None}
+        given = set(present)
+        if "point" in must | may:
+            if given & POINTED and given & POINTED not in ({"x", "y"}, {"element"}):
+                raise ActionError(f"{self.type} takes either x and y, or element")
+            if given & POINTED:
+                given = given - POINTED | {"point"}
+        if missing := must - given:
+            raise ActionError(f"{self.type} needs {' and '.join(sorted(missing))}")
+        if extra := given - must - may:
+            raise ActionError(f"{self.type} does not take {' and '.join(sorted(extra))}")
+        if self.keys is not None and (len(self.keys) == 1) == (self.type is ActionType.HOTKEY):
+            raise ActionError(f"{self.type} takes {'two keys or more' if len(self.keys) == 1 else 'one key'}")
+
+    @property
+    def point(self) -> tuple[float, float] | None:
+        """(x, y), normalised, or None."""
+        return None if self.x is None or self.y is None else (self.x, self.y)
+
+    @property
+    def end(self) -> tuple[float, float] | None:
+        """(x2, y2) of a drag, normalised, or None."""
+        return None if self.x2 is None or self.y2 is None else (self.x2, self.y2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Only the fields that are set, as JSON values."""
+        out: dict[str, Any] = {"type": self.type.value}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "type" and value is not None:
+                out[field.name] = list(value) if isinstance(value, tuple) else value
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Action:
+        """The inverse of `to_json`. Raises ActionError for an unknown key as well."""
+        if unknown := set(data) - {f.name for f in fields(cls)}:
+            raise ActionError(f"unknown fields {', '.join(sorted(unknown))}")
+        if "type" not in data:
+            raise ActionError("type is missing")
+        return cls(**data)

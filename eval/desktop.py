@@ -1,0 +1,111 @@
+"""What an environment offers, and whose failure a failure is.
+
+`InfraError` and its children mean that the environment broke: the episode is tried again and is never a score. Anything
+the agent does wrong is a score of 0. Every other exception is a bug and ends the evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from PIL import Image
+
+from eval.actions import Action
+from eval.geometry import Box, inside
+
+
+class InfraError(Exception):
+    """The environment, not the agent, failed."""
+
+
+class DesktopGone(InfraError):
+    """The desktop or its server can not be reached any more."""
+
+
+class DesktopTimeout(InfraError, TimeoutError):
+    """The desktop did not answer in time."""
+
+
+class BadFrame(InfraError):
+    """A screenshot that can not be decoded."""
+
+
+class SetupFailed(InfraError):
+    """The task's start state could not be set up, so the task must not be run."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. `options` belong to the environment; `max_steps` None leaves it to the evaluation."""
+
+    task_id: str
+    instruction: str
+    seed: int = 0
+    max_steps: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a scripted expert would do in this state, and the box (normalised) in which a point counts as the same."""
+
+    action: Action
+    box: Box | None = None
+
+    def hit(self, action: Action | None) -> bool:
+        """Whether the action's point lies in the box. False without a point or a box."""
+        return (
+            action is not None and action.point is not None and self.box is not None and inside(action.point, self.box)
+        )
+
+    def matches(self, action: Action | None) -> bool:
+        """The same action: equal but for the point, which may lie anywhere in the box."""
+        if action is None or action.type is not self.action.type:
+            return False
+        if self.box is None or action.point is None or self.action.point is None:
+            return action == self.action
+        mine, other = self.action.to_json(), action.to_json()
+        for name in ("x", "y"):
+            del mine[name], other[name]
+        return mine == other and self.hit(action)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What can be seen: the screenshot, and the screen's size in pixels (w, h), which may differ from the image's.
+
+    `marks` gives the numbered boxes (normalised) drawn on the image, if any. `expected` is for measuring and for the
+    scripted agent; no prompt shows it.
+    """
+
+    image: Image.Image
+    screen: tuple[int, int]
+    marks: Mapping[int, Box] = field(default_factory=dict)
+    expected: Expected | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The judgement of the environment's state: `value` in [0, 1], and whether it counts as solved."""
+
+    value: float
+    success: bool
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Desktop(Protocol):
+    """One environment, used for one episode at a time. Each call may raise InfraError."""
+
+    async def reset(self, task: Task, seed: int) -> Observation: ...
+
+    async def step(self, action: Action) -> Observation:
+        """Does one action. done and fail are never sent: they end the episode."""
+        ...
+
+    async def score(self) -> Score: ...
+
+    async def close(self) -> None: ...

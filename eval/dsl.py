@@ -1,0 +1,254 @@
+"""The action DSL: `CLICK(x=0.42, y=0.73)`, `TYPE(text="alice")`, `DONE()`; with marks `CLICK([1])`, `TYPE([2], "bob")`.
+
+A response is `Action: <one action>`, with a `Thought: ...` before it when there is one. Coordinates are written with a
+fixed number of decimals (`Dsl.for_screen` picks enough to keep every pixel); all else survives a round trip unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from eval.actions import FIELDS, Action, ActionError, ActionType, ParseError, Unrepresentable
+from eval.dialects.base import Response
+
+__all__ = ["Dsl", "ParseError", "Response", "Unrepresentable"]
+
+# The order of the arguments in what is written; any order is read.
+ORDER: Final = (
+    *("x", "y", "x2", "y2", "text", "key", "keys", "direction", "amount", "button", "modifiers", "duration"),
+    *("url", "app_name", "monitor_id", "window_title", "width", "height"),
+)
+COORDINATES: Final = frozenset({"x", "y", "x2", "y2", "width", "height"})
+STRINGS: Final = frozenset({"text", "key", "direction", "button", "url", "app_name", "window_title"})
+LISTS: Final = frozenset({"keys", "modifiers"})
+ONE_KEY: Final = frozenset({ActionType.KEY, ActionType.KEY_DOWN, ActionType.KEY_UP})
+
+ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+UNESCAPES: Final = {written[1]: char for char, written in ESCAPES.items()}
+
+TOKEN: Final = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z][A-Za-z0-9_]*)"
+    r"|(?P<number>-?[0-9]{1,400}(?:\.[0-9]{1,400})?)"
+    r'|"(?P<string>(?:[^"\\]|\\.)*)"'
+    r"|(?P<mark>[()\[\],=]))",
+    re.DOTALL,
+)
+END: Final = ("end", "")
+
+
+def quote(text: str) -> str:
+    """A string literal on one line."""
+    return '"' + "".join(ESCAPES.get(char, char) for char in text) + '"'
+
+
+def unquote(body: str) -> str:
+    """The text of a literal's body. Raises ParseError for an escape that `quote` never writes."""
+
+    def one(match: re.Match[str]) -> str:
+        char = match.group(1)
+        if char not in UNESCAPES:
+            raise ParseError(f"unknown escape \\{char}")
+        return UNESCAPES[char]
+
+    return re.sub(r"\\(.)", one, body, flags=re.DOTALL)
+
+
+def _plain(value: float) -> str:
+    """The shortest decimal that reads back as the same float, without an exponent."""
+    text = format(Decimal(repr(value)), "f")
+    return text[:-2] if text.endswith(".0") else text
+
+
+class _Tokens:
+    """The tokens of one action; every mismatch is a ParseError."""
+
+    def __init__(self, text: str) -> None:
+        self.items: list[tuple[str, str]] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = TOKEN.match(text, at)
+            if match is None:
+                raise ParseError(f"unexpected {text[at:].lstrip()[:20]!r}")
+            kind = str(match.lastgroup)
+            self.items.append((kind, match.group(kind)))
+            at = match.end()
+        self.at = 0
+
+    def peek(self, ahead: int = 0) -> tuple[str, str]:
+        return self.items[self.at + ahead] if self.at + ahead < len(self.items) else END
+
+    def take(self, kind: str, value: str | None = None) -> str:
+        found = self.peek()
+        if found[0] != kind or (value is not None and found[1] != value):
+            raise ParseError(f"expected {value or kind}, found {found[1] or 'the end'!r}")
+        self.at += 1
+        return found[1]
+
+    def skip(self, value: str) -> bool:
+        if self.peek() == ("mark", value):
+            self.at += 1
+            return True
+        return False
+
+
+@dataclass(frozen=True)
+class Dsl:
+    """The DSL with `decimals` places per coordinate; `marks` selects the Set-of-Marks form, without coordinates."""
+
+    decimals: int = 4
+    marks: bool = False
+
+    @classmethod
+    def for_screen(cls, width: int, height: int, *, marks: bool = False) -> Dsl:
+        """As many decimals as keep every pixel: half a unit of the last place is less than half a pixel."""
+        decimals = 1
+        while 10**decimals <= max(width, height):
+            decimals += 1
+        return cls(decimals, marks)
+
+    def format(self, action: Action) -> str:
+        """One line. Raises Unrepresentable for a mark in the coordinate form, or a coordinate in the marks form."""
+        given = {k: v for k, v in action.to_json().items() if k != "type"}
+        if self.marks and COORDINATES & set(given):
+            raise Unrepresentable(f"{action.type} at a coordinate has no form with marks")
+        if not self.marks and "element" in given:
+            raise Unrepresentable(f"{action.type} on a mark has no coordinate form")
+        if action.type in ONE_KEY:
+            given["key"] = given.pop("keys")[0]
+        arguments = []
+        if "element" in given:
+            arguments.append(f"[{given['element']}]")
+        for name in ORDER:
+            if name not in given:
+                continue
+            written = self._value(name, given[name])
+            positional = self.marks and name == "text" and action.type in (ActionType.TYPE, ActionType.CLICK_AND_TYPE)
+            arguments.append(written if positional else f"{name}={written}")
+        return f"{action.type.name}({', '.join(arguments)})"
+
+    def _value(self, name: str, value: Any) -> str:
+        if name in COORDINATES:
+            return f"{value:.{self.decimals}f}"
+        if name in STRINGS:
+            return quote(value)
+        if name in LISTS:
+            return "[" + ", ".join(quote(item) for item in value) + "]"
+        return _plain(value)
+
+    def parse(self, text: str) -> Action:
+        """Exactly one action, nothing before or after it. Raises ParseError."""
+        tokens = _Tokens(text)
+        name = tokens.take("name")
+        if name not in ActionType.__members__:
+            raise ParseError(f"unknown action {name}")
+        kind = ActionType[name]
+        tokens.take("mark", "(")
+        values: dict[str, Any] = {}
+        first = True
+        while not tokens.skip(")"):
+            if not first:
+                tokens.take("mark", ",")
+            first = False
+            self._argument(tokens, kind, values)
+        if tokens.peek() != END:
+            raise ParseError(f"more than one action: {tokens.peek()[1]!r} after the first")
+        if "key" in values:
+            values["keys"] = (values.pop("key"),)
+        try:
+            return Action(kind, **values)
+        except ActionError as error:
+            raise ParseError(str(error)) from None
+
+    def _argument(self, tokens: _Tokens, kind: ActionType, values: dict[str, Any]) -> None:
+        """One argument into `values`: `[3]` and `"text"` by position (marks only), all else by name."""
+        value: Any
+        if self.marks and tokens.peek() == ("mark", "["):
+            if values:
+                raise ParseError("the mark comes first")
+            tokens.take("mark", "[")
+            name, value = "element", self._integer(tokens)
+            tokens.take("mark", "]")
+        elif self.marks and tokens.peek()[0] == "string" and kind in (ActionType.TYPE, ActionType.CLICK_AND_TYPE):
+            if set(values) - {"element"}:
+                raise ParseError("the text comes before arguments with a name")
+            name, value = "text", unquote(tokens.take("string"))
+        else:
+            name = tokens.take("name")
+            if not self._known(kind, name):
+                raise ParseError(f"{kind.name} has no argument {name}")
+            tokens.take("mark", "=")
+            value = self._read(tokens, name)
+        if name in values:
+            raise ParseError(f"{name} is given twice")
+        values[name] = value
+
+    def _known(self, kind: ActionType, name: str) -> bool:
+        if name not in ORDER or (self.marks and name in COORDINATES):
+            return False
+        must, may = FIELDS[kind]
+        if kind in ONE_KEY and name in ("key", "keys"):
+            return name == "key"
+        return name in must | may or (name in ("x", "y") and "point" in must | may)
+
+    def _read(self, tokens: _Tokens, name: str) -> Any:
+        if name in STRINGS:
+            return unquote(tokens.take("string"))
+        if name in LISTS:
+            tokens.take("mark", "[")
+            items = [unquote(tokens.take("string"))]
+            while tokens.skip(","):
+                items.append(unquote(tokens.take("string")))
+            tokens.take("mark", "]")
+            return tuple(items)
+        return self._integer(tokens) if name == "monitor_id" else float(tokens.take("number"))
+
+    def _integer(self, tokens: _Tokens) -> int:
+        text = tokens.take("number")
+        if not text.isdecimal():
+            raise ParseError(f"{text} is not a whole number from 0")
+        return int(text)
+
+    def format_response(self, action: Action, thought: str | None = None) -> str:
+        """What the agent should answer. Raises Unrepresentable for a thought that would not read back as it was."""
+        answer = f"Action: {self.format(action)}"
+        if thought is None:
+            return answer
+        if not thought or thought != thought.strip():
+            raise Unrepresentable("a thought must not be empty, nor begin or end with blanks")
+        if any(line.startswith("Action:") for line in thought.split("\n")):
+            raise Unrepresentable("a thought must not hold a line that begins with Action:")
+        return f"Thought: {thought}\n{answer}"
+
+    def parse_response(self, text: str) -> Response:
+        """`Action: ...`, or `Thought: ...` and then `Action: ...`, with exactly one action. Raises ParseError."""
+        *before, last = text.strip().split("\n")
+        if not last.startswith("Action:"):
+            raise ParseError("the last line must be Action: and one action")
+        action = self.parse(last.removeprefix("Action:"))
+        if not before:
+            return Response(None, action)
+        if not before[0].startswith("Thought:"):
+            raise ParseError("only Thought: may come before Action:")
+        if any(line.startswith("Action:") for line in before):
+            raise ParseError("more than one action")
+        return Response("\n".join(before).removeprefix("Thought:").strip(), action)
+
+    def instructions(self) -> str:
+        """How to answer, for a system prompt."""
+        if self.marks:
+            examples = ["CLICK([1])", "DOUBLE_CLICK([1])", "RIGHT_CLICK([1])", 'TYPE("text")', 'TYPE([2], "text")']
+            where = "The numbers are those drawn on the screenshot."
+        else:
+            x, y, x2 = (f"{value:.{self.decimals}f}" for value in (0.42, 0.73, 0.5))
+            examples = [f"{name}(x={x}, y={y})" for name in ("CLICK", "DOUBLE_CLICK", "RIGHT_CLICK")]
+            examples += [f"DRAG(x={x}, y={y}, x2={x2}, y2={y})", f'SCROLL(x={x}, y={y}, direction="down", amount=3)']
+            examples += ['TYPE(text="text")']
+            where = "x and y are fractions of the screen's width and height, from the top left corner."
+        examples += ['KEY(key="enter")', 'HOTKEY(keys=["ctrl", "c"])', "WAIT()"]
+        return (
+            f"Answer with exactly one action: {', '.join(examples)}, "
+            f"DONE() when the task is done, FAIL() when it can not be done. {where}"
+        )

@@ -1,0 +1,181 @@
+"""Episode folders: `NNN.png` (the frame before action NNN, and a final one), `steps.jsonl`, and last `episode.json`.
+
+episode.json is the marker: a folder without it is an episode that was cut off. Names follow the episode schema 1.0.0.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from PIL import Image
+
+from eval.actions import Action, ActionError
+
+SCHEMA_VERSION: Final = "1.0.0"
+MARKER: Final = "episode.json"
+STEPS: Final = "steps.jsonl"
+
+
+class EpisodeError(ValueError):
+    """A folder that is not a complete, valid episode."""
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One answer of the agent and what became of it.
+
+    screenshot   file name of the frame before the action
+    action       None when the answer was no valid action; `parse_error` then says why
+    time         Unix seconds when the answer came; None where time has no meaning (made or converted episodes)
+    metrics      numbers about this step, e.g. {"correct": 1.0, "in_box": 1.0}
+    token_ids    the sampled tokens, and their log probabilities, when the agent gives them
+    """
+
+    index: int
+    screenshot: str
+    action: Action | None = None
+    response: str | None = None
+    thought: str | None = None
+    parse_error: str | None = None
+    reward: float = 0.0
+    done: bool = False
+    time: float | None = None
+    metrics: dict[str, float] = {}
+    token_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        out = {name: getattr(self, name) for name in self.__struct_fields__}
+        out["action"] = None if self.action is None else self.action.to_json()
+        return {k: v for k, v in out.items() if v is not None or k in ("action", "response", "thought", "parse_error")}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Step:
+        """Raises EpisodeError."""
+        try:
+            action = data.get("action")
+            step = msgspec.convert({**data, "action": None}, cls)
+            if not isinstance(action, dict | None):
+                raise EpisodeError(f"action must be an object or null, not {action!r}")
+            return step if action is None else msgspec.structs.replace(step, action=Action.from_json(action))
+        except (msgspec.ValidationError, ActionError, TypeError) as error:
+            raise EpisodeError(f"step: {error}") from None
+
+
+class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One try at a task. `success` and `score` are None where nobody judged, and always for outcome `infra`.
+
+    started      ISO 8601 in UTC, or None; duration_ms likewise
+    steps        the steps themselves in memory; their number in episode.json
+    """
+
+    episode_id: str
+    task_id: str
+    instruction: str
+    screen: tuple[int, int]
+    goal: str = ""
+    seed: int = 0
+    success: bool | None = None
+    score: float | None = None
+    outcome: Literal["scored", "infra"] = "scored"
+    error: str | None = None
+    steps: tuple[Step, ...] = ()
+    agent: str = ""
+    environment: str = ""
+    source: str = "synthetic"
+    started: str | None = None
+    duration_ms: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    schema_version: str = SCHEMA_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """episode.json: everything but the steps, of which it has the number."""
+        out = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {"schema_version": out.pop("schema_version"), **out, "steps": len(self.steps)}
+
+    def frame(self, index: int) -> str:
+        """The file name of the frame before action `index`; `len(steps)` names the final one."""
+        return frame_name(index)
+
+
+def frame_name(index: int) -> str:
+    return f"{index:03d}.png"
+
+
+class EpisodeWriter:
+    """Writes one episode folder as it happens. Whatever a cut-off try left there is removed first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+
+    def frame(self, index: int, image: Image.Image | bytes | Path) -> str:
+        """Saves a frame (PNG bytes and files are copied as they are); gives its file name."""
+        target = self.folder / frame_name(index)
+        if isinstance(image, bytes):
+            target.write_bytes(image)
+        elif isinstance(image, Path):
+            shutil.copyfile(image, target)
+        else:
+            image.save(target, format="PNG")
+        return target.name
+
+    def close(self, episode: Episode) -> None:
+        """Writes the steps, then the marker. Raises EpisodeError when a step's frame was never saved."""
+        for step in episode.steps:
+            if not (self.folder / step.screenshot).is_file():
+                raise EpisodeError(f"{self.folder.name}: step {step.index} has no frame {step.screenshot}")
+        lines = "".join(json.dumps(step.to_json()) + "\n" for step in episode.steps)
+        (self.folder / STEPS).write_text(lines, encoding="utf-8")
+        temporary = self.folder / f".{MARKER}"
+        temporary.write_text(json.dumps(episode.to_json(), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.folder / MARKER)
+
+
+def write_episode(folder: Path, episode: Episode, frames: Sequence[Image.Image | bytes | Path]) -> None:
+    """A whole episode at once: a frame per step, and a final one where there is one."""
+    if len(frames) not in (len(episode.steps), len(episode.steps) + 1):
+        raise EpisodeError(f"{episode.episode_id}: {len(frames)} frames for {len(episode.steps)} steps")
+    writer = EpisodeWriter(folder)
+    for index, image in enumerate(frames):
+        writer.frame(index, image)
+    writer.close(episode)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the folder holds a whole episode."""
+    return (folder / MARKER).is_file()
+
+
+def read_episode(folder: Path) -> Episode:
+    """The episode of a folder; its frames stay files. Raises EpisodeError."""
+    try:
+        data = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        lines = (folder / STEPS).read_text(encoding="utf-8").split("\n")
+        steps = tuple(Step.from_json(json.loads(line)) for line in lines if line)
+    except FileNotFoundError as error:
+        raise EpisodeError(f"{folder}: no {Path(str(error.filename)).name}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise EpisodeError(f"{folder}: {error}") from None
+    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
+        raise EpisodeError(f"{folder}: not an episode of schema {SCHEMA_VERSION}")
+    if data.pop("steps", None) != len(steps) or any(step.index != i for i, step in enumerate(steps)):
+        raise EpisodeError(f"{folder}: {STEPS} does not have the steps that {MARKER} counts")
+    try:
+        return msgspec.structs.replace(msgspec.convert(data, Episode), steps=steps)
+    except msgspec.ValidationError as error:
+        raise EpisodeError(f"{folder}: {error}") from None
+
+
+def iter_episodes(root: Path) -> Iterator[tuple[Path, Episode]]:
+    """(folder, episode) of every complete episode directly in `root`, sorted by folder name."""
+    for folder in sorted(root.iterdir()):
+        if is_complete(folder):
+            yield folder, read_episode(folder)
