@@ -1,1 +1,6 @@
-"""The object store, the only truth: layout (names), base (the interface), file and object stores, manifests, sync."""
+"""The object store, the only truth: layout (names), base (the interface), file and object stores, manifests, find,
+check. `open_store` gives the store of a URL."""
+
+from launcher.store.base import Meta, Store, open_store
+
+__all__ = ["Meta", "Store", "open_store"]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+from launcher.errors import BadInput
+
+DEADLINE: Final = 30.0
+TEMPORARY: Final = ".tmp"  # where a file store prepares objects; no key may start with it
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Meta:
 
 class Store(Protocol):
     """Blocking, thread-safe. Errors: NotFound for a missing key, Unreachable for everything that a retry may mend
-    (after the store's own bounded retries), SlipwayError otherwise. Keys never start with `/`."""
+    (after the store's own bounded retries), SlipwayError otherwise; a local file that can not be read or written
+    raises OSError. Keys never start with `/`; no key is the folder of another."""
 
     @property
     def url(self) -> str: ...
@@ -30,7 +36,7 @@ class Store(Protocol):
         ...
 
     def get_range(self, key: str, start: int, end: int | None = None) -> bytes:
-        """Bytes [start, end) of an object."""
+        """Bytes [start, end) of an object, fewer where it ends before; raises NotFound."""
         ...
 
     def read(self, key: str) -> tuple[bytes, Meta] | None:
@@ -45,7 +51,7 @@ class Store(Protocol):
         ...
 
     def put(self, key: str, body: bytes) -> None:
-        """Overwriting put; only for objects with one writer (beats, pieces, output files)."""
+        """Overwriting put; only for objects with one writer (beats, pieces, output files). Durable on return."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -61,7 +67,7 @@ class Store(Protocol):
         ...
 
     def upload(self, key: str, path: Path) -> str:
-        """Streams a file up, in parallel parts when large; returns the sha256 (hex) of the bytes sent."""
+        """Streams a file up, in parallel parts when large; returns the sha256 (hex) of the bytes sent. Overwrites."""
         ...
 
     def download(self, key: str, path: Path) -> str:
@@ -71,3 +77,35 @@ class Store(Protocol):
     def now(self) -> float:
         """The store's own clock, seconds since the epoch, to compare with Meta.modified."""
         ...
+
+
+def open_store(url: str, *, deadline: float = DEADLINE) -> Store:
+    """The store behind a URL: `file:///path`, `s3://bucket/prefix`, `gs://...`, `az://...`; touches nothing yet.
+
+    `deadline` bounds, in seconds, how long one call retries before it raises Unreachable. SDKs are imported only for
+    the stores that need them. Raises BadInput for a URL that names no store.
+    """
+    scheme, separator, _ = url.partition("://")
+    if scheme == "file" and separator:
+        from launcher.store.file import FileStore
+
+        return FileStore.at(url)
+    if scheme in ("s3", "gs", "az") and separator:
+        from launcher.store.objects import ObjectStore
+
+        return ObjectStore.at(url, deadline=deadline)
+    raise BadInput(f"store `{url}`: unknown kind; allowed: file:///path, s3://bucket/prefix, gs://..., az://...")
+
+
+def check_key(key: str) -> str:
+    """The key itself; raises BadInput for one that could leave the store or that some store can not hold."""
+    parts = key.split("/")
+    if not all(parts) or "." in parts or ".." in parts or "\0" in key or parts[0] == TEMPORARY:
+        raise BadInput(f"store key {key!r}: parts must not be empty, `.`, `..` or start with `{TEMPORARY}`")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise BadInput(f"store key {key!r}: a name must be valid UTF-8") from None
+    if size > 1024:
+        raise BadInput(f"store key {key[:60]!r}...: longer than 1024 bytes")
+    return key

@@ -1,0 +1,322 @@
+"""A store in a folder. An object is prepared in `.tmp`, fsynced, and appears whole: by link when it must not be there
+yet, by rename otherwise. Readers take no lock and never see a part of an object."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
+from launcher.store.base import TEMPORARY, Meta, check_key
+
+CHUNK: Final = 1 << 20
+ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file belongs to nobody
+_GONE = (FileNotFoundError, NotADirectoryError)
+
+
+class FileStore:
+    """Objects are files under `root`, which is made by the first write.
+
+    `sync=False` leaves out every fsync: for caches and fixtures that may be lost with the machine's power.
+    """
+
+    def __init__(self, root: Path, *, sync: bool = True) -> None:
+        self.root = root
+        self.url = root.as_uri()
+        self._sync = sync
+        self._temporary = root / TEMPORARY
+        self._prefix = f"{os.getpid()}-{uuid4().hex[:12]}"
+        self._numbers = itertools.count()
+        self._swept = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def at(cls, url: str) -> FileStore:
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+            raise BadInput(f"store `{url}`: a folder is written file:///absolute/path")
+        return cls(Path(os.path.normpath(unquote(parts.path))))
+
+    # reading
+
+    def get(self, key: str) -> bytes:
+        found = self.read(key)
+        if found is None:
+            raise self._missing(key)
+        return found[0]
+
+    def get_range(self, key: str, start: int, end: int | None = None) -> bytes:
+        with self._errors(key):
+            try:
+                with self._path(key).open("rb", buffering=0) as file:
+                    file.seek(start)
+                    return _read(file.fileno(), -1 if end is None else max(0, end - start))
+            except (*_GONE, IsADirectoryError):
+                raise self._missing(key) from None
+
+    def read(self, key: str) -> tuple[bytes, Meta] | None:
+        with self._errors(key):
+            try:
+                with self._path(key).open("rb", buffering=0) as file:
+                    return _read(file.fileno(), -1), _meta(key, os.fstat(file.fileno()))
+            except (*_GONE, IsADirectoryError):
+                return None
+
+    def head(self, key: str) -> Meta | None:
+        with self._errors(key):
+            try:
+                path = self._path(key)
+                return None if path.is_dir() else _meta(key, path.stat())
+            except _GONE:
+                return None
+
+    def scan(self, prefix: str, after: str = "") -> Iterator[Meta]:
+        folder, _, _ = prefix.rpartition("/")
+        yield from self._walk(f"{folder}/" if folder else "", prefix, after)
+
+    def folders(self, prefix: str) -> list[str]:
+        prefix = prefix and prefix.rstrip("/") + "/"
+        return [
+            name[:-1]
+            for name, _ in self._entries(prefix)
+            if name.endswith("/") and next(self._walk(prefix + name, "", ""), None) is not None
+        ]
+
+    def download(self, key: str, path: Path) -> str:
+        with self._errors(key):
+            try:
+                source = self._path(key).open("rb", buffering=0)
+            except (*_GONE, IsADirectoryError):
+                raise self._missing(key) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{self._name()}")
+        try:
+            with source:
+                digest = self._copy(source.fileno(), part)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return digest
+
+    def now(self) -> float:
+        # the file system's clock, not this machine's: they differ on a network file system
+        path = self._temporary / self._name()
+        try:
+            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except OSError:
+            return time.time()  # nothing was ever written here, or this user may only read
+        try:
+            os.utime(fd)
+            return os.fstat(fd).st_mtime
+        finally:
+            os.close(fd)
+            path.unlink()
+
+    # writing
+
+    def create(self, key: str, body: bytes) -> bool:
+        target = self._path(key)
+        with self._errors(key):
+            if target.exists():
+                return self._is_ours(key, body)
+            with self._prepared(body) as part:
+                try:
+                    self._place(target, lambda: os.link(part, target))
+                except FileExistsError:
+                    return self._is_ours(key, body)
+        return True
+
+    def put(self, key: str, body: bytes) -> None:
+        target = self._path(key)
+        with self._errors(key), self._prepared(body) as part:
+            self._place(target, lambda: part.replace(target))
+
+    def upload(self, key: str, path: Path) -> str:
+        target = self._path(key)
+        with path.open("rb", buffering=0) as source, self._errors(key):
+            part = self._part()
+            try:
+                digest = self._copy(source.fileno(), part)
+                self._place(target, lambda: part.replace(target))
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        return digest
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            path = self._path(key)
+            with self._errors(key):
+                with suppress(*_GONE, IsADirectoryError):
+                    path.unlink()
+                with suppress(OSError):  # not empty, or gone already
+                    for folder in path.parents:
+                        if folder == self.root:
+                            break
+                        folder.rmdir()
+
+    # how
+
+    def _path(self, key: str) -> Path:
+        return self.root / check_key(key)
+
+    def _name(self) -> str:
+        return f"{self._prefix}-{next(self._numbers)}"
+
+    def _part(self) -> Path:
+        """A new name in the temporary folder, which is made, and rid of what dead writers left, by the first call."""
+        if not self._swept:
+            with self._lock, self._errors(TEMPORARY):
+                self._make(self._temporary)
+                limit = time.time() - ABANDONED
+                for entry in os.scandir(self._temporary):
+                    with suppress(FileNotFoundError):
+                        if entry.stat().st_mtime < limit:
+                            Path(entry).unlink()
+                self._swept = True
+        return self._temporary / self._name()
+
+    @contextmanager
+    def _prepared(self, body: bytes) -> Iterator[Path]:
+        part = self._part()
+        try:
+            fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            try:
+                _write(fd, body)
+                if self._sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _copy(self, source: int, part: Path) -> str:
+        """Copies an open file into a new one, fsynced; returns its sha256."""
+        sha = hashlib.sha256()
+        buffer = memoryview(bytearray(CHUNK))
+        fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        try:
+            while count := os.readv(source, [buffer]):
+                sha.update(buffer[:count])
+                _write(fd, buffer[:count])
+            if self._sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        return sha.hexdigest()
+
+    def _place(self, target: Path, move: Callable[[], None]) -> None:
+        """Moves a prepared file to its place, durably; a concurrent delete may take the folder away in between."""
+        for _ in range(100):
+            try:
+                move()
+            except FileNotFoundError:
+                self._make(target.parent)
+            else:
+                return self._sync_folder(target.parent)
+        raise FileNotFoundError(errno.ENOENT, "the folder keeps being taken away")
+
+    def _make(self, folder: Path) -> None:
+        """Makes a folder and those above it, each durable in the one above."""
+        missing = list(itertools.takewhile(lambda path: not path.is_dir(), [folder, *folder.parents]))
+        for path in reversed(missing):
+            with suppress(FileExistsError):
+                path.mkdir()
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", str(path))
+            self._sync_folder(path.parent)
+
+    def _sync_folder(self, folder: Path) -> None:
+        if not self._sync:
+            return
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return  # deleted again by somebody
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _is_ours(self, key: str, body: bytes) -> bool:
+        found = self.read(key)
+        if found is None and self._path(key).is_dir():
+            raise Conflict(f"store {self.url}: {key}: a folder of that name is in the way")
+        return found is not None and found[0] == body
+
+    def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+        """What lies in a folder, in key order: a sub-folder's name counts with its slash."""
+        with self._errors(folder):
+            try:
+                with os.scandir(self.root / folder if folder else self.root) as entries:
+                    found = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries]
+            except _GONE:
+                return []
+        if not folder:
+            found = [item for item in found if item[0] != TEMPORARY + "/"]
+        return sorted(found, key=lambda item: item[0])
+
+    def _walk(self, folder: str, prefix: str, after: str) -> Iterator[Meta]:
+        """The objects below `folder` (empty or with a slash at its end) whose keys start with `prefix`."""
+        for name, entry in self._entries(folder):
+            key = folder + name
+            if name.endswith("/"):
+                inside = key.startswith(prefix) or prefix.startswith(key)
+                if inside and (key > after or after.startswith(key)):
+                    yield from self._walk(key, prefix, after)
+            elif key > after and key.startswith(prefix):
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    yield _meta(key, entry.stat())
+
+    def _missing(self, key: str) -> NotFound:
+        return NotFound(f"store {self.url}: {key}: not there")
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except SlipwayError:
+            raise
+        except OSError as error:
+            where = f"store {self.url}: {key}: "
+            if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY):
+                raise Conflict(f"{where}an object or a folder of that name is in the way") from error
+            if error.errno == errno.ENAMETOOLONG:
+                raise BadInput(f"{where}a name is too long for this file system") from error
+            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                raise Unreachable(f"{where}{error.strerror}: a file store needs hard links") from error
+            raise Unreachable(f"{where}{error.strerror or error}") from error
+
+
+def _meta(key: str, stat: os.stat_result) -> Meta:
+    return Meta(key, stat.st_size, stat.st_mtime, f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}")
+
+
+def _read(fd: int, count: int) -> bytes:
+    """Up to `count` bytes from where the file stands, or all that are left."""
+    pieces = []
+    while count != 0:
+        piece = os.read(fd, CHUNK if count < 0 else min(CHUNK, count))
+        if not piece:
+            break
+        pieces.append(piece)
+        count -= len(piece) if count > 0 else 0
+    return b"".join(pieces)
+
+
+def _write(fd: int, body: bytes | memoryview) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(fd, view) :]
