@@ -78,13 +78,14 @@ class Observation:
     """What can be seen: the screenshot, and the screen's size in pixels (w, h), which may differ from the image's.
 
     `marks` gives the numbered boxes (normalised) drawn on the image, if any. `expected` is for measuring and for the
-    scripted agent; no prompt shows it.
+    scripted agent; no prompt shows it. `done`: the environment ended the episode.
     """
 
     image: Image.Image
     screen: tuple[int, int]
     marks: Mapping[int, Box] = field(default_factory=dict)
     expected: Expected | None = None
+    done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -103,9 +104,19 @@ class Desktop(Protocol):
     async def reset(self, task: Task, seed: int) -> Observation: ...
 
     async def step(self, action: Action) -> Observation:
-        """Does one action. done and fail are never sent: they end the episode."""
+        """Does one action. done and fail are the last of an episode and only tell how the agent ended it."""
         ...
 
     async def score(self) -> Score: ...
 
     async def close(self) -> None: ...
+
+
+class Environment(Protocol):
+    """What an environment's module has (`eval.run.ENVIRONMENTS`). Both raise ConfigError for options they do not know."""
+
+    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        """`count` tasks; the same arguments give the same tasks, and no seed below `seed` is used."""
+        ...
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop: ...

@@ -1,0 +1,51 @@
+"""What an agent is: it decides for many episodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eval.actions import Action, ParseError
+from eval.desktop import Observation, Task
+from eval.dialects.base import Response
+from eval.prompts import PastStep
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One answer. `action` is None exactly when `parse_error` says why the response was no action."""
+
+    response: str
+    action: Action | None
+    thought: str | None = None
+    parse_error: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """What an agent knows of its episode besides the present observation: the task and the steps so far."""
+
+    task: Task
+    past: Sequence[PastStep] = field(default_factory=tuple)
+
+
+class Agent(Protocol):
+    """`name` stands in the results. `act` may raise InfraError (a server is gone): the episodes are run again."""
+
+    name: str
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        """One decision per observation, in order."""
+        ...
+
+
+def decide(parse: Callable[[str], Response], text: str) -> Decision:
+    """The decision that a response's text amounts to; a text that does not parse is a decision without action."""
+    try:
+        response = parse(text)
+    except ParseError as error:
+        return Decision(text, None, parse_error=str(error))
+    return Decision(text, response.action, response.thought)

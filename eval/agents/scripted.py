@@ -1,0 +1,35 @@
+"""An agent that follows a function of the observation, by default the environment's own expert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from eval.actions import Action
+from eval.agents.base import Decision, History
+from eval.desktop import Observation
+from eval.dialects.base import Dialect
+
+Expert = Callable[[Observation, History], Action]
+
+
+def expected(observation: Observation, history: History) -> Action:
+    """What the environment says that an expert would do. Raises ValueError where it has none."""
+    if observation.expected is None:
+        raise ValueError(f"task {history.task.task_id}: this environment has no scripted expert")
+    return observation.expected.action
+
+
+class ScriptedAgent:
+    """Answers in `dialect`, so its episodes read like a model's; the action is the one that the text says."""
+
+    def __init__(self, dialect: Dialect, expert: Expert = expected, name: str = "scripted") -> None:
+        self.name = name
+        self.dialect = dialect
+        self.expert = expert
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        decisions = []
+        for observation, history in zip(observations, histories, strict=True):
+            text = self.dialect.format_response(self.expert(observation, history))
+            decisions.append(Decision(text, self.dialect.parse_response(text).action))
+        return decisions

@@ -1,0 +1,69 @@
+"""Strict configuration files: an unknown key, a wrong type or a value that is not allowed is one clear line, exit 78."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+EXIT_CONFIG: Final = 78
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A configuration that can not be used; the text says where and why."""
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every section of a configuration."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose floats are those of 1.2: `1e-5` is a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def read(path: Path) -> Any:
+    """The plain content of a JSON or YAML file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    try:
+        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def convert(data: Any, kind: type[T], where: str) -> T:
+    """`data` as `kind`, strictly. Raises ConfigError."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """A configuration file as `kind`. Raises ConfigError."""
+    return convert(read(path), kind, str(path))
+
+
+def run(main: Callable[[], int]) -> int:
+    """Runs an entry point: a ConfigError becomes one line and exit code 78."""
+    try:
+        return main()
+    except ConfigError as error:
+        print(f"config: {error}", file=sys.stderr)
+        return EXIT_CONFIG
