@@ -217,7 +217,7 @@ class FileStore:
             os.close(fd)
         return sha.hexdigest()
 
-    def _place(self, target: Path, move: Callable[[], None]) -> None:
+    def _place(self, target: Path, move: Callable[[], object]) -> None:
         """Moves a prepared file to its place, durably; a concurrent delete may take the folder away in between."""
         for _ in range(100):
             try:
