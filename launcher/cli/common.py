@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -63,14 +63,20 @@ def emit(rows: Sequence[Mapping[str, Any]], fmt: str, columns: Sequence[str] | N
         print(table(rows, columns))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Rows as aligned text under upper-case headings, the way kubectl prints them."""
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, right: Collection[str] = ()
+) -> str:
+    """Rows as aligned text under upper-case headings, the way kubectl prints them; columns in `right` end aligned."""
     names = list(columns) if columns is not None else list(rows[0]) if rows else []
     cells = [[name.upper().replace("_", " ") for name in names]]
     cells += [[text(row.get(name)) for name in names] for row in rows]
     widths = [max(len(line[k]) for line in cells) for k in range(len(names))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+        "  ".join(
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(names, line, widths, strict=True)
+        ).rstrip()
+        for line in cells
     )
 
 

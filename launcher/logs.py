@@ -1,0 +1,110 @@
+"""A rank's log as one stream of bytes, put together from the pieces in the store (design 5).
+
+Pieces are named by the offset of their first byte. At the end one whole object (offset 0) replaces them; while it does,
+both may be there, so every byte is taken by its offset: what is there twice is read once, what is missing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launcher.errors import NotFound
+from launcher.store.base import Store
+from launcher.store.layout import AttemptKeys
+
+CHUNK = 4 * 1024 * 1024  # bytes of one request: a log of any length is never held in memory
+WINDOW = 256 * 1024  # bytes looked at at once when the last lines are searched
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some bytes of a rank's log: [offset, offset + len(body)). A gap has no body and its length in `missing`."""
+
+    offset: int
+    body: bytes
+    missing: int = 0
+
+
+def list_pieces(store: Store, prefix: str, suffix: str) -> list[tuple[int, int, str]]:
+    """(first byte, size, key) of every piece under a prefix, in order."""
+    found = []
+    for meta in store.scan(prefix):
+        name = meta.key.removeprefix(prefix)
+        stem = name.removesuffix(suffix)
+        if name != stem and stem.isdigit():
+            found.append((int(stem), meta.size, meta.key))
+    return sorted(found)
+
+
+def read_pieces(store: Store, prefix: str, suffix: str, start: int = 0, end: int | None = None) -> Iterator[Piece]:
+    """Every byte of [start, end) that is there now, in order, each once; gaps before a byte that is there are said."""
+    position = start
+    for again in range(4):
+        try:
+            for piece in _read_listed(store, list_pieces(store, prefix, suffix), position, end):
+                position = piece.offset + len(piece.body) + piece.missing
+                yield piece
+            return
+        except NotFound:  # deleted since the listing, because the whole object has replaced it: list again
+            if again == 3:
+                raise
+
+
+def _read_listed(store: Store, pieces: list[tuple[int, int, str]], position: int, end: int | None) -> Iterator[Piece]:
+    for first, size, key in pieces:
+        if end is not None and first >= end:
+            return
+        stop = first + size if end is None else min(first + size, end)
+        if stop <= position:
+            continue
+        if first > position:
+            yield Piece(position, b"", missing=first - position)
+            position = first
+        while position < stop:
+            body = store.get_range(key, position - first, min(position + CHUNK, stop) - first)
+            if not body:
+                break
+            yield Piece(position, body)
+            position += len(body)
+
+
+class Log:
+    """One rank's log in one attempt, read forward; `more` gives what came since the last call."""
+
+    def __init__(self, store: Store, attempt: AttemptKeys, member: str) -> None:
+        self.store = store
+        self.prefix = attempt.logs(member)
+        self.member = member
+        self.position = 0
+
+    def size(self) -> int:
+        """One past the last byte that is there now."""
+        pieces = list_pieces(self.store, self.prefix, ".log")
+        return max((first + size for first, size, _ in pieces), default=0)
+
+    def more(self) -> Iterator[Piece]:
+        for piece in read_pieces(self.store, self.prefix, ".log", self.position):
+            self.position = piece.offset + len(piece.body) + piece.missing
+            yield piece
+
+    def skip_to_tail(self, lines: int) -> None:
+        """Moves to the start of the last `lines` lines, reading backwards, one window in memory at a time."""
+        end = stop = self.size()
+        wanted = lines
+        while wanted > 0 and stop > 0:
+            start = max(0, stop - WINDOW)
+            window = bytearray(stop - start)
+            for piece in read_pieces(self.store, self.prefix, ".log", start, stop):
+                if piece.body:
+                    window[piece.offset - start : piece.offset - start + len(piece.body)] = piece.body
+            at = len(window)
+            if stop == end and window.endswith(b"\n"):
+                at -= 1  # the newline that ends the last line begins no other
+            while wanted > 0 and (at := window.rfind(b"\n", 0, at)) >= 0:
+                wanted -= 1
+            if wanted == 0:
+                self.position = start + at + 1
+                return
+            stop = start
+        self.position = end if lines == 0 else 0

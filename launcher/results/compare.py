@@ -1,0 +1,99 @@
+"""One evaluation against another on the same tasks: pairs by (benchmark, task, seed); nothing is dropped unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.errors import BadInput
+from launcher.results import stats
+from launcher.results.read import Task
+from launcher.results.stats import Interval
+
+Key = tuple[str, str, str]  # benchmark, task, seed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B against A over the pairs scored on both sides. `p` and Wilson bounds only for a metric of 0s and 1s."""
+
+    a: str
+    b: str
+    metric: str
+    pairs: int
+    value_a: Interval | None
+    value_b: Interval | None
+    difference: Interval | None  # B - A, paired bootstrap
+    p: float | None  # exact McNemar
+    gained: int  # pairs where B is higher
+    lost: int  # pairs where A is higher
+    only_a: tuple[Key, ...]
+    only_b: tuple[Key, ...]
+    infra_a: tuple[Key, ...]
+    infra_b: tuple[Key, ...]
+    unscored: tuple[Key, ...]  # on both sides and not infra, but without this metric
+
+    @property
+    def left_out(self) -> int:
+        """How many tasks are in neither interval."""
+        return len({*self.only_a, *self.only_b, *self.infra_a, *self.infra_b, *self.unscored})
+
+
+def compare(a: str, tasks_a: Sequence[Task], b: str, tasks_b: Sequence[Task], metric: str = "success") -> Comparison:
+    """Pairs the tasks of two evaluations and compares them. Raises BadInput when nothing can be paired."""
+    side_a, side_b = _index(a, tasks_a), _index(b, tasks_b)
+    shared = sorted(side_a.keys() & side_b.keys())
+    if not shared:
+        raise BadInput(f"{a} and {b} have no task in common: {_benchmarks(side_a)} against {_benchmarks(side_b)}")
+    pairs: list[tuple[float, float]] = []
+    unscored = []
+    for key in shared:
+        first, second = side_a[key], side_b[key]
+        if "infra" in (first.outcome, second.outcome):
+            continue
+        one, other = first.value(metric), second.value(metric)
+        if one is None or other is None:
+            unscored.append(key)
+        else:
+            pairs.append((one, other))
+    if not pairs and unscored:
+        known = sorted({"success", "score", *(name for task in tasks_a for name in task.metrics)})
+        raise BadInput(f"no task has the metric `{metric}` on both sides; allowed: {', '.join(known)}")
+    ones, others = [one for one, _ in pairs], [other for _, other in pairs]
+    rate = bool(pairs) and stats.binary(ones + others)
+    gained = sum(other > one for one, other in pairs)
+    lost = sum(other < one for one, other in pairs)
+    return Comparison(
+        a=a,
+        b=b,
+        metric=metric,
+        pairs=len(pairs),
+        value_a=_estimate(ones, rate),
+        value_b=_estimate(others, rate),
+        difference=stats.bootstrap_mean([other - one for one, other in pairs]),
+        p=stats.mcnemar(lost, gained) if rate else None,
+        gained=gained,
+        lost=lost,
+        only_a=tuple(sorted(side_a.keys() - side_b.keys())),
+        only_b=tuple(sorted(side_b.keys() - side_a.keys())),
+        infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
+        infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
+        unscored=tuple(unscored),
+    )
+
+
+def _estimate(values: Sequence[float], rate: bool) -> Interval | None:
+    return stats.wilson(round(sum(values)), len(values)) if rate else stats.bootstrap_mean(values)
+
+
+def _index(name: str, tasks: Sequence[Task]) -> dict[Key, Task]:
+    found: dict[Key, Task] = {}
+    for task in tasks:
+        if task.key in found:
+            raise BadInput(f"{name} has {' / '.join(filter(None, task.key))} more than once; name one run, or an agent")
+        found[task.key] = task
+    return found
+
+
+def _benchmarks(side: dict[Key, Task]) -> str:
+    return ", ".join(sorted({benchmark for benchmark, _, _ in side})) or "nothing"

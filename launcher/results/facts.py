@@ -1,0 +1,119 @@
+"""What is known of a run besides its metrics: where it came from, how long it took, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from launcher.errors import NotFound, SlipwayError
+from launcher.protocol.fold import fold
+from launcher.protocol.read import read_run
+from launcher.protocol.records import Result
+from launcher.spec.hashing import decode_job, work_hash
+from launcher.spec.model import ResolvedJob
+from launcher.store import layout
+from launcher.store.base import Store
+
+
+class CodeNote(msgspec.Struct, frozen=True):
+    """What submit knew of the code overlay besides its bytes."""
+
+    commit: str = ""
+    dirty: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run. `seconds` is the running time summed over the attempts; `cost` is None where no price is known."""
+
+    run: str
+    name: str
+    state: str
+    reason: str
+    message: str
+    attempt: int  # the result's: the attempt whose outputs count
+    work: str
+    environment: str
+    git_commit: str
+    git_dirty: bool
+    data: Mapping[str, str]
+    seconds: float
+    gpu_hours: float
+    cost: float | None
+    currency: str
+    finished: float | None
+    job: ResolvedJob = field(repr=False)
+    result: Result | None = field(repr=False)
+
+    @property
+    def evaluates(self) -> bool:
+        return "results" in self.job.outputs
+
+
+def load_facts(store: Store, runs: Sequence[str], names: Mapping[str, str] | None = None) -> list[Facts]:
+    """The facts of many runs, read in parallel; `names` are the group's (a matrix gives one job several)."""
+    names = names or {}
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda run: _load(store, run, names.get(run, "")), runs))
+
+
+def _load(store: Store, run: str, name: str) -> Facts:
+    keys = layout.RunKeys(run)
+    found = store.read(keys.job)
+    if found is None:
+        raise NotFound(f"no run `{run}` in {store.url}")
+    job = decode_job(found[0])
+    ended = store.read(keys.result)
+    result = msgspec.json.decode(ended[0], type=Result) if ended is not None else None
+    if result is not None:
+        state, reason, message, attempt = result.outcome, str(result.reason), result.message, result.attempt
+        seconds = result.running
+    else:
+        status = fold(read_run(store, run))
+        state, reason, message, attempt = status.state, str(status.reason or ""), status.message, status.attempt
+        seconds = status.running
+    image = job.roles[job.leading].image
+    note = _note(store, job.code.digest) if job.code is not None else CodeNote()
+    gpus = sum(role.replicas * role.resources.gpus for role in job.roles.values())
+    price, currency = hourly_price(job)
+    return Facts(
+        run=run,
+        name=name or job.name,
+        state=state,
+        reason=reason,
+        message=message,
+        attempt=attempt,
+        work=result.work if result is not None and result.work else work_hash(job),
+        environment=image.digest or image.environment or image.reference,
+        git_commit=note.commit,
+        git_dirty=note.dirty,
+        data=result.data if result is not None else {},
+        seconds=seconds,
+        gpu_hours=seconds / 3600 * gpus,
+        cost=None if price is None else seconds / 3600 * price,
+        currency=currency,
+        finished=result.time if result is not None else None,
+        job=job,
+        result=result,
+    )
+
+
+def hourly_price(job: ResolvedJob) -> tuple[float | None, str]:
+    """What an hour of this run costs, by the price that the profile wrote into the job; None where it wrote none."""
+    price = job.options.get("price")
+    if isinstance(price, int | float) and not isinstance(price, bool):
+        return float(price), str(job.options.get("currency", "USD"))
+    return None, ""
+
+
+def _note(store: Store, digest: str) -> CodeNote:
+    found = store.read(layout.blob_note(digest))
+    if found is None:
+        return CodeNote()
+    try:
+        return msgspec.json.decode(found[0], type=CodeNote)
+    except msgspec.MsgspecError as error:
+        raise SlipwayError(f"{layout.blob_note(digest)} is damaged: {error}") from None

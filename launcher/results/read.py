@@ -1,0 +1,135 @@
+"""Reading a finished run's outputs: nothing is believed before its sha256 agrees with the manifest (design 5, 9)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+
+from launcher.errors import NotFound, SlipwayError
+from launcher.store.base import Store
+from launcher.store.layout import AttemptKeys, RunKeys
+from launcher.store.manifest import Manifest, read_manifest
+
+RESULTS = "results"  # the output whose shape the launcher knows
+T = TypeVar("T")
+
+
+class Damaged(SlipwayError):
+    """A file whose bytes are not the ones the manifest names, or whose content is not what it should be."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One line of summary.json."""
+
+    benchmark: str
+    metric: str
+    value: float | None = None
+    version: str | int | float = ""
+    split: str = ""
+    ci_low: float | None = None
+    ci_high: float | None = None
+    n: int | None = None
+    infra_failures: int = 0
+    seeds: list[int] | int | None = None
+    agent: str = ""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One line of tasks.jsonl: the outcome of one task with one seed."""
+
+    benchmark: str
+    task_id: str
+    seed: int | str | None = None
+    score: float | None = None
+    success: bool | None = None
+    outcome: str = "scored"  # scored | infra
+    agent: str = ""
+    metrics: dict[str, float] = {}
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.benchmark, self.task_id, "" if self.seed is None else str(self.seed)
+
+    def value(self, metric: str) -> float | None:
+        """The score compared; None when this task has none."""
+        if self.outcome != "scored":
+            return None
+        if metric == "success":
+            return None if self.success is None else float(self.success)
+        if metric == "score":
+            return self.score
+        return self.metrics.get(metric)
+
+
+class Output:
+    """The files of one output of one attempt, verified as they are read."""
+
+    def __init__(self, store: Store, keys: AttemptKeys, name: str, manifest: Manifest) -> None:
+        self.store = store
+        self.prefix = keys.output(name)
+        self.manifest = manifest
+
+    @property
+    def files(self) -> Iterable[str]:
+        return self.manifest.files
+
+    def read(self, path: str) -> bytes:
+        """One file whole; raises NotFound (not in the manifest) or Damaged (other bytes than those it names)."""
+        entry = self.manifest.files.get(path)
+        if entry is None:
+            raise NotFound(f"{self.prefix}{path} is not in the manifest")
+        body = self.store.get(self.prefix + path)
+        if len(body) != entry.size or hashlib.sha256(body).hexdigest() != entry.sha256:
+            raise Damaged(f"{self.prefix}{path} is damaged: its sha256 is not the manifest's")
+        return body
+
+    def read_all(self, paths: Sequence[str]) -> list[bytes]:
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(self.read, paths))
+
+
+def open_output(store: Store, run: str, attempt: int, name: str = RESULTS) -> Output | None:
+    """An output that is complete; None while its manifest is missing."""
+    keys = RunKeys(run).attempt(attempt)
+    manifest = read_manifest(store, keys.output_manifest(name))
+    return Output(store, keys, name, manifest) if manifest is not None else None
+
+
+def read_metrics(output: Output) -> list[Metric]:
+    """The lines of summary.json, or none when the output has no such file."""
+    if "summary.json" not in output.files:
+        return []
+    try:
+        return msgspec.json.decode(output.read("summary.json"), type=list[Metric])
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"{output.prefix}summary.json: {error}") from None
+
+
+def read_tasks(output: Output) -> list[Task]:
+    """The lines of tasks.jsonl; raises NotFound without the file, Damaged when one task stands there twice."""
+    tasks = decode_lines(output.read("tasks.jsonl"), Task, output.prefix + "tasks.jsonl")
+    seen: set[tuple[str, ...]] = set()
+    for task in tasks:
+        key = (*task.key, task.agent)
+        if key in seen:
+            raise Damaged(f"{output.prefix}tasks.jsonl has {' / '.join(filter(None, key))} twice")
+        seen.add(key)
+    return tasks
+
+
+def decode_lines(body: bytes, kind: type[T], where: str) -> list[T]:
+    """JSON lines; empty lines are allowed, an error names its line."""
+    decoder = msgspec.json.Decoder(kind)
+    found = []
+    for number, line in enumerate(body.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(decoder.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Damaged(f"{where}:{number}: {error}") from None
+    return found

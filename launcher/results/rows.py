@@ -1,0 +1,144 @@
+"""One row per metric of every run: a run that has none yet, or whose files are damaged, is a row that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.errors import NotFound
+from launcher.results.compare import Comparison, compare
+from launcher.results.facts import Facts
+from launcher.results.read import Damaged, Metric, Task, open_output, read_metrics, read_tasks
+from launcher.store.base import Store
+
+MAX_COMPARISONS = 4  # in a table nobody asked to compare; `launcher compare` has no limit
+
+
+@dataclass(frozen=True)
+class Row:
+    """A metric of a run, or, without a metric, why there is none."""
+
+    facts: Facts
+    metric: Metric | None
+    problem: str = ""
+
+    def flat(self) -> dict[str, Any]:
+        """Every column, for CSV, JSON and Parquet; the names are stable."""
+        facts, metric = self.facts, self.metric
+        return {
+            "benchmark": metric.benchmark if metric else None,
+            "version": str(metric.version) if metric else None,
+            "split": metric.split if metric else None,
+            "agent": metric.agent if metric else None,
+            "metric": metric.metric if metric else None,
+            "value": metric.value if metric else None,
+            "ci_low": metric.ci_low if metric else None,
+            "ci_high": metric.ci_high if metric else None,
+            "n": metric.n if metric else None,
+            "infra_failures": metric.infra_failures if metric else None,
+            "seeds": _seeds(metric) if metric else None,
+            "run": facts.run,
+            "name": facts.name,
+            "state": facts.state,
+            "reason": facts.reason or None,
+            "problem": self.problem or None,
+            "attempt": facts.attempt,
+            "work": facts.work,
+            "environment": facts.environment,
+            "git_commit": facts.git_commit or None,
+            "git_dirty": facts.git_dirty,
+            "data": dict(facts.data),
+            "backend": facts.job.backend,
+            "gpu_hours": facts.gpu_hours,
+            "minutes": facts.seconds / 60,
+            "cost": facts.cost,
+            "currency": facts.currency or None,
+            "variant": dict(facts.job.variant),
+        }
+
+
+def _seeds(metric: Metric) -> list[int] | None:
+    return [metric.seeds] if isinstance(metric.seeds, int) else metric.seeds
+
+
+def load_rows(store: Store, facts: Sequence[Facts]) -> list[Row]:
+    """The rows of many runs, in the order of the runs; the attempt that counts is the result's."""
+    with ThreadPoolExecutor(8) as pool:
+        return [row for rows in pool.map(lambda one: _load(store, one), facts) for row in rows]
+
+
+def _load(store: Store, facts: Facts) -> list[Row]:
+    if not facts.evaluates:
+        return []
+    if facts.state != "succeeded":
+        return [Row(facts, None, facts.reason or facts.state)]
+    try:
+        output = open_output(store, facts.run, facts.attempt)
+        if output is None:
+            return [Row(facts, None, "the output `results` has no manifest")]
+        return [Row(facts, metric) for metric in read_metrics(output)]
+    except (Damaged, NotFound) as error:
+        return [Row(facts, None, str(error))]
+
+
+def arrange(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one benchmark together, in it those of one metric, in that the runs in their order: before, after."""
+    order: dict[tuple[str, ...], int] = {}
+
+    def place(*key: str) -> int:
+        return order.setdefault(key, len(order))
+
+    keyed = []
+    for row in rows:
+        metric = row.metric
+        if metric is None:
+            keyed.append(((1, 0, 0), row))
+        else:
+            benchmark = (metric.benchmark, str(metric.version), metric.split)
+            keyed.append(((0, place(*benchmark), place(*benchmark, metric.metric)), row))
+    return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def by_depth(runs: Sequence[str], edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """Runs by how many stages lie before them, otherwise in the order given: the untrained agent's evaluation comes
+    before the trained one's however the file orders them."""
+    depths: dict[str, int] = {}
+    for run in runs:  # in topological order
+        depths[run] = 1 + max((depths.get(above, 0) for above in edges.get(run, ())), default=0)
+    return sorted(runs, key=lambda run: depths[run])
+
+
+def load_tasks(store: Store, facts: Facts) -> list[Task]:
+    """The tasks of one evaluation; raises NotFound when the run has none (yet)."""
+    if facts.state != "succeeded":
+        raise NotFound(f"{facts.run} has no results: it is {facts.state}{f' ({facts.reason})' if facts.reason else ''}")
+    output = open_output(store, facts.run, facts.attempt) if facts.evaluates else None
+    if output is None or "tasks.jsonl" not in output.files:
+        raise NotFound(f"{facts.run} has no tasks.jsonl in an output `results`; it is no evaluation")
+    return read_tasks(output)
+
+
+def auto_compare(store: Store, facts: Sequence[Facts]) -> list[Comparison]:
+    """Every later evaluation of a benchmark against the first one of it, where they share tasks."""
+    firsts: dict[str, tuple[Facts, list[Task]]] = {}
+    found = []
+    for one in facts:
+        try:
+            tasks = load_tasks(store, one)
+        except (NotFound, Damaged):
+            continue  # load_rows has a row that says so
+        for benchmark in dict.fromkeys(task.benchmark for task in tasks):
+            mine = [task for task in tasks if task.benchmark == benchmark]
+            if benchmark not in firsts:
+                firsts[benchmark] = one, mine
+                continue
+            first, others = firsts[benchmark]
+            if {task.key for task in others} & {task.key for task in mine} and len(found) < MAX_COMPARISONS:
+                found.append(compare(first.name, others, one.name, mine, _metric(mine)))
+    return found
+
+
+def _metric(tasks: Sequence[Task]) -> str:
+    return "success" if any(task.success is not None for task in tasks) else "score"
