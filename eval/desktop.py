@@ -113,7 +113,7 @@ class Desktop(Protocol):
 
 
 class Environment(Protocol):
-    """What an environment's module has (`eval.run.ENVIRONMENTS`). Both raise ConfigError for options they do not know."""
+    """What an environment's module has (see `eval.run`). Both raise ConfigError for options they do not know."""
 
     def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         """`count` tasks; the same arguments give the same tasks, and no seed below `seed` is used."""

@@ -33,9 +33,13 @@ class History:
 
 
 class Agent(Protocol):
-    """`name` stands in the results. `act` may raise InfraError (a server is gone): the episodes are run again."""
+    """`name` stands in the results; `parallel` says how many calls of `act` may run at once (a served model: many).
+
+    `act` may raise InfraError (a server is gone): the episodes are run again.
+    """
 
     name: str
+    parallel: int
 
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         """One decision per observation, in order."""

@@ -22,6 +22,8 @@ def expected(observation: Observation, history: History) -> Action:
 class ScriptedAgent:
     """Answers in `dialect`, so its episodes read like a model's; the action is the one that the text says."""
 
+    parallel = 1
+
     def __init__(self, dialect: Dialect, expert: Expert = expected, name: str = "scripted") -> None:
         self.name = name
         self.dialect = dialect

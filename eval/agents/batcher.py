@@ -1,0 +1,91 @@
+"""Collects the requests of many episodes into one call of the agent."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from eval.agents.base import Agent, Decision, History
+from eval.desktop import Observation
+
+LINGER = 0.02  # seconds to wait for the episodes that are still busy on their desktops
+
+
+class Batcher:
+    """Calls the agent as soon as every open episode waits for it, or some wait and LINGER has passed.
+
+    An exception of the agent goes to every episode of that batch. Use as an async context manager.
+    """
+
+    def __init__(self, agent: Agent, limit: int) -> None:
+        self.agent = agent
+        self.limit = limit
+        self.open = 0  # episodes that may ask
+        self._waiting: list[tuple[Observation, History, asyncio.Future[Decision]]] = []
+        self._news = asyncio.Event()
+        self._free = asyncio.Semaphore(agent.parallel)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Batcher:
+        self._task = asyncio.create_task(self._serve())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def enter(self) -> None:
+        """An episode starts to ask."""
+        self.open += 1
+
+    def leave(self) -> None:
+        """An episode asks no more."""
+        self.open -= 1
+        self._news.set()
+
+    async def ask(self, observation: Observation, history: History) -> Decision:
+        """This episode's decision."""
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._waiting.append((observation, history, answer))
+        self._news.set()
+        return await answer
+
+    async def _gather(self) -> None:
+        while not self._waiting:
+            self._news.clear()
+            await self._news.wait()
+        until = asyncio.get_running_loop().time() + LINGER
+        while len(self._waiting) < min(self.open, self.limit):
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    async def _serve(self) -> None:
+        async with asyncio.TaskGroup() as calls:
+            while True:
+                await self._free.acquire()
+                await self._gather()
+                batch, self._waiting = self._waiting[: self.limit], self._waiting[self.limit :]
+                calls.create_task(self._call(batch))
+
+    async def _call(self, batch: list[tuple[Observation, History, asyncio.Future[Decision]]]) -> None:
+        try:
+            decisions = await self.agent.act([item[0] for item in batch], [item[1] for item in batch])
+            if len(decisions) != len(batch):
+                raise RuntimeError(f"{self.agent.name} gave {len(decisions)} decisions for {len(batch)} observations")
+        except Exception as error:
+            for *_, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+        else:
+            for (*_, answer), decision in zip(batch, decisions, strict=True):
+                if not answer.done():  # done: the episode was cancelled meanwhile
+                    answer.set_result(decision)
+        finally:
+            self._free.release()

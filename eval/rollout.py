@@ -1,0 +1,351 @@
+"""The one rollout loop, for evaluation and for RL: many episodes at once, each on a desktop of its own.
+
+An episode ends with the agent's done or fail, the environment's word, the last allowed step, or an answer that is no
+action; its score is the environment's state (0 after an answer that is no action). An InfraError, or a desktop that
+does not answer in time, makes the episode `infra`: it is run again from the start, `attempts` times in all, and is
+never a score. Records are written as the episodes end, so a run that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from eval.actions import ActionType
+from eval.agents.base import Agent, Decision, History
+from eval.agents.batcher import Batcher
+from eval.desktop import BadFrame, Desktop, DesktopTimeout, InfraError, Observation, Score, Task
+from eval.episodes import Episode, EpisodeWriter, Step, frame_name
+from eval.prompts import PastStep
+
+RECORDS: Final = "tasks.jsonl"
+EPISODES: Final = "episodes"
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One task's line in tasks.jsonl: what paired comparisons and the summary need.
+
+    by_type   expected action type -> [steps, correct steps], where the environment has an expert
+    pointed   steps at which the expert would point at a box; in_box, those at which the agent's point lay in it
+    attempts  how often the episode was started; above 1 after infrastructure failures
+    """
+
+    benchmark: str
+    agent: str
+    task_id: str
+    seed: int
+    score: float | None
+    success: bool | None
+    outcome: Literal["scored", "infra"]
+    error: str | None = None
+    steps: int = 0
+    parse_failures: int = 0
+    judged: int = 0
+    correct: int = 0
+    pointed: int = 0
+    in_box: int = 0
+    by_type: dict[str, list[int]] = {}
+    duration_ms: int = 0
+    attempts: int = 1
+    episode: str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of a rollout.
+
+    max_steps       per episode, where the task sets none
+    *_timeout       seconds; reset_timeout is also that of score and close
+    attempts        how often an episode is started at most, when the infrastructure fails
+    backoff         seconds before the second attempt; doubles
+    parse_failures  the episode fails at this many answers that are no action
+    """
+
+    max_steps: int = 15
+    concurrency: int = 16
+    reset_timeout: float = 300.0
+    step_timeout: float = 60.0
+    attempts: int = 3
+    backoff: float = 1.0
+    parse_failures: int = 1
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """What became of a task. The episode is None when its record was found in `out`, or every attempt was `infra`."""
+
+    record: Record
+    episode: Episode | None = None
+
+
+def episode_id(task: Task) -> str:
+    """A folder name for the task: readable, and the same in every run."""
+    safe = "".join(char if char.isalnum() or char in "-_." else "-" for char in task.task_id).lstrip(".")
+    return f"{safe}-{task.seed}"
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file; a last line that was cut off is left out. Raises msgspec.ValidationError for others."""
+    if not path.is_file():
+        return []
+    *lines, last = path.read_bytes().split(b"\n")
+    lines += [last] if last.endswith(b"}") else []
+    return [msgspec.json.decode(line, type=Record) for line in lines if line]
+
+
+def write_records(path: Path, records: Sequence[Record]) -> None:
+    """The whole file at once, by rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+    temporary.replace(path)
+
+
+async def rollout(
+    agent: Agent,
+    make_desktop: Callable[[], Desktop],
+    tasks: Sequence[Task],
+    *,
+    out: Path,
+    benchmark: str,
+    environment: str,
+    limits: Limits | None = None,
+    keep_episodes: int | None = None,
+    on_end: Callable[[Rollout], None] = lambda _: None,
+) -> list[Rollout]:
+    """Runs every task once; results in the order of `tasks`.
+
+    out            tasks.jsonl (a line per task, in task order at the end) and episodes/<id>/; a task that is scored
+                   there already is not run again, one that was `infra` is
+    keep_episodes  only the first N tasks keep their folder with pictures; None keeps all
+    on_end         called as each task ends, also for those found in `out`
+    """
+    limits = limits or Limits()
+    if len({episode_id(task) for task in tasks}) < len(tasks):
+        raise ValueError("two tasks have the same id and seed")
+    path = out / RECORDS
+    known = {(r.task_id, r.seed): r for r in read_records(path) if r.outcome == "scored"}
+    write_records(path, list(known.values()))
+    gate = asyncio.Semaphore(limits.concurrency)
+
+    async def one(index: int, task: Task, batcher: Batcher) -> Rollout:
+        if (found := known.get((task.task_id, task.seed))) is not None:
+            done = Rollout(found)
+        else:
+            async with gate:
+                keep = keep_episodes is None or index < keep_episodes
+                folder = out / EPISODES / episode_id(task) if keep else None
+                run = _Run(batcher, make_desktop, task, limits, folder, agent.name, benchmark, environment)
+                done = await run.attempts()
+            with path.open("ab") as file:
+                file.write(msgspec.json.encode(done.record) + b"\n")
+        on_end(done)
+        return done
+
+    async with Batcher(agent, limits.concurrency) as batcher, asyncio.TaskGroup() as group:
+        running = [group.create_task(one(index, task, batcher)) for index, task in enumerate(tasks)]
+    results = [task.result() for task in running]
+    write_records(path, [result.record for result in results])
+    return results
+
+
+class _Run:
+    """One task: its attempts, and within one attempt its steps."""
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        make_desktop: Callable[[], Desktop],
+        task: Task,
+        limits: Limits,
+        folder: Path | None,
+        agent: str,
+        benchmark: str,
+        environment: str,
+    ) -> None:
+        self.batcher = batcher
+        self.make_desktop = make_desktop
+        self.task = task
+        self.limits = limits
+        self.folder = folder
+        self.agent = agent
+        self.benchmark = benchmark
+        self.environment = environment
+        self.screen = (0, 0)
+        self.started = datetime.now(UTC)
+        self.writer: EpisodeWriter | None = None
+        self.steps: list[Step] = []
+
+    async def attempts(self) -> Rollout:
+        error = ""
+        for attempt in range(1, self.limits.attempts + 1):
+            if attempt > 1:
+                await asyncio.sleep(self.limits.backoff * 2 ** (attempt - 2))
+            started = time.monotonic()
+            try:
+                episode = await self._episode()
+            except InfraError as failure:
+                error = f"{type(failure).__name__}: {failure}"
+                continue
+            finally:
+                took = round((time.monotonic() - started) * 1000)
+            return Rollout(self._record(episode, took, attempt), episode)
+        if self.writer is not None:  # what there was of the last attempt, for people to look at
+            self.writer.close(self._outcome(None, error, took))
+        return Rollout(self._record(self._outcome(None, error, took), took, self.limits.attempts))
+
+    async def _timed(self, call: Awaitable[T], seconds: float, what: str) -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await call
+        except InfraError:
+            raise
+        except TimeoutError:
+            raise DesktopTimeout(f"{what} took longer than {seconds:g} s") from None
+
+    async def _episode(self) -> Episode:
+        self.started, clock = datetime.now(UTC), time.monotonic()
+        self.writer = EpisodeWriter(self.folder) if self.folder else None
+        self.steps = []
+        desktop = self.make_desktop()
+        try:
+            observation = await self._timed(
+                desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset"
+            )
+            self.screen = observation.screen
+            self.batcher.enter()
+            try:
+                failed = await self._steps(desktop, observation)
+            finally:
+                self.batcher.leave()
+            score = await self._timed(desktop.score(), self.limits.reset_timeout, "score")
+        finally:
+            await self._close(desktop)
+        if failed:
+            score = Score(0.0, False, {**score.detail, "agent_failure": failed})
+        if self.steps:
+            self.steps[-1] = msgspec.structs.replace(self.steps[-1], reward=score.value, done=True)
+        episode = self._outcome(score, None, round((time.monotonic() - clock) * 1000))
+        if self.writer is not None:
+            self.writer.close(episode)
+        return episode
+
+    def _outcome(self, score: Score | None, error: str | None, took: int) -> Episode:
+        """The episode as it ended: judged, or `infra` when there is no score."""
+        return Episode(
+            episode_id=episode_id(self.task),
+            task_id=self.task.task_id,
+            instruction=self.task.instruction,
+            goal=self.task.instruction,
+            seed=self.task.seed,
+            screen=self.screen,
+            success=None if score is None else score.success,
+            score=None if score is None else score.value,
+            outcome="infra" if score is None else "scored",
+            error=error,
+            steps=tuple(self.steps),
+            agent=self.agent,
+            environment=self.environment,
+            started=self.started.isoformat(timespec="milliseconds"),
+            duration_ms=took,
+            tags=self.task.tags,
+            metadata={} if score is None or not score.detail else {"score": dict(score.detail)},
+        )
+
+    async def _close(self, desktop: Desktop) -> None:
+        """A desktop that can not be closed has no say in the score of the episode that it served."""
+        try:
+            await self._timed(desktop.close(), self.limits.reset_timeout, "close")
+        except InfraError as error:
+            print(f"{self.task.task_id}: closing the desktop: {error}", flush=True)
+
+    async def _steps(self, desktop: Desktop, observation: Observation) -> str:
+        """Fills `self.steps`; says why the agent failed if it did so by its answers."""
+        past: list[PastStep] = []
+        failures = 0
+        for index in range(self.task.max_steps or self.limits.max_steps):
+            if observation.done:
+                break
+            self._save(index, observation)
+            decision = await self.batcher.ask(observation, History(self.task, tuple(past)))
+            self.steps.append(_step(index, decision, observation))
+            past.append(PastStep(decision.action, observation.image))
+            if decision.action is None:
+                failures += 1
+                if failures >= self.limits.parse_failures:
+                    self._save(index + 1, observation)
+                    return f"no valid action: {decision.parse_error}"
+                continue
+            observation = await self._timed(desktop.step(decision.action), self.limits.step_timeout, "step")
+            if decision.action.type in (ActionType.DONE, ActionType.FAIL):
+                break
+        self._save(len(self.steps), observation)
+        return ""
+
+    def _save(self, index: int, observation: Observation) -> None:
+        try:
+            observation.image.load()
+        except (OSError, SyntaxError) as error:  # PIL's words for a broken picture
+            raise BadFrame(str(error)) from None
+        if self.writer is not None:
+            self.writer.frame(index, observation.image)
+
+    def _record(self, episode: Episode, took: int, attempt: int) -> Record:
+        counts: Counter[str] = Counter()
+        by_type: dict[str, list[int]] = {}
+        for step in episode.steps:
+            counts["failures"] += step.action is None
+            counts.update({name: int(value) for name, value in step.metrics.items()})
+            for name in step.metrics:
+                if name.startswith("expect_"):
+                    tally = by_type.setdefault(name.removeprefix("expect_"), [0, 0])
+                    tally[0] += 1
+                    tally[1] += int(step.metrics["correct"])
+        return Record(
+            benchmark=self.benchmark,
+            agent=self.agent,
+            task_id=self.task.task_id,
+            seed=self.task.seed,
+            score=episode.score,
+            success=episode.success,
+            outcome=episode.outcome,
+            error=episode.error,
+            steps=len(episode.steps),
+            parse_failures=counts["failures"],
+            judged=sum(tally[0] for tally in by_type.values()),
+            correct=counts["correct"],
+            pointed=sum("in_box" in step.metrics for step in episode.steps),
+            in_box=counts["in_box"],
+            by_type=dict(sorted(by_type.items())),
+            duration_ms=took,
+            attempts=attempt,
+            episode=f"{EPISODES}/{episode.episode_id}" if self.folder else None,
+        )
+
+
+def _step(index: int, decision: Decision, observation: Observation) -> Step:
+    metrics: dict[str, float] = {}
+    expert = observation.expected
+    if expert is not None:
+        metrics[f"expect_{expert.action.type}"] = 1.0
+        metrics["correct"] = float(expert.matches(decision.action))
+        if expert.box is not None:
+            metrics["in_box"] = float(expert.hit(decision.action))
+    return Step(
+        index=index,
+        screenshot=frame_name(index),
+        action=decision.action,
+        response=decision.response,
+        thought=decision.thought,
+        parse_error=decision.parse_error,
+        time=time.time(),
+        metrics=metrics,
+        token_ids=None if decision.token_ids is None else list(decision.token_ids),
+        logprobs=None if decision.logprobs is None else list(decision.logprobs),
+    )
