@@ -1,0 +1,72 @@
+"""What the command prints, and what the runtime says of itself: one masked stream, into the spool and on to the
+runtime's own standard output, where `kubectl logs` and its like find it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+from launcher.runtime.masking import Masker
+from launcher.runtime.spool import Spool
+
+PREFIX = "[slipway] "
+_CHUNK = 1 << 16
+_TAIL = 4096
+
+
+class Output:
+    """Thread-safe. `say` writes a line of the runtime's own; `pump` carries a command's output until it ends."""
+
+    def __init__(self, spool: Spool, masker: Masker, *, echo: int | None = 1) -> None:
+        self.masker = masker
+        self._spool = spool
+        self._echo = echo
+        self._lock = threading.Lock()
+        self._last = b""  # the last bytes of the command, masked
+        self._fresh = True  # at the beginning of a line
+
+    def say(self, text: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.gmtime())
+        lines = [f"{PREFIX}{stamp} {line}\n" for line in self.masker.text(text).splitlines() or [""]]
+        body = "".join(lines).encode(errors="surrogateescape")
+        with self._lock:
+            self._write(body if self._fresh else b"\n" + body)
+
+    def pump(self, source: int) -> threading.Thread:
+        """Starts a thread that reads `source` (a file descriptor, closed at its end)."""
+        thread = threading.Thread(target=self._pump, args=(source,), name="output", daemon=True)
+        thread.start()
+        return thread
+
+    def last_line(self) -> str:
+        """The last line that the command printed and that says anything; for messages."""
+        with self._lock:
+            text = self._last.decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines()]
+        return next((line for line in reversed(lines) if line), "")[:300]
+
+    def _pump(self, source: int) -> None:
+        masker = self.masker.again()
+        try:
+            while chunk := os.read(source, _CHUNK):
+                self._command_wrote(masker.feed(chunk))
+        finally:
+            os.close(source)
+            self._command_wrote(masker.flush())
+
+    def _command_wrote(self, data: bytes) -> None:
+        if data:
+            with self._lock:
+                self._last = (self._last + data[-_TAIL:])[-_TAIL:]
+                self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        self._fresh = data.endswith(b"\n")
+        self._spool.append(data)
+        if self._echo is not None:
+            with contextlib.suppress(OSError):  # nobody reads it: the store has it all the same
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._echo, view) :]

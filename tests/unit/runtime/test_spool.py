@@ -1,0 +1,178 @@
+"""Streams on their way to the store."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import Unreachable
+from launcher.logs import read_pieces
+from launcher.runtime.masking import Masker
+from launcher.runtime.output import Output
+from launcher.runtime.spool import PIECE, Shipper, Spool
+from launcher.store.file import FileStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store", sync=False)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool")
+    yield spool
+    spool.close()
+
+
+def key(first: int) -> str:
+    return f"logs/{first:020d}.log"
+
+
+def keys(store: FileStore) -> list[str]:
+    return [meta.key for meta in store.scan("logs/")]
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_pieces_then_one_whole(store: FileStore, spool: Spool) -> None:
+    shipper = Shipper(store, spool, key, first=0.01, longest=0.01)
+    spool.append(b"one\n")
+    until(lambda: store.head(key(0)))
+    spool.append(b"two\n")
+    until(lambda: store.head(key(4)))
+    shipper.finish()
+    assert keys(store) == [key(0)]
+    assert store.get(key(0)) == b"one\ntwo\n"
+
+
+def test_a_full_piece_does_not_wait(store: FileStore, spool: Spool) -> None:
+    shipper = Shipper(store, spool, key, first=3600)
+    spool.append(b"x" * PIECE)
+    until(lambda: store.head(key(0)))
+    shipper.finish()
+    assert keys(store) == [key(0)]
+
+
+def test_nothing_written_nothing_stored(store: FileStore, spool: Spool) -> None:
+    Shipper(store, spool, key).finish()
+    assert keys(store) == []
+
+
+def test_a_long_stream_keeps_its_pieces_and_leaves_the_disk(store: FileStore, spool: Spool) -> None:
+    shipper = Shipper(store, spool, key, first=0.01, whole=PIECE)
+    body = os.urandom(PIECE)
+    for _ in range(20):
+        spool.append(body)
+    until(lambda: shipper.sent == spool.size)
+    spool.append(b"end")
+    shipper.finish()
+    assert len(keys(store)) > 1
+    assert b"".join(piece.body for piece in read_pieces(store, "logs/", ".log")) == body * 20 + b"end"
+    assert spool.path.stat().st_blocks * 512 < 4 * PIECE
+
+
+class Away(FileStore):
+    """A store that can not be reached while `away`."""
+
+    away = True
+
+    def put(self, key: str, body: bytes) -> None:
+        if self.away:
+            raise Unreachable("away")
+        super().put(key, body)
+
+    def upload(self, key: str, path: Path) -> str:
+        if self.away:
+            raise Unreachable("away")
+        return super().upload(key, path)
+
+
+def test_a_store_that_is_away_loses_nothing(tmp_path: Path, spool: Spool) -> None:
+    store = Away(tmp_path / "store", sync=False)
+    shipper = Shipper(store, spool, key, first=0.01, longest=0.02)
+    spool.append(b"one\n")
+    time.sleep(0.05)
+    store.away = False
+    until(lambda: store.head(key(0)))
+    store.away = True
+    spool.append(b"two\n")
+    with pytest.raises(Unreachable):
+        shipper.finish()
+    store.away = False
+    shipper.finish()
+    assert store.get(key(0)) == b"one\ntwo\n"
+
+
+def test_a_full_disk_loses_bytes_and_says_how_many(tmp_path: Path) -> None:
+    code = """
+import resource, sys
+from pathlib import Path
+from launcher.runtime.spool import Spool
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+spool = Spool(Path(sys.argv[1]))
+spool.append(b"x" * 900); spool.append(b"y" * 900); spool.append(b"z")
+assert (spool.size, spool.lost) == (1000, 801), (spool.size, spool.lost)
+assert spool.read(0, 2000) == b"x" * 900 + b"y" * 100
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "spool")], check=True)
+
+
+def piped(output: Output) -> tuple[int, threading.Thread]:
+    read, write = os.pipe()
+    return write, output.pump(read)
+
+
+def test_own_lines_begin_on_a_line_of_their_own(spool: Spool) -> None:
+    output = Output(spool, Masker(["s3cret"]), echo=None)
+    write, thread = piped(output)
+    os.write(write, b"loss 0.1")
+    until(lambda: spool.size)
+    output.say("the s3cret\nis out")
+    os.write(write, b"step 2\n")
+    os.close(write)
+    thread.join()
+    lines = spool.read(0, spool.size).decode().splitlines()
+    assert [line[:9] for line in lines] == ["loss 0.1", "[slipway]", "[slipway]", "step 2"]
+    assert lines[1].endswith(" the ***")
+    assert output.last_line() == "loss 0.1step 2"  # the command wrote one line
+
+
+def test_a_secret_in_two_writes_is_masked(spool: Spool) -> None:
+    output = Output(spool, Masker(["s3cret"]), echo=None)
+    write, thread = piped(output)
+    os.write(write, b"token s3c")
+    until(lambda: spool.size)
+    os.write(write, b"ret and s3")
+    os.close(write)
+    thread.join()
+    assert spool.read(0, 100) == b"token *** and s3"
+
+
+def test_binary_in_one_line_takes_little_memory(store: FileStore, spool: Spool) -> None:
+    block = bytes(range(256)).replace(b"\n", b"") * 4000
+    output = Output(spool, Masker(["s3cret"]), echo=None)
+    shipper = Shipper(store, spool, key)
+    write, thread = piped(output)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with os.fdopen(write, "wb", buffering=0) as sink:
+        for _ in range(40):
+            sink.write(block)
+    thread.join()
+    shipper.finish()
+    assert store.head(key(0)).size == 40 * len(block)  # type: ignore[union-attr]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+    assert store.get_range(key(0), 255 * 4000 * 7, 255 * 4000 * 8) == block
