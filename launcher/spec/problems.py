@@ -1,0 +1,78 @@
+"""Collecting problems: one text form, "did you mean", and no secret ever in a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from launcher.errors import BadInput, Problem
+
+# what well-known services hand out; a match is refused in any value, and masked in any message
+TOKENS: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"hf_[A-Za-z0-9]{16,}"
+    r"|sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}"
+    r"|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"
+    r"|AIza[A-Za-z0-9_-]{35}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"
+    r")"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
+    r"|(?<=[?&]sig=)[A-Za-z0-9%/+=]{20,}"
+    r"|(?<=X-Amz-Signature=)[0-9a-f]{64}"
+)
+
+
+def has_token(text: str) -> bool:
+    return TOKENS.search(text) is not None
+
+
+def mask(text: str) -> str:
+    """The text with everything token-shaped replaced by stars."""
+    return TOKENS.sub("***", text)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """` (did you mean `x`?)`, or nothing."""
+    # imported here: most runs of the launcher meet no misspelling
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f" (did you mean `{by_lower[found[0]]}`?)" if found else ""
+
+
+def show(value: object) -> str:
+    """A value inside a message: short, on one line, masked."""
+    if isinstance(value, str):
+        text = mask(value)
+        return f"`{text if len(text) <= 60 else text[:57] + '...'}`".replace("\n", " ")
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return f"`{value}`"
+
+
+class Problems:
+    """What is wrong, gathered from all files before anything is raised."""
+
+    def __init__(self) -> None:
+        self.found: set[Problem] = set()
+
+    def add(self, file: str, line: int, col: int, field: str, what: str, allowed: str = "") -> None:
+        self.found.add(Problem(file, line, col, mask(field), mask(what), mask(allowed)))
+
+    def check(self) -> None:
+        """Raises BadInput with everything found so far, ordered by place."""
+        if self.found:
+            raise BadInput(sorted(self.found))

@@ -1,0 +1,212 @@
+"""Defaults that do not belong into a job: the store, the backend, places of secrets, prices, the image catalogue.
+
+Looked for in this order, the first that sets a field wins: the command line, SLIPWAY_* variables, the project's
+slipway.yaml (in the working folder or a parent), the user's ($XDG_CONFIG_HOME/slipway/slipway.yaml). Within a file, a
+named profile wins over the file's top level. What a run needs of it is written into the resolved job.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from launcher.errors import BadInput
+from launcher.spec.problems import Problems, near
+from launcher.spec.schema import BACKENDS, BLOCKS, IMAGE, LABEL_KEY, LABEL_VALUE, PLACES
+from launcher.spec.source import Document, read_file
+from launcher.spec.types import MONEY, SIZE, Choice, Context, Field, Integer, MapOf, Number, Struct, Text, refuse_tokens
+
+FILE: Final = "slipway.yaml"
+_PINNED: Final = Text(
+    "an image with a digest", IMAGE.pattern.replace(")?", ")"), "registry/name@sha256:<64 hex digits>"
+)
+
+_LOCAL: Final = Struct(
+    "a mapping for the local backend",
+    Field("state", Text("a folder"), "where the supervisor keeps its queue", "$XDG_STATE_HOME/slipway/local"),
+    Field("cpus", Number(), "CPU cores that runs may use together", "all"),
+    Field("memory", SIZE, "memory that runs may use together", "all"),
+    Field("gpus", Integer(0), "GPUs that runs may use together", "all"),
+)
+_FIELDS: Final = (
+    Field("store", Text("a URL or a path"), "where every run is kept; a path is relative to this file", "in your home"),
+    Field("backend", Choice(BACKENDS), "where jobs run that do not say it", "local"),
+    Field("secrets", PLACES, "where secrets live: NAME: place", "`local`: launcher secrets set NAME"),
+    Field("images", MapOf(Text(), _PINNED), "the catalogue: name: registry/name@sha256:...", "none"),
+    Field("prices", MapOf(Text(), MONEY), "per hour, by GPU name, or `cpu` for a core", "none"),
+    Field("labels", MapOf(LABEL_KEY, LABEL_VALUE), "labels of every job", "none"),
+    *(
+        Field(name, _LOCAL if name == "local" else block, f"defaults for jobs on {name}", "none")
+        for name, block in BLOCKS.items()
+    ),
+)
+PROFILE: Final = Struct(
+    "a profile",
+    *_FIELDS,
+    Field("profiles", MapOf(Text(), Struct("a profile", *_FIELDS)), "named profiles: --profile NAME", "none"),
+)
+_MERGED: Final = ("secrets", "images", "prices", "labels", *BLOCKS)  # mappings that are merged key by key
+VARIABLES: Final = {"SLIPWAY_STORE": "store", "SLIPWAY_BACKEND": "backend"}
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine's own settings; no part of any job. None: all that there is."""
+
+    state: Path
+    cpus: float | None = None
+    memory: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What applies to this project, user and environment together."""
+
+    store: str  # absolute URL, no slash at the end
+    local: Local
+    backend: str = "local"
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    prices: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    blocks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)  # "store", "secrets.HF_TOKEN" -> where it was set
+
+    @property
+    def local_state(self) -> Path:
+        """The folder of the local backend's supervisor."""
+        return self.local.state
+
+    def backend_options(self, name: str) -> dict[str, Any]:
+        """What `launcher.backends.base.backend(name, options)` gets: this machine's part, never a job's."""
+        if name == "local":
+            own = self.local
+            return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus}
+        return dict(self.blocks.get(name, {}))
+
+
+def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store: str | None = None) -> Profile:
+    """The profile that applies in a folder. `store` is the command line's. Raises BadInput with every problem found."""
+    home = Path(environ.get("HOME") or Path.home())
+    problems = Problems()
+    found: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    name = name or environ.get("SLIPWAY_PROFILE") or None
+    known: set[str] = set()
+    # from the weakest to the strongest
+    for path in (_user_file(environ, home), _project_file(cwd)):
+        if path is not None:
+            known |= _read(path, name, cwd, home, problems, found, origins)
+    if name is not None and name not in known and not problems.found:
+        problems.add("--profile", 0, 0, name, f"no such profile{near(name, known)}", ", ".join(sorted(known)) or "none")
+    for variable, key in VARIABLES.items():
+        if environ.get(variable):
+            found[key], origins[key] = environ[variable], variable
+    if store:
+        found["store"], origins["store"] = store, "--store"
+    if "backend" in found and found["backend"] not in BACKENDS:
+        what = f"`{found['backend']}` is no backend{near(found['backend'], BACKENDS)}"
+        problems.add(origins["backend"], 0, 0, "backend", what, ", ".join(BACKENDS))
+    problems.check()
+    state = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "slipway"
+    found.setdefault("store", f"file://{state / 'store'}")
+    local = {"state": state / "local", **found.get("local", {})}
+    return Profile(
+        store=store_url(found["store"], cwd, home),
+        local=Local(**local),
+        blocks={block: found[block] for block in BLOCKS if block != "local" and block in found},
+        origins=origins,
+        **{key: found[key] for key in ("backend", "secrets", "images", "prices", "labels") if key in found},
+    )
+
+
+def store_url(text: str, base: Path, home: Path) -> str:
+    """A store as an absolute URL; a path, or file:// with one, is relative to `base`. Raises BadInput."""
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "file":
+        if scheme not in ("s3", "gs", "az"):
+            raise BadInput(f"store: `{scheme}://` is not known; allowed: file://, s3://, gs://, az:// or a path")
+        if not rest.strip("/"):
+            raise BadInput(f"store: `{scheme}://` names no bucket")
+        return text.rstrip("/")
+    path = rest if separator else text
+    if not path:
+        raise BadInput("store: the path is empty")
+    full = home / path[2:] if path.startswith("~/") else base / path
+    return f"file://{os.path.abspath(full)}"  # noqa: PTH100 - resolve() would follow symbolic links
+
+
+def _user_file(environ: Mapping[str, str], home: Path) -> Path | None:
+    path = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "slipway" / FILE
+    return path if path.is_file() else None
+
+
+def _project_file(cwd: Path) -> Path | None:
+    for folder in (cwd, *cwd.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    return None
+
+
+def _read(
+    path: Path,
+    name: str | None,
+    cwd: Path,
+    home: Path,
+    problems: Problems,
+    found: dict[str, Any],
+    origins: dict[str, str],
+) -> set[str]:
+    """Merges one file into what was found; returns the names of its profiles."""
+    shown = os.path.relpath(path, cwd) if path.is_relative_to(cwd) else str(path)
+    documents = read_file(path, shown, problems)
+    if len(documents) > 1:
+        problems.add(shown, 0, 0, "", "several documents", "one")
+    known: set[str] = set()
+    for document in documents[:1]:
+        before = len(problems.found)
+        at = Context(document, problems)
+        values = PROFILE.check(document.value, (), at)
+        refuse_tokens(at, document.value)
+        if len(problems.found) > before:
+            known |= set(document.value.get("profiles") or {}) if isinstance(document.value, dict) else set()
+            continue
+        named = values.pop("profiles", {})
+        known |= set(named)
+        _merge(values, (), document, path.parent, home, found, origins)
+        if name is not None and name in named:
+            _merge(named[name], ("profiles", name), document, path.parent, home, found, origins)
+    return known
+
+
+def _merge(
+    values: dict[str, Any],
+    route: tuple[str, ...],
+    document: Document,
+    base: Path,
+    home: Path,
+    found: dict[str, Any],
+    origins: dict[str, str],
+) -> None:
+    for key, value in values.items():
+        if key in _MERGED:
+            found[key] = {**found.get(key, {}), **value}
+            for name in value:
+                origins[f"{key}.{name}"] = _origin(document, (*route, key, name))
+        else:
+            found[key] = value
+            origins[key] = _origin(document, (*route, key))
+    if "store" in values:
+        found["store"] = store_url(values["store"], base, home)
+    if "state" in values.get("local", {}):
+        state = values["local"]["state"]
+        found["local"]["state"] = home / state[2:] if state.startswith("~/") else base / state
+
+
+def _origin(document: Document, route: tuple[str, ...]) -> str:
+    file, line, _ = document.place(route)
+    return f"{file}:{line}"

@@ -1,0 +1,221 @@
+"""The fields of a job, declared once: what is accepted, what it means, what happens without it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from launcher.spec.types import (
+    DURATION,
+    MONEY,
+    SIZE,
+    Anything,
+    Choice,
+    Field,
+    Flag,
+    Forms,
+    Integer,
+    ListOf,
+    MapOf,
+    Mapping_,
+    Number,
+    Struct,
+    Text,
+    Type,
+)
+
+BACKENDS: Final = ("local", "docker", "kubernetes", "azureml", "lambda")
+PAID: Final = ("kubernetes", "azureml", "lambda")  # a deadline is a must: somebody is billed
+WITHOUT_DIGEST: Final = ("local", "docker")  # everywhere else an image is pinned
+NAME_LENGTH: Final = 27  # <name>-<hash12> then fits into the 40 characters of a run's id
+RUN_ID: Final = r"[a-z0-9](?:[a-z0-9-]{0,25}[a-z0-9])?-[0-9a-f]{12}"
+
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+NAME: Final = Text(
+    "a name", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and - within, at most 27 characters", NAME_LENGTH
+)
+ROLE: Final = Text("a role's name", r"[a-z](?:[a-z0-9-]*[a-z0-9])?", "a-z first, then a-z, 0-9 and -", 20)
+FOLDER: Final = Text("a name", r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?", "a-z, 0-9, and - or _ within", 40)
+VARIABLE: Final = Text(
+    "a variable's name", r"(?!SLIPWAY_)[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _; not SLIPWAY_*", 100
+)
+LABEL_KEY: Final = Text("a label", _LABEL, "letters, digits, -, _ and . within", 63)
+LABEL_VALUE: Final = Text("a label's value", rf"(?:{_LABEL})?", "letters, digits, -, _ and . within", 63, numbers=True)
+ARGUMENT: Final = Text(numbers=True)
+IMAGE: Final = Text(
+    "an image",
+    r"[a-z0-9][A-Za-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?",
+    "a name from the catalogue, or registry/name@sha256:<64 hex digits>",
+)
+DIGEST: Final = Text("a digest", r"sha256:[0-9a-f]{64}", "sha256:<64 hex digits>")
+RUN: Final = Text("a run's id", RUN_ID, "<name>-<12 hex digits>")
+URL: Final = Text(
+    "a URL or a path",
+    r"(?:(?:hf|s3|gs|az|https?|file)://.+|(?![a-z0-9+]+://).+)",
+    "hf:// s3:// gs:// az:// https:// file:// or a path",
+)
+COMMAND: Final = ListOf(ARGUMENT, least=1, hint="[program, argument, ...]; for a shell [bash, -c, '...']")
+STEP: Final[Type] = Forms(
+    "a step",
+    {str: (Choice(("latest", "best")), str), int: (Integer(0), str)},
+    {},
+)
+
+_RESOURCES: Final = (
+    Field("cpus", Number(), "CPU cores for each rank", "1"),
+    Field("memory", SIZE, "memory for each rank", "no limit"),
+    Field("gpus", Integer(0, 64), "GPUs for each rank", "0; 1 when `gpu` is given"),
+    Field("gpu", Text("a GPU's name", r"[A-Za-z0-9][A-Za-z0-9._-]*"), "which GPU: H100, A100-80GB, L4", "any"),
+    Field("shm", SIZE, "/dev/shm, for data loader workers", "the backend's default"),
+    Field("disk", SIZE, "scratch space", "the backend's default"),
+)
+RESOURCES: Final = Struct(
+    "a mapping of resources",
+    *_RESOURCES,
+    Field("nodes", Integer(1, 1000), "ranks of `main`, with torchrun's variables", "1"),
+)
+ENV: Final = MapOf(VARIABLE, ARGUMENT)
+READY: Final = Struct(
+    "a readiness check",
+    Field("http", Text("a path", r"/\S*", "/health"), "path that answers 2xx when the role is ready", required=True),
+    Field("port", ROLE, "name of the port", "http"),
+)
+
+ROLES: Final = MapOf(
+    ROLE,
+    Struct(
+        "a role",
+        Field("leader", Flag(), "the run ends with this role; exactly one, where there are several roles", "false"),
+        Field("replicas", Integer(1, 1000), "how many ranks", "1"),
+        Field("image", IMAGE, "as `image` above, for this role", "the job's"),
+        Field("command", COMMAND, "as `command` above, for this role", "the job's"),
+        Field("env", ENV, "added to the job's `env`", "the job's"),
+        Field("resources", Struct("a mapping of resources", *_RESOURCES), "replace the job's one by one", "the job's"),
+        Field("ports", MapOf(ROLE, Integer(0, 65535)), "named ports; 0 lets the runtime pick a free one", "none"),
+        Field("ready", READY, "when this role counts as ready", "once its command runs"),
+        Field("needs", ListOf(ROLE), "roles that must be ready first; gives SLIPWAY_ENDPOINT_<ROLE>", "none"),
+        Field("restarts", Integer(0, 1000), "how often its command may die and start again in place", "0"),
+    ),
+    least=1,
+)
+
+_STEP: Final = Field("step", STEP, "of checkpoints: latest, best or a number", "latest")
+INPUT: Final = Forms(
+    "an input",
+    {str: (URL, lambda url: {"url": url})},
+    {
+        "job": Struct(
+            "an input from a job",
+            Field("job", NAME, "a job of the same submit", required=True),
+            Field("output", FOLDER, "which of its outputs", required=True),
+            _STEP,
+            Field("all", Flag(), "of a matrix: one folder per variant, instead of one consumer per variant", "false"),
+        ),
+        "run": Struct(
+            "an input from a run",
+            Field("run", RUN, "a run that exists", required=True),
+            Field("output", FOLDER, "which of its outputs", required=True),
+            _STEP,
+        ),
+        "": Struct(
+            "an input",
+            Field("url", URL, "where it lies; a path is relative to this file", required=True),
+            Field("digest", DIGEST, "what it must be", "the first attempt's bytes"),
+        ),
+    },
+)
+OUTPUT: Final = Struct(
+    "an output",
+    Field("kind", Choice(("files", "checkpoints")), "plain files, or training checkpoints", "files"),
+    Field("sync", Choice(("end", "live")), "files: uploaded at the end, or as they are written", "end"),
+    Field("match", Text("a pattern", r"[^/]+"), "checkpoints: which folders are checkpoints", "checkpoint-*"),
+    Field("keep", Integer(0), "checkpoints: how many stay; 0 keeps all", "0"),
+    Field("done", Text("a file name", r"[^/]+"), "checkpoints: the file that says that a folder is complete", "none"),
+)
+OUTPUTS: Final = Forms(
+    "a list of names or a mapping",
+    {list: (ListOf(FOLDER), lambda names: {name: {} for name in names})},
+    {"": MapOf(FOLDER, OUTPUT, empty=True)},
+)
+LIMITS: Final = Struct(
+    "a mapping of limits",
+    Field("deadline", DURATION, "running time, summed over the attempts", "none; a must on paid backends"),
+    Field("start_deadline", DURATION, "waiting time before the first attempt", "none"),
+    Field("retries", Integer(0, 100), "how often a failed command is tried again", "0"),
+    Field("retry_on", ListOf(Choice(("out_of_memory",))), "failures that count as worth another try", "none"),
+    Field("budget", MONEY, "the run ends before it costs more; needs a price in the profile", "none"),
+    Field("grace", DURATION, "from SIGTERM to SIGKILL", "30s"),
+)
+TIMING: Final = Struct(
+    "a mapping of times",
+    Field("beat", DURATION, "how often a rank says that it lives", "15s"),
+    Field("stale", DURATION, "silence after which an attempt counts as dead", "15m"),
+    Field("fence", DURATION, "without the store for so long, a rank ends its own command", "12m"),
+)
+PLACES: Final = MapOf(VARIABLE, Text("a place"))
+
+BLOCKS: Final[dict[str, Struct]] = {
+    "local": Struct("a mapping without fields"),
+    "docker": Struct("a mapping without fields"),
+    "kubernetes": Struct(
+        "a Kubernetes block",
+        Field("namespace", Text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"), "where the objects go"),
+        Field("queue", Text("a queue's name", r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"), "Kueue LocalQueue"),
+        Field("service_account", Text(), "the pods' service account"),
+        Field("priority_class", Text(), "the pods' priority class"),
+        Field("node_selector", MapOf(Text(), LABEL_VALUE), "labels a node must have"),
+        Field("tolerations", ListOf(Mapping_()), "as in a pod's spec"),
+        Field("secrets", PLACES, "where secrets live: NAME: secret/key"),
+    ),
+    "azureml": Struct(
+        "an Azure ML block",
+        Field("subscription", Text(), "subscription id"),
+        Field("resource_group", Text(), "resource group"),
+        Field("workspace", Text(), "workspace"),
+        Field("compute", Text(), "compute target; without one the job is serverless"),
+        Field("instance_type", Text(), "serverless instance type"),
+        Field("job_tier", Choice(("spot", "basic", "standard", "premium")), "serverless queue tier"),
+        Field("experiment", Text(), "experiment's name"),
+        Field("secrets", PLACES, "where secrets live"),
+    ),
+    "lambda": Struct(
+        "a Lambda block",
+        Field("region", Text(), "region"),
+        Field("instance_type", Text(), "instance type"),
+        Field("ssh_key", Text(), "name of the one SSH key"),
+        Field("file_system", Text(), "name of a file system to mount"),
+        Field("secrets", PLACES, "where secrets live"),
+    ),
+}
+
+JOB: Final = Struct(
+    "a job",
+    Field("name", NAME, "becomes part of the run's id", required=True),
+    Field("image", IMAGE, "from the catalogue, or a reference with a digest", "none; a must outside `local`"),
+    Field("command", COMMAND, "program and arguments; $SLIPWAY_* are replaced", "every role has its own"),
+    Field("config", Mapping_(), "any mapping; a file in the container, $SLIPWAY_CONFIG", "none"),
+    Field("code", Text("a folder"), "overlay this folder over the image's code", "none"),
+    Field("inputs", MapOf(FOLDER, INPUT), "what is fetched to $SLIPWAY_INPUTS/<name>", "none"),
+    Field("outputs", OUTPUTS, "what is kept of $SLIPWAY_OUTPUTS/<name>", "none"),
+    Field("resources", RESOURCES, "what each rank needs", "one CPU"),
+    Field("env", ENV, "environment variables", "none"),
+    Field("secrets", ListOf(VARIABLE), "names only; where they live is the profile's matter", "none"),
+    Field("limits", LIMITS, "time, tries and money", "no limits"),
+    Field("labels", MapOf(LABEL_KEY, LABEL_VALUE), "to find runs by", "none"),
+    Field("roles", ROLES, "kinds of containers; top-level image, command, env, resources are their defaults", "`main`"),
+    Field("backend", Choice(BACKENDS), "where it runs", "the profile's, or local"),
+    *(Field(name, block, f"what only {name} understands", "the profile's") for name, block in BLOCKS.items()),
+    Field("matrix", MapOf(Text(), ListOf(Anything(), least=1), least=1), "one run for each combination", "none"),
+    Field("fresh", Integer(0), "another number runs the same thing once more", "0"),
+    Field("resume", RUN, "start from this run's newest checkpoint; its work must be equal", "none"),
+    Field("timing", TIMING, "the protocol's clocks", "as below"),
+)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of one job document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Slipway job",
+        **JOB.schema(),
+        "anyOf": [{"required": ["command"]}, {"required": ["roles"]}],
+    }

@@ -1,0 +1,415 @@
+"""The types that fields of a job and of a profile may have.
+
+One declaration serves validation (with places), "did you mean", JSON Schema and the reference page. `check` returns the
+value in its final form (seconds, bytes, texts) or INVALID after adding a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from launcher.spec.problems import Problems, has_token, near, show
+from launcher.spec.source import Document, Route, dotted
+
+INVALID: Final = object()
+
+
+@dataclass
+class Context:
+    """Where problems of one document go. `sources` maps a route to the `--set` (or matrix value) it came from."""
+
+    document: Document
+    problems: Problems
+    sources: Mapping[Route, tuple[str, int, int]] = field(default_factory=dict)
+
+    def problem(self, route: Route, what: str, allowed: str = "", *, key: bool = False) -> None:
+        file, line, column = self.place(route, key=key)
+        self.problems.add(file, line, column, dotted(route), what, allowed)
+
+    def place(self, route: Route, *, key: bool = False) -> tuple[str, int, int]:
+        for end in range(len(route), 0, -1):
+            if route[:end] in self.sources:
+                return self.sources[route[:end]]
+            if route[:end] in self.document.places:
+                break
+        return self.document.place(route, key=key)
+
+
+class Type(Protocol):
+    """A type: `name` is what messages and docs call it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, value: Any, route: Route, at: Context) -> Any: ...
+
+    def schema(self) -> dict[str, Any]: ...
+
+
+def _wrong(value: Any, route: Route, at: Context, kind: Type, allowed: str = "") -> Any:
+    what = "has no value" if value is None else f"{show(value)} is not {kind.name}"
+    at.problem(route, what, allowed)
+    return INVALID
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text. `numbers`: numbers are taken as they were written, for what a program reads as text anyway."""
+
+    name: str = "a text"
+    pattern: str = ""
+    allowed: str = ""
+    longest: int = 0
+    numbers: bool = False
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is bool and self.numbers:
+            at.problem(route, f"{show(value)} is a truth value, not a text; quote it", f'"{str(value).lower()}"')
+            return INVALID
+        if type(value) in (int, float) and self.numbers:
+            value = at.document.text(route, value)
+        if type(value) is not str:
+            return _wrong(value, route, at, self, self.allowed)
+        if self.longest and len(value) > self.longest:
+            at.problem(route, f"{len(value)} characters are too many", f"at most {self.longest}")
+            return INVALID
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            return _wrong(value, route, at, self, self.allowed)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"type": ["string", "number"] if self.numbers else "string"}
+        if self.pattern:
+            out["pattern"] = f"^(?:{self.pattern})$"
+        if self.longest:
+            out["maxLength"] = self.longest
+        return out
+
+
+@dataclass(frozen=True)
+class Integer:
+    least: int
+    most: int | None = None
+
+    @property
+    def name(self) -> str:
+        return "a whole number"
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is not int:
+            return _wrong(value, route, at, self, self.allowed)
+        if value < self.least or (self.most is not None and value > self.most):
+            at.problem(route, f"{value} is out of range", self.allowed)
+            return INVALID
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        most = {} if self.most is None else {"maximum": self.most}
+        return {"type": "integer", "minimum": self.least, **most}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A positive number; the final form is a float."""
+
+    name: str = "a number above 0"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) not in (int, float) or value <= 0:
+            return _wrong(value, route, at, self)
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "exclusiveMinimum": 0}
+
+
+@dataclass(frozen=True)
+class Flag:
+    name: str = "true or false"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        return value if type(value) is bool else _wrong(value, route, at, self, "true, false")
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return "one of " + ", ".join(f"`{value}`" for value in self.values)
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is str and value in self.values:
+            return value
+        hint = near(value, self.values) if type(value) is str else ""
+        at.problem(route, f"{show(value)} is not known{hint}" if value is not None else "has no value", self.listed)
+        return INVALID
+
+    @property
+    def listed(self) -> str:
+        return ", ".join(self.values)
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Numbers with units; the final form is what `read` makes of a text that matches `pattern`."""
+
+    name: str
+    pattern: str
+    allowed: str
+    read: Callable[[str], Any]
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) in (int, float):
+            at.problem(route, f"{show(value)} has no unit", self.allowed)
+            return INVALID
+        if type(value) is not str or not re.fullmatch(self.pattern, value):
+            return _wrong(value, route, at, self, self.allowed)
+        found = self.read(value)
+        if not found:
+            at.problem(route, f"{show(value)} is nothing", self.allowed)
+            return INVALID
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+
+
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES: Final[dict[str, int]] = {
+    **{unit: 1000 ** (power + 1) for power, unit in enumerate(("k", "M", "G", "T"))},
+    **{unit: 1024 ** (power + 1) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"))},
+}
+
+
+def seconds(text: str) -> float:
+    """`1h30m` -> 5400.0"""
+    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9.]+)([smhd])", text))
+
+
+def size(text: str) -> int:
+    """`64Gi` -> bytes"""
+    number, unit = re.findall(r"([0-9.]+)([A-Za-z]+)", text)[0]
+    return round(float(number) * _BYTES[unit])
+
+
+def money(text: str) -> tuple[float, str]:
+    """`40 USD` -> (40.0, "USD"); nothing is (), so that it reads as false."""
+    amount, currency = text.split()
+    return (float(amount), currency) if float(amount) else ()  # type: ignore[return-value]
+
+
+DURATION: Final = Quantity(
+    "a duration", r"(?:[0-9]+(?:\.[0-9]+)?[smhd])+", "a number and s, m, h or d: 90s, 15m, 6h, 1h30m, 2d", seconds
+)
+SIZE: Final = Quantity("a size", r"[0-9]+(?:\.[0-9]+)?(?:[KMGT]i|[kMGT])", "a number and a unit: 500M, 64Gi", size)
+MONEY: Final = Quantity("an amount", r"[0-9]+(?:\.[0-9]+)? [A-Z]{3}", "an amount and a currency: 40 USD", money)
+
+
+@dataclass(frozen=True)
+class ListOf:
+    item: Type
+    least: int = 0
+    hint: str = ""  # what to say to somebody who wrote a text
+
+    @property
+    def name(self) -> str:
+        return f"a list of {_many(self.item)}"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is not list:
+            return _wrong(value, route, at, self, self.hint if type(value) is str else "")
+        if len(value) < self.least:
+            at.problem(route, "the list is empty", f"at least {self.least}")
+            return INVALID
+        items = [self.item.check(item, (*route, index), at) for index, item in enumerate(value)]
+        return INVALID if any(item is INVALID for item in items) else items
+
+    def schema(self) -> dict[str, Any]:
+        least = {"minItems": self.least} if self.least else {}
+        return {"type": "array", "items": self.item.schema(), **least}
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """A mapping with keys of one form. `empty`: what a key without a value stands for, where that is allowed."""
+
+    key: Text
+    item: Type
+    least: int = 0
+    empty: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"a mapping to {_many(self.item)}"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is not dict:
+            return _wrong(value, route, at, self)
+        if len(value) < self.least:
+            at.problem(route, "the mapping is empty", f"at least {self.least}")
+        out = {}
+        for key, item in value.items():
+            here = (*route, key)
+            if self.key.longest and len(key) > self.key.longest:
+                at.problem(here, f"{len(key)} characters are too many", f"at most {self.key.longest}", key=True)
+            elif self.key.pattern and not re.fullmatch(self.key.pattern, key):
+                at.problem(here, f"{show(key)} is not {self.key.name}", self.key.allowed, key=True)
+            checked = self.item.check({} if item is None and self.empty else item, here, at)
+            if checked is not INVALID:
+                out[key] = checked
+        return out
+
+    def schema(self) -> dict[str, Any]:
+        item = self.item.schema()
+        if self.empty:
+            item = {"anyOf": [item, {"type": "null"}]}
+        out: dict[str, Any] = {"type": "object", "additionalProperties": item}
+        names = {key: rule for key, rule in self.key.schema().items() if key != "type"}
+        if names:
+            out["propertyNames"] = names
+        if self.least:
+            out["minProperties"] = self.least
+        return out
+
+
+@dataclass(frozen=True)
+class Mapping_:
+    """Any mapping of plain data: what a program reads as its own config."""
+
+    name: str = "a mapping"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        return value if type(value) is dict else _wrong(value, route, at, self)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+@dataclass(frozen=True)
+class Anything:
+    name: str = "a value"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: `doc` is one line, `default` what the docs say happens without it."""
+
+    name: str
+    type: Type
+    doc: str
+    default: str = ""
+    required: bool = False
+
+
+class Struct:
+    """A mapping with declared fields; unknown ones are errors."""
+
+    def __init__(self, name: str, *fields: Field) -> None:
+        self.name = name
+        self.fields: Final = {item.name: item for item in fields}
+        self.required: Final = [item.name for item in fields if item.required]
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) is not dict:
+            return _wrong(value, route, at, self, "fields: " + ", ".join(self.fields) if self.fields else "")
+        out = {}
+        for key, item in value.items():
+            found = self.fields.get(key)
+            if found is None:
+                allowed = ", ".join(self.fields) or "no fields"
+                at.problem((*route, key), f"unknown field{near(key, self.fields)}", allowed, key=True)
+                continue
+            checked = found.type.check(item, (*route, key), at)
+            if checked is not INVALID:
+                out[key] = checked
+        for name in self.required:
+            if name not in value:
+                at.problem((*route, name), f"is missing: {self.fields[name].doc}")
+        return out
+
+    def schema(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "type": "object",
+            "properties": {name: {**item.type.schema(), "description": item.doc} for name, item in self.fields.items()},
+            "additionalProperties": False,
+        }
+        if self.required:
+            out["required"] = list(self.required)
+        return out
+
+
+@dataclass(frozen=True)
+class Forms:
+    """One of several forms, chosen by the kind of value and, for mappings, by the first key that tells them apart.
+
+    short  what a text or a list stands for: its type, and what makes the long form of it
+    long   telling key -> structure
+    """
+
+    name: str
+    short: Mapping[type, tuple[Type, Callable[[Any], Any]]]
+    long: Mapping[str, Type]
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        if type(value) in self.short:
+            kind, widen = self.short[type(value)]
+            checked = kind.check(value, route, at)
+            return INVALID if checked is INVALID else widen(checked)
+        if type(value) is dict:
+            for key, kind in self.long.items():
+                if key == "" or key in value:
+                    return kind.check(value, route, at)
+        at.problem(route, f"{show(value)} is not {self.name}" if value is not None else "has no value", self.allowed)
+        return INVALID
+
+    @property
+    def allowed(self) -> str:
+        short = [kind.name for kind, _ in self.short.values()]
+        return ", ".join(
+            [*short, *(f"a mapping with `{key}`" if key else kind.name for key, kind in self.long.items())]
+        )
+
+    def schema(self) -> dict[str, Any]:
+        return {
+            "anyOf": [*(kind.schema() for kind, _ in self.short.values()), *(t.schema() for t in self.long.values())]
+        }
+
+
+def _many(kind: Type) -> str:
+    return {"a text": "texts", "a value": "values"}.get(kind.name, kind.name)
+
+
+def refuse_tokens(at: Context, value: Any, route: Route = ()) -> None:
+    """Adds a problem for everything token-shaped in a value, its keys included; never shows it."""
+    if type(value) is str:
+        if has_token(value):
+            at.problem(route, "looks like a secret", "the name of a secret under `secrets`, set by `launcher secrets`")
+    elif type(value) is dict:
+        for key, item in value.items():
+            if has_token(key):
+                at.problem(route, "a key looks like a secret", "names", key=True)
+            refuse_tokens(at, item, (*route, key))
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            refuse_tokens(at, item, (*route, index))
