@@ -116,12 +116,3 @@ class Event(Record, frozen=True):
     message: str = ""
     fields: dict[str, str] = {}
     time: float = 0.0
-
-
-class GroupRecord(Record, frozen=True):
-    """groups/<group>.json: the runs of one submit in topological order, with their names in the file."""
-
-    runs: tuple[str, ...]
-    names: dict[str, str] = {}  # run -> name, the matrix variant included
-    edges: dict[str, tuple[str, ...]] = {}  # run -> the runs whose outputs it reads
-    time: float = 0.0
