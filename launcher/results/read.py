@@ -48,7 +48,6 @@ class Task(msgspec.Struct, frozen=True):
     success: bool | None = None
     outcome: str = "scored"  # scored | infra
     agent: str = ""
-    metrics: dict[str, float] = {}
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -60,9 +59,7 @@ class Task(msgspec.Struct, frozen=True):
             return None
         if metric == "success":
             return None if self.success is None else float(self.success)
-        if metric == "score":
-            return self.score
-        return self.metrics.get(metric)
+        return self.score
 
 
 class Output:
