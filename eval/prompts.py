@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from PIL import Image
 
 from eval.actions import Action
+from eval.config import Config
 from eval.desktop import Observation
 from eval.dialects.base import Dialect
+from eval.dialects.pyautogui import PyAutoGui
+from eval.dsl import Dsl
 
 Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
 
@@ -92,3 +95,24 @@ class PromptBuilder:
             raise ValueError("a step without an action is no target")
         thought = step.thought.strip() if self.thought and step.thought else None
         return self.dialect.format_response(step.action, thought or None)
+
+
+class PromptConfig(Config, frozen=True):
+    """The `prompt` section of a configuration, of training and evaluation alike: give both the same one.
+
+    decimals  places per coordinate (dsl; enough for a screen of 10^decimals - 1 pixels each way)
+    marks     the Set-of-Marks form (dsl)
+    The rest is PromptBuilder's.
+    """
+
+    dialect: Literal["dsl", "pyautogui"] = "dsl"
+    decimals: int = 4
+    marks: bool = False
+    system: str | None = None
+    history: int = 10
+    images: int = 1
+    thought: bool = False
+
+    def builder(self) -> PromptBuilder:
+        dialect: Dialect = Dsl(self.decimals, self.marks) if self.dialect == "dsl" else PyAutoGui(self.decimals)
+        return PromptBuilder(dialect, self.system, self.history, self.images, self.thought)

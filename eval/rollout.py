@@ -36,6 +36,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     by_type   expected action type -> [steps, correct steps], where the environment has an expert
     pointed   steps at which the expert would point at a box; in_box, those at which the agent's point lay in it
     attempts  how often the episode was started; above 1 after infrastructure failures
+    metrics   this task's own figures, for paired comparisons
     """
 
     benchmark: str
@@ -55,6 +56,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     by_type: dict[str, list[int]] = {}
     duration_ms: int = 0
     attempts: int = 1
+    metrics: dict[str, float] = {}
     episode: str | None = None
 
 
@@ -307,6 +309,13 @@ class _Run:
                     tally = by_type.setdefault(name.removeprefix("expect_"), [0, 0])
                     tally[0] += 1
                     tally[1] += int(step.metrics["correct"])
+        judged, correct = sum(tally[0] for tally in by_type.values()), counts["correct"]
+        pointed, in_box = sum("in_box" in step.metrics for step in episode.steps), counts["in_box"]
+        metrics = {"steps": float(len(episode.steps)), "parse_failures": float(counts["failures"])}
+        if judged:
+            metrics["step_accuracy"] = correct / judged
+        if pointed:
+            metrics["click_in_box"] = in_box / pointed
         return Record(
             benchmark=self.benchmark,
             agent=self.agent,
@@ -318,13 +327,14 @@ class _Run:
             error=episode.error,
             steps=len(episode.steps),
             parse_failures=counts["failures"],
-            judged=sum(tally[0] for tally in by_type.values()),
-            correct=counts["correct"],
-            pointed=sum("in_box" in step.metrics for step in episode.steps),
-            in_box=counts["in_box"],
+            judged=judged,
+            correct=correct,
+            pointed=pointed,
+            in_box=in_box,
             by_type=dict(sorted(by_type.items())),
             duration_ms=took,
             attempts=attempt,
+            metrics=metrics,
             episode=f"{EPISODES}/{episode.episode_id}" if self.folder else None,
         )
 

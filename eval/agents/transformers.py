@@ -1,0 +1,130 @@
+"""A vision-language model in this process, through transformers: one batched, left-padded `generate` for many episodes.
+
+torch is imported when the agent is made, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.agents.base import Decision, History, decide
+from eval.desktop import Observation
+from eval.prompts import PromptBuilder
+
+# Sampled, they would stand for images that are not there: TRL and the processors break on them, or drop real images.
+VISION_TOKENS = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
+
+
+class TransformersAgent:
+    """Greedy decoding.
+
+    model           a folder (or a hub name) with the model and its processor
+    adapter         a PEFT adapter to put on it
+    max_pixels      the largest area of an image after resizing; None leaves the processor's own (min_pixels likewise)
+    batch_size      how many prompts go through the model at once
+    record_tokens   gives the sampled token ids and their log probabilities with each decision
+    """
+
+    parallel = 1
+
+    def __init__(
+        self,
+        model: str,
+        builder: PromptBuilder,
+        *,
+        name: str = "model",
+        adapter: str | None = None,
+        max_new_tokens: int = 64,
+        batch_size: int = 64,
+        min_pixels: int | None = None,
+        max_pixels: int | None = None,
+        dtype: str = "auto",
+        device: str | None = None,
+        record_tokens: bool = False,
+    ) -> None:
+        import torch
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        self.name = name
+        self.builder = builder
+        self.max_new_tokens = max_new_tokens
+        self.batch_size = batch_size
+        self.record_tokens = record_tokens
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        local = Path(model).is_dir()  # then nothing asks a hub, whatever the environment says
+        self.processor: Any = AutoProcessor.from_pretrained(model, local_files_only=local)
+        size = self.processor.image_processor.size
+        if min_pixels is not None:
+            size["shortest_edge"] = min_pixels
+        if max_pixels is not None:
+            size["longest_edge"] = max_pixels
+        tokenizer = self.processor.tokenizer
+        tokenizer.padding_side = "left"
+        self.model: Any = AutoModelForImageTextToText.from_pretrained(model, dtype=dtype, local_files_only=local)
+        if adapter is not None:
+            from peft import PeftModel
+
+            self.model = PeftModel.from_pretrained(self.model, adapter)
+        self.model.to(self.device).eval()
+        vocabulary = tokenizer.get_vocab()
+        self.suppressed = [vocabulary[token] for token in VISION_TOKENS if token in vocabulary]
+        self.pad = tokenizer.pad_token_id
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        return await asyncio.to_thread(self._act, observations, histories)
+
+    def _act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        prompts = [
+            self.builder.messages(history.task.instruction, history.past, observation)
+            for observation, history in zip(observations, histories, strict=True)
+        ]
+        decisions: list[Decision] = []
+        for start in range(0, len(prompts), self.batch_size):
+            decisions += self._generate(prompts[start : start + self.batch_size])
+        return decisions
+
+    def _generate(self, prompts: Sequence[tuple[list[dict[str, Any]], list[Any]]]) -> list[Decision]:
+        import torch
+
+        texts = [
+            self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            for messages, _ in prompts
+        ]
+        batch = self.processor(
+            text=texts, images=[images for _, images in prompts], padding=True, return_tensors="pt"
+        ).to(self.device)
+        with torch.inference_mode():
+            out = self.model.generate(
+                **batch,
+                do_sample=False,
+                max_new_tokens=self.max_new_tokens,
+                suppress_tokens=self.suppressed or None,
+                pad_token_id=self.pad,
+                return_dict_in_generate=True,
+                output_scores=self.record_tokens,
+            )
+        ids = out.sequences[:, batch["input_ids"].shape[1] :]
+        texts = self.processor.batch_decode(ids, skip_special_tokens=True)
+        decisions = [decide(self.builder.dialect.parse_response, text) for text in texts]
+        if not self.record_tokens:
+            return decisions
+        scores = torch.stack(out.scores, dim=1).float().log_softmax(-1)  # (batch, tokens, vocabulary)
+        logprobs = scores.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+        return [self._with_tokens(*row) for row in zip(decisions, ids.tolist(), logprobs.tolist(), strict=True)]
+
+    def _with_tokens(self, decision: Decision, ids: list[int], logprobs: list[float]) -> Decision:
+        """Up to and with the end token; what follows is padding."""
+        ends = self.model.generation_config.eos_token_id
+        stop = {ends} if isinstance(ends, int) else set(ends or ())
+        n = next((i + 1 for i, token in enumerate(ids) if token in stop), len(ids))
+        return Decision(
+            decision.response,
+            decision.action,
+            decision.thought,
+            decision.parse_error,
+            tuple(ids[:n]),
+            tuple(logprobs[:n]),
+        )
