@@ -65,6 +65,19 @@ class Beat(Record, frozen=True):
     events: int = 0  # how many event objects this member has written
 
 
+class Complete(Record, frozen=True):
+    """checkpoints/<step>/complete.json: the checkpoint exists. Its files lie under files/<member>/ of each member, as
+    manifest/<member>.json lists them."""
+
+    step: int
+    name: str  # of the folder or file, as the command called it
+    members: tuple[str, ...]  # the leader first
+    single: bool = False  # it is one file, not a folder
+    best: int | None = None  # the best step so far, where the trainer tells
+    time: float = 0.0
+    nonce: str = ""
+
+
 class Broken(Record, frozen=True):
     member: str
     by: str

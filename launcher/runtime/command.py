@@ -1,0 +1,202 @@
+"""The command of a rank: its environment, its argv, its process. The runtime being killed kills it too."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput
+from launcher.reasons import Reason
+from launcher.runtime.folders import Folders
+from launcher.runtime.settings import Address, Fault
+from launcher.spec.model import ResolvedJob
+from launcher.spec.variables import endpoint, expand
+
+SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
+_PRIVATE = ("SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING")  # between backend and runtime
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Addresses that are known before the command starts.
+
+    master     host and port of the leading role's rank 0; None when the role has one rank
+    endpoints  role -> port name -> host:port of each of its ranks
+    ports      port name -> number, of this rank itself
+    """
+
+    master: tuple[str, int] | None = None
+    endpoints: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+
+def variables(
+    job: ResolvedJob, address: Address, folders: Folders, attempt: int, resume: Path | None, peers: Peers
+) -> dict[str, str]:
+    """The SLIPWAY_* variables of design 7. SLIPWAY_RESUME is empty when there is nothing to go on from."""
+    found = {
+        "SLIPWAY_CONFIG": str(folders.config) if job.config is not None else "",
+        "SLIPWAY_INPUTS": str(folders.inputs),
+        "SLIPWAY_OUTPUTS": str(folders.outputs),
+        "SLIPWAY_RESUME": str(resume) if resume else "",
+        "SLIPWAY_RUN": address.run,
+        "SLIPWAY_ATTEMPT": str(attempt),
+        "SLIPWAY_ROLE": address.role,
+        "SLIPWAY_RANK": str(address.rank),
+        "SLIPWAY_NODES": str(job.roles[address.role].replicas),
+        "SLIPWAY_METRICS": str(folders.metrics),
+        "SLIPWAY_PROGRESS": str(folders.progress),
+    }
+    for name, port in peers.ports.items():
+        found[_name("SLIPWAY_PORT", name)] = str(port)
+    for role, ports in peers.endpoints.items():
+        main = "http" if "http" in ports else next(iter(ports), "")
+        found[endpoint(role)] = ",".join(ports.get(main, []))
+        for name, addresses in ports.items():
+            found[_name(endpoint(role), name)] = ",".join(addresses)
+    return found
+
+
+def _name(prefix: str, port: str) -> str:
+    return f"{prefix}_{port}".upper().replace("-", "_")
+
+
+def environment(
+    job: ResolvedJob,
+    address: Address,
+    folders: Folders,
+    own: Mapping[str, str],
+    peers: Peers,
+    attempt: int,
+    environ: Mapping[str, str],
+) -> dict[str, str]:
+    """The whole environment of the command; `own` are its `variables`."""
+    role = job.roles[address.role]
+    given: dict[str, str] = expand(role.env, own)
+    env = {name: value for name, value in environ.items() if name not in _PRIVATE}
+    env.setdefault("PYTHONUNBUFFERED", "1")  # the log is live
+    if job.backend == "local":  # without an image, `python` is the one that the launcher is installed in
+        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH") or os.defpath])
+    if job.code:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folders.code), env.get("PYTHONPATH")]))
+    if address.role == job.leading and role.replicas > 1:
+        env |= _torchrun(role.replicas, address.rank, max(1, role.resources.gpus), peers)
+    if address.role == job.leading and address.rank == 0:
+        env.setdefault("WANDB_RUN_ID", address.run)
+        env.setdefault("WANDB_RESUME", "allow")
+    return env | given | own | {SELF: f"{self_mark(address)} {attempt}"}
+
+
+def _torchrun(nodes: int, rank: int, processes: int, peers: Peers) -> dict[str, str]:
+    """For one process per node, and (PET_*) for torchrun starting `processes` on each. A role of one rank gets none of
+    them: their mere presence makes trainers wait for a process group."""
+    host, port = peers.master or ("127.0.0.1", 29500)
+    return {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(nodes),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": str(rank),
+        "PET_NNODES": str(nodes),
+        "PET_NODE_RANK": str(rank),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": str(port),
+    }
+
+
+def self_mark(address: Address) -> str:
+    return f"{address.store} {address.run} {address.member}"
+
+
+def argv(job: ResolvedJob, address: Address, own: Mapping[str, str]) -> list[str]:
+    """Raises Fault for a variable that is not set here."""
+    try:
+        return [str(part) for part in expand(job.roles[address.role].command, own)]
+    except BadInput as error:
+        raise Fault(Reason.CONFIG_ERROR, f"command: {error}") from None
+
+
+def write_config(job: ResolvedJob, folders: Folders, own: Mapping[str, str]) -> None:
+    """The job's config with its variables replaced, as JSON that every YAML reader takes for the same values."""
+    if job.config is None:
+        return
+    try:
+        text = _json(expand(job.config, own))
+    except BadInput as error:
+        raise Fault(Reason.CONFIG_ERROR, f"config: {error}") from None
+    folders.config.write_text(text + "\n", encoding="utf-8")
+
+
+def _json(value: Any, indent: str = "\n") -> str:
+    """JSON whose floats have a point: YAML 1.1 readers take `1e-05` for a text."""
+    deeper = indent + "  "
+    if isinstance(value, dict) and value:
+        items = (f"{json.dumps(str(key), ensure_ascii=False)}: {_json(item, deeper)}" for key, item in value.items())
+        return "{" + deeper + f",{deeper}".join(items) + indent + "}"
+    if isinstance(value, list | tuple) and value:
+        return "[" + deeper + f",{deeper}".join(_json(item, deeper) for item in value) + indent + "]"
+    if isinstance(value, float):
+        mantissa, exponent, power = repr(value).partition("e")
+        return (mantissa if "." in mantissa else mantissa + ".0") + exponent + power
+    return json.dumps(value, ensure_ascii=False)
+
+
+def unpack(archive: Path, into: Path) -> None:
+    """Unpacks a code overlay; raises Fault for one that would write elsewhere or is damaged."""
+    into.mkdir(parents=True)
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(into, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise Fault(Reason.CONFIG_ERROR, f"code: {error}") from None
+
+
+def start(command: list[str], env: Mapping[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
+    """Starts the command as the leader of its own session, its output going to the descriptor `output`. Call it from
+    the main thread: the kernel kills the child when the thread that started it ends."""
+    program = str(cwd / command[0]) if os.sep in command[0] else shutil.which(command[0], path=env.get("PATH"))
+    if program is None:
+        raise Fault(Reason.CONFIG_ERROR, f"command `{command[0]}`: there is no such program in PATH={env.get('PATH')}")
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def die_with_the_runtime() -> None:  # runs in the child, where only what was prepared here may be called
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    try:
+        return subprocess.Popen(
+            command,
+            executable=program,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=die_with_the_runtime,
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        raise Fault(
+            Reason.CONFIG_ERROR, f"command `{command[0]}`: no such program, or none that its first line names"
+        ) from None
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.ENOEXEC, errno.E2BIG):
+            raise Fault(Reason.CONFIG_ERROR, f"command `{command[0]}`: {error.strerror}") from None
+        raise Fault(Reason.INFRASTRUCTURE, f"command `{command[0]}`: {error.strerror}") from None

@@ -1,0 +1,101 @@
+"""Where everything of one rank lies on the local disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.runtime import procs
+
+_RUNTIME = "runtime-"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The paths are the same for every attempt in one working folder."""
+
+    root: Path
+    temporary: bool
+
+    @classmethod
+    def at(cls, workdir: Path | None) -> Folders:
+        if workdir is None:
+            return cls(Path(tempfile.mkdtemp(prefix="slipway-")), True)
+        workdir.mkdir(parents=True, exist_ok=True)
+        return cls(workdir, False)
+
+    @property
+    def inputs(self) -> Path:
+        return self.root / "inputs"
+
+    @property
+    def outputs(self) -> Path:
+        return self.root / "outputs"
+
+    @property
+    def done(self) -> Path:
+        """Says, after a SIGTERM, that the command's work is whole."""
+        return self.outputs / ".done"
+
+    @property
+    def resume(self) -> Path:
+        return self.root / "resume"
+
+    @property
+    def code(self) -> Path:
+        return self.root / "code"
+
+    @property
+    def work(self) -> Path:
+        """The command's working folder when the job brings no code."""
+        return self.root / "work"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def progress(self) -> Path:
+        return self.root / "progress.jsonl"
+
+    @property
+    def runtime(self) -> Path:
+        """The runtime's own: spools and snapshots. Of this very process, for an earlier one may still be ending."""
+        return self.root / f"{_RUNTIME}{os.getpid()}-{procs.start_time(os.getpid())}"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.runtime / "snapshots"
+
+    def clear(self) -> None:
+        """Takes away what an earlier attempt left, but for its inputs, which are verified again when fetched."""
+        for path in self.root.iterdir():
+            if path not in (self.inputs, self.runtime):
+                remove(path)
+        for path in (self.inputs, self.outputs, self.work):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def leave(self) -> None:
+        """All that matters is in the store."""
+        if self.temporary:
+            remove(self.root)
+        else:
+            for path in (self.runtime, self.outputs, self.resume, self.code, self.work):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, link or tree; what can not be removed stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,103 @@
+"""What a runtime is told by whoever started it: the run's address, and the few times that tests shorten."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from launcher.errors import BadInput, SlipwayError
+from launcher.protocol.records import Placement
+from launcher.reasons import Reason
+from launcher.runtime import procs
+
+
+class Fault(SlipwayError):
+    """An end of the attempt that was foreseen: its reason, and a message for people."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds. `SLIPWAY_TUNING` (JSON) changes them."""
+
+    poll: float = 1.0  # progress, metrics, checkpoints are looked at
+    quiet: float = 10.0  # a checkpoint that nothing touched for so long is complete
+    live: float = 5.0  # between two syncs of a live output; longer when one takes long
+    log_first: float = 0.5  # until the first piece of a log; doubles to log_longest
+    log_longest: float = 15.0
+    upstream: float = 30.0  # an upstream run's output may be recorded so much after its end
+    ready: float = 1.0  # between two looks at whether a role is ready
+    leftovers: float = 5.0  # from SIGTERM to SIGKILL for processes that outlive their command
+    connect: float = 30.0  # of one HTTP request
+    silent: float = 60.0  # a rank with no checkpoint of a step, so long after the leader's, has none
+
+
+@dataclass(frozen=True)
+class Address:
+    """Which rank of which run this process is."""
+
+    store: str
+    run: str
+    role: str
+    rank: int
+    placement: Placement
+    job: bytes | None  # inline job.json
+    workdir: Path | None  # kept by the caller; None: a temporary one
+    tuning: Tuning
+
+    @property
+    def member(self) -> str:
+        return f"{self.role}-{self.rank}"
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Address:
+        """Raises BadInput."""
+        missing = [name for name in ("SLIPWAY_STORE", "SLIPWAY_RUN") if not environ.get(name)]
+        if missing:
+            raise BadInput(f"the runtime is started by a backend, which sets {' and '.join(missing)}")
+        rank = environ.get("SLIPWAY_RANK", "0")
+        if not rank.isdecimal():
+            raise BadInput(f"SLIPWAY_RANK `{rank}` is no rank: 0, 1, ...")
+        try:
+            placement = msgspec.json.decode(environ.get("SLIPWAY_PLACEMENT") or "{}", type=_Placement)
+            tuning = msgspec.json.decode(environ.get("SLIPWAY_TUNING") or "{}", type=Tuning)
+        except msgspec.DecodeError as error:
+            raise BadInput(f"SLIPWAY_PLACEMENT, SLIPWAY_TUNING: {error}") from None
+        job, workdir = environ.get("SLIPWAY_JOB"), environ.get("SLIPWAY_WORKDIR")
+        return cls(
+            environ["SLIPWAY_STORE"],
+            environ["SLIPWAY_RUN"],
+            environ.get("SLIPWAY_ROLE", "main"),
+            int(rank),
+            placement.here(),
+            job.encode() if job else None,
+            Path(workdir).absolute() if workdir else None,
+            tuning,
+        )
+
+
+class _Placement(Placement, frozen=True):
+    """What the backend says of the place; the rest is this very process."""
+
+    kind: str = "process"
+    where: str = ""
+
+    def here(self) -> Placement:
+        host = self.host or socket.gethostname()
+        return Placement(
+            kind=self.kind,
+            where=self.where or host,
+            generation=self.generation,
+            host=host,
+            boot=procs.boot_id(),
+            pid=os.getpid(),
+            start=procs.start_time(os.getpid()) or 0,
+            container=self.container,
+        )

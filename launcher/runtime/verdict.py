@@ -1,0 +1,66 @@
+"""Why a command ended, decided from what was seen. Pure; docs/runtime.md tells the same as a table."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from launcher.reasons import Reason
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What was seen of a command's end.
+
+    code        its exit code; negative: the signal that ended it
+    stop        the reason for which the runtime ended it (cancelled, deadline, fenced, ...), if it did
+    why         the words to that
+    terminated  SIGTERM came from outside before it ended, and was forwarded
+    done        $SLIPWAY_OUTPUTS/.done is there
+    oom_kills   kills for want of memory while it ran
+    oom_shared  other processes of the machine are in that count
+    last_line   the last line it printed
+    disk_full   the disk of its outputs has no room left
+    """
+
+    code: int
+    stop: Reason | None = None
+    why: str = ""
+    terminated: bool = False
+    done: bool = False
+    oom_kills: int = 0
+    oom_shared: bool = False
+    last_line: str = ""
+    disk_full: bool = False
+
+
+def verdict(ended: Ended) -> tuple[Reason, str]:
+    """The attempt's reason as far as this command goes, and a message. Missing outputs are judged later."""
+    if ended.done and ended.code == 0 and ended.stop in (None, Reason.DEADLINE):
+        return Reason.SUCCEEDED, ""
+    if ended.stop is not None:
+        return ended.stop, ended.why
+    if ended.terminated:
+        how = "exited with 0, without .done," if ended.code == 0 else f"{_how(ended.code)}"
+        return Reason.PREEMPTED, f"the command {how} after SIGTERM"
+    if ended.code == 0:
+        return Reason.SUCCEEDED, ""
+    # Elsewhere on the machine somebody may be killed for memory too; then only our own SIGKILL tells.
+    killed = ended.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    if ended.oom_kills and (killed or not ended.oom_shared):
+        return Reason.OUT_OF_MEMORY, f"the kernel killed {ended.oom_kills} of its processes for want of memory"
+    message = f"the command {_how(ended.code)}"
+    if killed:
+        message += " from outside; the kernel counted no kill for want of memory"
+    if ended.disk_full:
+        message += "; the disk of its outputs is full"
+    return Reason.USER_ERROR, f"{message}: {ended.last_line}" if ended.last_line else message
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exited with {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
