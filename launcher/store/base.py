@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -66,6 +66,15 @@ class Store(Protocol):
         """The names directly below a prefix that have objects below them (no slashes, sorted)."""
         ...
 
+    def stream(self, key: str) -> Iterator[bytes | memoryview]:
+        """The object's bytes in order, in pieces of some MiB, with the next ones on their way; raises NotFound."""
+        ...
+
+    def send(self, key: str, source: Callable[[], Iterable[bytes | memoryview]], size: int) -> str:
+        """Puts what `source()` yields, about `size` bytes, in parallel parts when large; called again for each retry.
+        An error raised by the source leaves no object. Returns the sha256 (hex). Overwrites; durable on return."""
+        ...
+
     def upload(self, key: str, path: Path) -> str:
         """Streams a file up, in parallel parts when large; returns the sha256 (hex) of the bytes sent. Overwrites."""
         ...
@@ -100,8 +109,10 @@ def open_store(url: str, *, deadline: float = DEADLINE) -> Store:
 def check_key(key: str) -> str:
     """The key itself; raises BadInput for one that could leave the store or that some store can not hold."""
     parts = key.split("/")
-    if not all(parts) or "." in parts or ".." in parts or "\0" in key or parts[0] == TEMPORARY:
-        raise BadInput(f"store key {key!r}: parts must not be empty, `.`, `..` or start with `{TEMPORARY}`")
+    if not all(parts) or "." in parts or ".." in parts or parts[0] == TEMPORARY:
+        raise BadInput(f"store key {key!r}: its parts must not be empty, `.` or `..`, nor its first `{TEMPORARY}`")
+    if not key.isprintable() and any(ord(char) < 32 or ord(char) == 127 for char in key):
+        raise BadInput(f"store key {key!r}: a name must not have control characters")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 from launcher.store.base import TEMPORARY, Meta, check_key
+from launcher.store.transfer import PIECE, Piece, file_pieces, hashed, receive
 
-CHUNK: Final = 1 << 20
 ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file belongs to nobody
 _GONE = (FileNotFoundError, NotADirectoryError)
 
@@ -92,22 +92,22 @@ class FileStore:
             if name.endswith("/") and next(self._walk(prefix + name, "", ""), None) is not None
         ]
 
-    def download(self, key: str, path: Path) -> str:
+    def stream(self, key: str) -> Iterator[Piece]:
         with self._errors(key):
             try:
-                source = self._path(key).open("rb", buffering=0)
+                file = self._path(key).open("rb", buffering=0)
             except (*_GONE, IsADirectoryError):
                 raise self._missing(key) from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{self._name()}")
-        try:
-            with source:
-                digest = self._copy(source.fileno(), part)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        return digest
+        with file:
+            while True:
+                with self._errors(key):
+                    piece = file.read(PIECE)
+                if not piece:
+                    return
+                yield piece
+
+    def download(self, key: str, path: Path) -> str:
+        return receive(self.stream(key), path, sync=True)
 
     def now(self) -> float:
         # the file system's clock, not this machine's: they differ on a network file system
@@ -130,7 +130,7 @@ class FileStore:
         with self._errors(key):
             if target.exists():
                 return self._is_ours(key, body)
-            with self._prepared(body) as part:
+            with self._prepared([body]) as part:
                 try:
                     self._place(target, lambda: os.link(part, target))
                 except FileExistsError:
@@ -139,20 +139,19 @@ class FileStore:
 
     def put(self, key: str, body: bytes) -> None:
         target = self._path(key)
-        with self._errors(key), self._prepared(body) as part:
+        with self._errors(key), self._prepared([body]) as part:
             self._place(target, lambda: part.replace(target))
 
     def upload(self, key: str, path: Path) -> str:
+        return self.send(key, lambda: file_pieces(path), path.stat().st_size)
+
+    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int) -> str:
+        del size  # nothing depends on it here
         target = self._path(key)
-        with path.open("rb", buffering=0) as source, self._errors(key):
-            part = self._part()
-            try:
-                digest = self._copy(source.fileno(), part)
-                self._place(target, lambda: part.replace(target))
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-        return digest
+        sha = hashlib.sha256()
+        with self._prepared(hashed(source(), sha)) as part, self._errors(key):
+            self._place(target, lambda: part.replace(target))
+        return sha.hexdigest()
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -188,34 +187,24 @@ class FileStore:
         return self._temporary / self._name()
 
     @contextmanager
-    def _prepared(self, body: bytes) -> Iterator[Path]:
+    def _prepared(self, pieces: Iterable[Piece]) -> Iterator[Path]:
+        """A temporary file with these bytes, fsynced; removed at the end unless it was moved."""
         part = self._part()
         try:
-            fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            with self._errors(TEMPORARY):
+                fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
-                _write(fd, body)
+                for piece in pieces:
+                    with self._errors(TEMPORARY):
+                        _write(fd, piece)
                 if self._sync:
-                    os.fsync(fd)
+                    with self._errors(TEMPORARY):
+                        os.fsync(fd)
             finally:
                 os.close(fd)
             yield part
         finally:
             part.unlink(missing_ok=True)
-
-    def _copy(self, source: int, part: Path) -> str:
-        """Copies an open file into a new one, fsynced; returns its sha256."""
-        sha = hashlib.sha256()
-        buffer = memoryview(bytearray(CHUNK))
-        fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        try:
-            while count := os.readv(source, [buffer]):
-                sha.update(buffer[:count])
-                _write(fd, buffer[:count])
-            if self._sync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        return sha.hexdigest()
 
     def _place(self, target: Path, move: Callable[[], object]) -> None:
         """Moves a prepared file to its place, durably; a concurrent delete may take the folder away in between."""
@@ -308,7 +297,7 @@ def _read(fd: int, count: int) -> bytes:
     """Up to `count` bytes from where the file stands, or all that are left."""
     pieces = []
     while count != 0:
-        piece = os.read(fd, CHUNK if count < 0 else min(CHUNK, count))
+        piece = os.read(fd, PIECE if count < 0 else min(PIECE, count))
         if not piece:
             break
         pieces.append(piece)
@@ -316,7 +305,7 @@ def _read(fd: int, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def _write(fd: int, body: bytes | memoryview) -> None:
+def _write(fd: int, body: Piece) -> None:
     view = memoryview(body)
     while view:
         view = view[os.write(fd, view) :]

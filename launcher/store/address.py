@@ -1,0 +1,135 @@
+"""From a URL to obstore's client: which bucket, which endpoint, whose credentials. No request is made here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from launcher.errors import BadInput, Unreachable
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
+
+OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "s3": ("endpoint", "region", "anonymous"),
+    "gs": ("anonymous",),
+    "az": ("account", "endpoint", "anonymous"),
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """`scheme://bucket/prefix?option=value`."""
+
+    url: str
+    scheme: str
+    bucket: str
+    prefix: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Raises BadInput; a URL is written into job.json, so nothing secret may be in it."""
+        parts = urlsplit(url)
+        allowed = OPTIONS[parts.scheme]
+        if "@" in parts.netloc:
+            raise BadInput(f"store `{parts.scheme}://...`: credentials do not belong in the URL")
+        if not parts.netloc or parts.fragment:
+            raise BadInput(f"store `{url}`: write {parts.scheme}://bucket/prefix")
+        try:
+            query = parse_qsl(parts.query, strict_parsing=True) if parts.query else []
+        except ValueError:
+            raise BadInput(f"store `{parts.scheme}://{parts.netloc}{parts.path}`: options are name=value") from None
+        options = dict(query)
+        unknown = sorted(set(options) - set(allowed))
+        if unknown:
+            raise BadInput(
+                f"store `{parts.scheme}://{parts.netloc}{parts.path}`: unknown option `{unknown[0]}`; "
+                f"allowed: {', '.join(allowed)}"
+            )
+        if options.get("anonymous", "1") not in ("1", "true", "0", "false"):
+            raise BadInput(f"store `{url}`: anonymous is true or false")
+        return cls(url, parts.scheme, parts.netloc, parts.path.strip("/"), options)
+
+    @property
+    def anonymous(self) -> bool:
+        return self.options.get("anonymous") in ("1", "true")
+
+
+def client(address: Address, *, timeout: float, deadline: float) -> S3Store | GCSStore | AzureStore:
+    """obstore's client. `timeout` bounds one request, body included; `deadline` its own retries (both seconds)."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    endpoint = _endpoint(address)
+    http: ClientConfig = {
+        "timeout": timedelta(seconds=timeout),
+        "connect_timeout": timedelta(seconds=min(5.0, timeout)),
+        "allow_http": endpoint.startswith("http://"),
+    }
+    retries: RetryConfig = {
+        "max_retries": 4,
+        "retry_timeout": timedelta(seconds=deadline),
+        "backoff": {"init_backoff": timedelta(seconds=0.05), "max_backoff": timedelta(seconds=2), "base": 2},
+    }
+    shared: dict[str, Any] = {"prefix": address.prefix or None, "client_options": http, "retry_config": retries}
+    try:
+        if address.scheme == "gs":
+            return GCSStore(address.bucket, **shared, skip_signature=address.anonymous)
+        if address.scheme == "az":
+            options: dict[str, Any] = (
+                {"account_name": address.options["account"]} if "account" in address.options else {}
+            )
+            options |= {"endpoint": endpoint} if endpoint else {}
+            return AzureStore(address.bucket, **shared, **options, skip_signature=address.anonymous)
+        return S3Store(address.bucket, **shared, **_s3(address, endpoint))
+    except Exception as error:
+        if isinstance(error, Unreachable) or type(error).__module__.partition(".")[0] not in ("obstore", "builtins"):
+            raise
+        raise BadInput(f"store `{address.url}`: {str(error).partition(chr(10))[0]}") from None
+
+
+def _endpoint(address: Address) -> str:
+    if address.scheme == "s3":
+        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        return address.options.get("endpoint") or next((os.environ[name] for name in named if os.environ.get(name)), "")
+    return address.options.get("endpoint", "")
+
+
+def _s3(address: Address, endpoint: str) -> dict[str, Any]:
+    """Endpoint, region and credentials the way boto3 finds them; boto3 itself (half a second) only where it must."""
+    region = address.options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    found: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if address.anonymous:
+        found["skip_signature"] = True
+    elif key and secret:
+        # boto3's chain asks the environment first, whatever AWS_PROFILE says
+        found |= {"access_key_id": key, "secret_access_key": secret}
+        token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
+        found |= {"session_token": token} if token else {}
+    else:
+        found["credential_provider"] = provider = _provider(address)
+        region = region or provider.config.get("region")
+    if not region and not endpoint and not address.anonymous:
+        import boto3
+
+        region = boto3.Session().region_name
+    return found | {"region": region or "us-east-1"}
+
+
+def _provider(address: Address) -> Any:
+    import botocore.exceptions
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    try:
+        return Boto3CredentialProvider()
+    except (ValueError, botocore.exceptions.BotoCoreError) as error:
+        reason = "" if isinstance(error, ValueError) else f" ({error})"
+        raise Unreachable(
+            f"store {address.url}: no AWS credentials found{reason}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "run `aws configure` or `aws sso login`, or add ?anonymous=true to the URL of a public bucket"
+        ) from None

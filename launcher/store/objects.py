@@ -1,0 +1,280 @@
+"""Stores behind obstore: S3 and its likes, Google, Azure. Create-only puts, bounded retries, clear refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from launcher.errors import Conflict, NotFound, Unreachable
+from launcher.store.address import Address, client
+from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
+from launcher.store.retrying import Exists, Fault, Missing, retrying
+from launcher.store.transfer import PIECE, Piece, ahead, file_pieces, hashed, receive
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import ObjectStore as Client
+
+T = TypeVar("T")
+
+REQUEST: Final = 20.0  # seconds, the longest one small request may take
+BULK: Final = 300.0  # the same for a request that carries a piece of a large object
+IN_FLIGHT: Final = 64 << 20  # bytes of parts on their way up at once
+PARTS: Final = 9000  # of one upload; the services' limit is 10,000
+CLOCK_KEPT: Final = 600.0  # seconds for which the difference between the clocks is believed
+
+
+class ObjectStore:
+    def __init__(self, address: Address, *, deadline: float = DEADLINE) -> None:
+        self.url = address.url
+        self._address = address
+        self._deadline = deadline
+        self._clock: tuple[float, float] | None = None  # when it was read, and what to add to our own
+        self._lock = threading.Lock()
+
+    @classmethod
+    def at(cls, url: str, *, deadline: float = DEADLINE) -> ObjectStore:
+        return cls(Address.parse(url), deadline=deadline)
+
+    # reading
+
+    def get(self, key: str) -> bytes:
+        found = self.read(key)
+        if found is None:
+            raise self._missing(key)
+        return found[0]
+
+    def get_range(self, key: str, start: int, end: int | None = None) -> bytes:
+        if end is not None and end <= start:
+            return b""
+        try:
+            return bytes(self._range(key, start, end)[0])
+        except Missing:
+            raise self._missing(key) from None
+
+    def read(self, key: str) -> tuple[bytes, Meta] | None:
+        import obstore
+
+        check_key(key)
+
+        def act() -> tuple[bytes, Meta]:
+            answer = obstore.get(self._small, key)
+            return bytes(answer.bytes()), _meta(answer.meta)
+
+        try:
+            return self._call(key, act)
+        except Missing:
+            return None
+
+    def head(self, key: str) -> Meta | None:
+        import obstore
+
+        check_key(key)
+        try:
+            return self._call(key, lambda: _meta(obstore.head(self._small, key)))
+        except Missing:
+            return None
+
+    def scan(self, prefix: str, after: str = "") -> Iterator[Meta]:
+        """A prefix that ends inside a name costs one request more."""
+        folder, _, rest = prefix.rpartition("/")
+        if rest and prefix > after:
+            exact = self.head(prefix)
+            if exact is not None:
+                yield exact
+        for meta in self._list(folder, max(after, prefix) if rest else after):
+            if meta.key.startswith(prefix):
+                if not meta.key.startswith(TEMPORARY + "/"):
+                    yield meta
+            elif meta.key > prefix:
+                return
+
+    def folders(self, prefix: str) -> list[str]:
+        import obstore
+
+        folder = prefix.rstrip("/")
+        found = self._call(prefix, lambda: obstore.list_with_delimiter(self._small, folder or None)["common_prefixes"])
+        names = (path.rstrip("/").rpartition("/")[2] for path in found)
+        return sorted(name for name in names if folder or name != TEMPORARY)
+
+    def stream(self, key: str) -> Iterator[Piece]:
+        try:
+            # one request for a small object; what is left of a larger one comes in parallel ranges
+            first, meta = self._range(key, 0, PIECE)
+        except Missing:
+            raise self._missing(key) from None
+        yield first
+        if meta is not None and meta.size > len(first):
+            yield from ahead(lambda start, end: self._piece(meta, start, end), meta.size, start=len(first))
+
+    def download(self, key: str, path: Path) -> str:
+        return receive(self.stream(key), path, sync=True)
+
+    def now(self) -> float:
+        with self._lock:
+            if self._clock is None or time.monotonic() - self._clock[0] > CLOCK_KEPT:
+                self._clock = (time.monotonic(), self._difference())
+            return time.time() + self._clock[1]
+
+    # writing
+
+    def create(self, key: str, body: bytes) -> bool:
+        import obstore
+
+        check_key(key)
+        began = time.monotonic()
+        while True:
+            try:
+                self._call(key, lambda: obstore.put(self._small, key, body, mode="create"))
+                return True
+            except Exists:
+                # perhaps our own, put by a request whose answer was lost
+                found = self.read(key)
+            except Missing:
+                raise Unreachable(f"store {self.url}: {key}: the store answered `not found` to a put") from None
+            if found is not None:
+                return found[0] == body
+            # S3 answers 409 to a put that met another which then failed, or the object was deleted meanwhile
+            if time.monotonic() - began > self._deadline:
+                raise Unreachable(f"store {self.url}: {key}: refused as existing, and not there")
+            time.sleep(0.1)
+
+    def put(self, key: str, body: bytes) -> None:
+        import obstore
+
+        check_key(key)
+        self._written(key, lambda: obstore.put(self._small, key, body, use_multipart=False))
+
+    def upload(self, key: str, path: Path) -> str:
+        return self.send(key, lambda: file_pieces(path), path.stat().st_size)
+
+    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int) -> str:
+        import obstore
+
+        check_key(key)
+        part = max(PIECE, -(-size // PARTS))
+
+        def act() -> str:
+            sha = hashlib.sha256()
+            pieces = hashed(source(), sha)
+            if size <= PIECE:
+                obstore.put(self._bulk, key, b"".join(pieces), use_multipart=False)
+            else:
+                obstore.put(self._bulk, key, pieces, chunk_size=part, max_concurrency=max(2, IN_FLIGHT // part))
+            return sha.hexdigest()
+
+        return self._written(key, act)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        import obstore
+
+        rest = iter(keys)
+        while batch := [check_key(key) for key in islice(rest, 1000)]:
+            try:
+                self._call(batch[0], lambda batch=batch: obstore.delete(self._small, batch))  # type: ignore[misc]
+            except Missing:
+                # a store without batches stops at the first key that is not there
+                for key in batch:
+                    with suppress(Missing):
+                        self._call(key, lambda key=key: obstore.delete(self._small, key))  # type: ignore[misc]
+
+    # how
+
+    @cached_property
+    def _small(self) -> Client:
+        return client(self._address, timeout=min(REQUEST, self._deadline), deadline=self._deadline)
+
+    @cached_property
+    def _bulk(self) -> Client:
+        return client(self._address, timeout=BULK, deadline=self._deadline)
+
+    def _call(self, key: str, act: Callable[[], T]) -> T:
+        return retrying(act, url=self.url, key=key, deadline=self._deadline)
+
+    def _written(self, key: str, act: Callable[[], T]) -> T:
+        try:
+            return self._call(key, act)
+        except Exists:
+            raise Conflict(f"store {self.url}: {key}: the store refused to overwrite it") from None
+        except Missing:
+            raise Unreachable(f"store {self.url}: {key}: the store answered `not found` to a put") from None
+
+    def _range(self, key: str, start: int, end: int | None) -> tuple[memoryview, Meta | None]:
+        """Bytes [start, end) and what they are of; empty, and of nothing, when the object ends before `start`."""
+        import obstore
+        import obstore.exceptions
+
+        check_key(key)
+
+        def act() -> tuple[memoryview, Meta | None]:
+            try:
+                options: GetOptions = {"range": {"offset": start} if end is None else (start, end)}
+                answer = obstore.get(self._bulk, key, options=options)
+                return memoryview(answer.bytes()), _meta(answer.meta)
+            except obstore.exceptions.BaseError as error:
+                if Fault(error).unsatisfiable:
+                    return memoryview(b""), None
+                raise
+
+        return self._call(key, act)
+
+    def _piece(self, whole: Meta, start: int, end: int) -> memoryview:
+        try:
+            body, meta = self._range(whole.key, start, end)
+        except Missing:
+            raise self._missing(whole.key) from None
+        if meta is None or meta.etag != whole.etag or len(body) != end - start:
+            raise Unreachable(f"store {self.url}: {whole.key}: changed while it was read")
+        return body
+
+    def _list(self, folder: str, after: str) -> Iterator[Meta]:
+        """Goes on behind the last key when the connection breaks between two pages."""
+        import obstore
+
+        pages: Iterator[Sequence[ObjectMeta]] | None = None
+
+        def page() -> Sequence[ObjectMeta]:
+            nonlocal pages
+            if pages is None:
+                pages = obstore.list(self._small, folder or None, offset=after or None, chunk_size=1000)
+            try:
+                return next(pages, [])
+            except Exception:
+                pages = None
+                raise
+
+        while items := self._call(folder, page):
+            for item in items:
+                yield _meta(item)
+                after = item["path"]
+
+    def _difference(self) -> float:
+        """Seconds by which the store's clock is ahead of ours. Its stamps have whole seconds: a difference that such a
+        stamp can not show counts as none."""
+        import obstore
+
+        key = f"{TEMPORARY}/clock"
+        try:
+            sent = time.time()
+            self._call(key, lambda: obstore.put(self._small, key, b"", use_multipart=False))
+            got = time.time()
+            stamp = self._call(key, lambda: obstore.head(self._small, key))["last_modified"].timestamp()
+        except (Unreachable, Missing, Exists):
+            return 0.0  # who may only read lives with this machine's clock
+        if sent - 1 <= stamp <= got:
+            return 0.0
+        return stamp + 0.5 - (sent + got) / 2
+
+    def _missing(self, key: str) -> NotFound:
+        return NotFound(f"store {self.url}: {key}: not there")
+
+
+def _meta(item: ObjectMeta) -> Meta:
+    return Meta(item["path"], item["size"], item["last_modified"].timestamp(), item["e_tag"] or "")

@@ -1,0 +1,115 @@
+"""What an object store's error means, and trying again with backoff until a deadline."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
+
+from launcher.errors import Conflict, SlipwayError, Unreachable
+
+T = TypeVar("T")
+
+FIRST_WAIT: Final = 0.1  # seconds, doubled each time, with full jitter
+LONGEST_WAIT: Final = 3.0
+# client errors that a repeated request may not meet again
+_PASSING: Final = {
+    "BadDigest", "ConditionalRequestConflict", "ExpiredToken", "IncompleteBody", "InvalidDigest", "NoSuchUpload",
+    "OperationAborted", "RequestTimeout", "SlowDown", "XAmzContentSHA256Mismatch",
+}  # fmt: skip
+_STRUCTURE: Final = {"ObjectParentIsFile", "ExistingObjectIsDirectory"}
+
+
+class Missing(Exception):
+    """The object is not there."""
+
+
+class Exists(Exception):
+    """A create-only put was refused: something is there, or was while it was tried."""
+
+
+class Fault:
+    """An error of obstore's, read from its text: it has no attributes."""
+
+    def __init__(self, error: BaseException) -> None:
+        head = str(error).partition("\n\nDebug source")[0]
+        self.kind = type(error).__name__
+        status = re.search(r"status code: (\d{3})", head)
+        self.status = int(status[1]) if status else 0
+        code = re.search(r"<Code>([^<]*)</Code>", head)
+        self.code = code[1] if code else ""
+        message = re.search(r"<Message>([^<]*)</Message>", head)
+        if code:
+            self.text = f"{self.code}: {message[1].strip()}" if message else self.code
+        else:
+            # a query may carry a signature
+            self.text = re.sub(r"\?\S*", "", head.rpartition(" - ")[2].strip().replace("\n", " "))[:200]
+            if self.status:
+                self.text = f"HTTP {self.status}"
+
+    @property
+    def missing(self) -> bool:
+        return self.kind in ("FileNotFoundError", "NotFoundError") and self.code != "NoSuchBucket"
+
+    @property
+    def exists(self) -> bool:
+        return self.kind in ("AlreadyExistsError", "PreconditionError") and self.code not in _STRUCTURE | _PASSING
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed later."""
+        if self.code in _PASSING:
+            return True
+        if self.code == "NoSuchBucket" or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
+            return False
+        return not 300 <= self.status < 500 or self.status in (408, 425, 429)
+
+    @property
+    def unsatisfiable(self) -> bool:
+        """The range asked for begins at or behind the object's end."""
+        return self.status == 416
+
+    def refuse(self, url: str, key: str, tried: float) -> NoReturn:
+        """Raises the error that a user reads; `tried` seconds were spent on retries."""
+        where = f"store {url}: {key}: " if key else f"store {url}: "
+        if self.code in _STRUCTURE:
+            raise Conflict(f"{where}an object or a folder of that name is in the way ({self.text})")
+        if self.code == "NoSuchBucket":
+            raise Unreachable(f"store {url}: the bucket does not exist ({self.text})")
+        if self.code == "RequestTimeTooSkewed":
+            raise Unreachable(f"store {url}: this machine's clock is wrong ({self.text})")
+        if self.status == 403 or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
+            raise Unreachable(f"{where}refused; check the credentials and what they may do ({self.text})")
+        if 300 <= self.status < 400 or self.code == "AuthorizationHeaderMalformed":
+            raise Unreachable(f"{where}the bucket is in another region; add ?region=... to the URL ({self.text})")
+        again = f" after {tried:.0f} s of retries" if self.passing and tried >= 1 else ""
+        raise Unreachable(f"{where}{self.text or self.kind}{again}")
+
+
+def retrying(act: Callable[[], T], *, url: str, key: str, deadline: float) -> T:
+    """`act()`, again while its error may pass and `deadline` seconds have not; every wait is jittered.
+
+    Raises Missing, Exists, or what users read. SlipwayError and errors of local files pass through.
+    """
+    import obstore.exceptions
+
+    began = time.monotonic()
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return act()
+        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            if isinstance(error, (SlipwayError, Missing, Exists)) or getattr(error, "errno", None) is not None:
+                raise
+            fault = Fault(error)
+            if fault.missing:
+                raise Missing from None
+            if fault.exists:
+                raise Exists from None
+            tried = time.monotonic() - began
+            if not fault.passing or tried + wait > deadline:
+                fault.refuse(url, key, tried)
+            time.sleep(random.uniform(0, wait))
+            wait = min(2 * wait, LONGEST_WAIT)

@@ -1,0 +1,90 @@
+"""Bytes on their way: from files, into files, in parallel pieces, hashed and checked as they pass."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeAlias
+from uuid import uuid4
+
+from launcher.errors import SlipwayError
+
+PIECE: Final = 8 << 20
+Piece: TypeAlias = "bytes | memoryview"
+
+
+class Damaged(SlipwayError):
+    """Bytes that are not those their manifest promises, again and again."""
+
+    exit_code = 4
+
+
+def file_pieces(path: Path) -> Iterator[bytes]:
+    """A local file from its start; raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def hashed(pieces: Iterable[Piece], sha: hashlib._Hash) -> Iterator[Piece]:
+    for piece in pieces:
+        sha.update(piece)
+        yield piece
+
+
+def verified(pieces: Iterable[Piece], size: int, sha256: str, what: str) -> Iterator[Piece]:
+    """The same pieces; raises Damaged before the last one is given when size or hash are not as promised, so that
+    whoever consumes them has not finished what it makes of them."""
+    sha = hashlib.sha256()
+    seen = 0
+    held: Piece | None = None
+    for piece in pieces:
+        if held is not None:
+            yield held
+        sha.update(piece)
+        seen += len(piece)
+        held = piece
+    if seen != size or sha.hexdigest() != sha256:
+        raise Damaged(f"{what}: {seen} bytes with sha256 {sha.hexdigest()[:12]}, not {size} with {sha256[:12]}")
+    if held is not None:
+        yield held
+
+
+def receive(pieces: Iterable[Piece], path: Path, *, sync: bool) -> str:
+    """Writes pieces beside `path` and renames; nothing is left there when they end in an error. Returns the sha256."""
+    sha = hashlib.sha256()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name[:200]}.{uuid4().hex[:12]}")
+    try:
+        with part.open("xb", buffering=0) as file:
+            for piece in pieces:
+                sha.update(piece)
+                view = memoryview(piece)
+                while view:
+                    view = view[file.write(view) :]
+            if sync:
+                os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return sha.hexdigest()
+
+
+def ahead(fetch: Callable[[int, int], Piece], size: int, *, start: int = 0, window: int = 4) -> Iterator[Piece]:
+    """Ranges of an object in order, `window` of them on their way at once: at most window + 1 pieces in memory."""
+    with ThreadPoolExecutor(window, thread_name_prefix="slipway-get") as pool:
+        waiting: deque[Future[Piece]] = deque()
+        try:
+            while start < size or waiting:
+                while start < size and len(waiting) < window:
+                    waiting.append(pool.submit(fetch, start, min(start + PIECE, size)))
+                    start += PIECE
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
