@@ -77,7 +77,7 @@ def environment(
     job: ResolvedJob,
     address: Address,
     folders: Folders,
-    own: Mapping[str, str],
+    own: dict[str, str],
     peers: Peers,
     attempt: int,
     environ: Mapping[str, str],
@@ -166,7 +166,7 @@ def unpack(archive: Path, into: Path) -> None:
         raise Fault(Reason.CONFIG_ERROR, f"code: {error}") from None
 
 
-def start(command: list[str], env: Mapping[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
+def start(command: list[str], env: dict[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
     """Starts the command as the leader of its own session, its output going to the descriptor `output`. Call it from
     the main thread: the kernel kills the child when the thread that started it ends."""
     program = str(cwd / command[0]) if os.sep in command[0] else shutil.which(command[0], path=env.get("PATH"))
@@ -184,7 +184,7 @@ def start(command: list[str], env: Mapping[str, str], cwd: Path, output: int) ->
         return subprocess.Popen(
             command,
             executable=program,
-            env=dict(env),
+            env=env,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -1,0 +1,136 @@
+"""Which checkpoints of a folder are complete. Trainers write in place, rotate old ones away and rarely say when they
+are done, so a checkpoint is watched until it can be taken (design 7)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, TypeAlias
+
+# relative path, size, time of change (ns), inode of each file
+Signature: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
+
+_UNFINISHED: Final = re.compile(
+    r"^[._]*(tmp|temp|partial|incomplete)[._-]|[._-](tmp|temp|partial|incomplete|inprogress)\d*$|\.(part|lock)$",
+    re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint in the command's output folder."""
+
+    step: int
+    path: Path
+    signature: Signature
+
+
+def step_of(name: str) -> int | None:
+    """The last number in a name: checkpoint-500, epoch=3-step=700.ckpt."""
+    numbers = _NUMBER.findall(name.split(".")[0]) or _NUMBER.findall(name)
+    return int(numbers[-1]) if numbers else None
+
+
+def look(path: Path) -> Signature | None:
+    """What lies there, a file or a folder; None when it changes under our eyes, or is not there."""
+    try:
+        if path.is_file():
+            entry = path.stat()
+            return ((path.name, entry.st_size, entry.st_mtime_ns, entry.st_ino),)
+        found = []
+        for folder, _, names in os.walk(path):
+            for name in names:
+                file = Path(folder, name)
+                entry = file.stat()
+                if stat.S_ISREG(entry.st_mode):
+                    relative = file.relative_to(path).as_posix()
+                    found.append((relative, entry.st_size, entry.st_mtime_ns, entry.st_ino))
+        return tuple(sorted(found))
+    except OSError:
+        return None
+
+
+def unfinished(path: Path, signature: Signature) -> bool:
+    """Whether a name says that the writer is not done: its own temporary files, or a folder yet to be renamed."""
+    return any(_UNFINISHED.search(part) for part in (path.name, *(row[0].split("/")[-1] for row in signature)))
+
+
+class Watcher:
+    """Finds complete checkpoints. `done` is the file that says so; without it nothing may have changed for `quiet`
+    seconds, or the command has ended by itself, and no name may say that the writer is not done."""
+
+    def __init__(self, root: Path, match: str, done: str | None, quiet: float, clock: Callable[[], float]) -> None:
+        self.ignored: set[str] = set()  # names that match and hold no number
+        self._root = root
+        self._match = match
+        self._done = done
+        self._quiet = quiet
+        self._clock = clock
+        self._since: dict[Path, tuple[Signature, float]] = {}
+
+    def complete(self, taken: set[int], *, ended: bool = False) -> list[Checkpoint]:
+        """Those that are complete and not in `taken`, by step. `ended`: the command has ended, and was not killed."""
+        try:
+            paths = sorted(path for path in self._root.iterdir() if fnmatchcase(path.name, self._match))
+        except OSError:
+            return []
+        found = []
+        for path in paths:
+            step = step_of(path.name)
+            if step is None:
+                self.ignored.add(path.name)
+            elif step not in taken and (signature := look(path)) and self._whole(path, signature, ended):
+                found.append(Checkpoint(step, path, signature))
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+    def _whole(self, path: Path, signature: Signature, ended: bool) -> bool:
+        if self._done and path.is_dir():
+            return (path / self._done).exists()
+        now = self._clock()
+        before, since = self._since.get(path, (None, now))
+        if before != signature:
+            since = now
+        self._since[path] = (signature, since)
+        return (ended or now - since >= self._quiet) and not unfinished(path, signature)
+
+
+def snapshot(checkpoint: Checkpoint, into: Path) -> bool:
+    """Hard links of a checkpoint's files (copies on another file system), so that neither rotation nor the next save
+    can tear it. False when it is no longer what was seen."""
+    try:
+        for relative, *_ in checkpoint.signature:
+            target = into / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = checkpoint.path if checkpoint.path.is_file() else checkpoint.path / relative
+            try:
+                os.link(source, target)
+            except FileNotFoundError:
+                return False
+            except OSError:
+                shutil.copy2(source, target)
+    except FileNotFoundError:
+        return False
+    return look(checkpoint.path) == checkpoint.signature
+
+
+def best_step(folder: Path) -> int | None:
+    """The best step so far as transformers' trainer tells it."""
+    try:
+        state = json.loads((folder / "trainer_state.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(state, dict):
+        return None
+    best = state.get("best_global_step")
+    if isinstance(best, int):
+        return best
+    path = state.get("best_model_checkpoint")
+    return step_of(Path(path).name) if isinstance(path, str) else None
