@@ -102,7 +102,7 @@ FIELDS: Final[dict[ActionType, tuple[frozenset[str], frozenset[str]]]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Action:
     """One thing an agent does. Fields that its type does not know must stay None; anything else raises ActionError.
 
@@ -198,6 +198,10 @@ class Action:
             raise ActionError(f"{self.type} does not take {' and '.join(sorted(extra))}")
         if self.keys is not None and (len(self.keys) == 1) == (self.type is ActionType.HOTKEY):
             raise ActionError(f"{self.type} takes {'two keys or more' if len(self.keys) == 1 else 'one key'}")
+
+    def __repr__(self) -> str:
+        given = {k: v for k, v in self.to_json().items() if k != "type"}
+        return f"Action({self.type.value}{''.join(f', {k}={v!r}' for k, v in given.items())})"
 
     @property
     def point(self) -> tuple[float, float] | None:

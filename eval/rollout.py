@@ -21,6 +21,7 @@ import msgspec
 from eval.actions import ActionType
 from eval.agents.base import Agent, Decision, History
 from eval.agents.batcher import Batcher
+from eval.config import Config
 from eval.desktop import BadFrame, Desktop, DesktopTimeout, InfraError, Observation, Score, Task
 from eval.episodes import Episode, EpisodeWriter, Step, frame_name
 from eval.prompts import PastStep
@@ -60,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     episode: str | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(Config, frozen=True):
     """The bounds of a rollout.
 
     max_steps       per episode, where the task sets none

@@ -60,7 +60,7 @@ CLICKS: Final = {
 }
 IMPORTS: Final = frozenset({"import pyautogui", "import time", "import computer"})
 MAX_CODE: Final = 20_000  # characters
-WORDS: Final = {
+WORDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "WAIT": ("wait", {}),
     "DONE": ("terminate", {"status": "success"}),
     "FAIL": ("terminate", {"status": "failure"}),
@@ -104,8 +104,8 @@ def _literal(node: ast.expr) -> Any:
 
 def _call(node: ast.stmt) -> Call:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Name) and node.value.id in WORDS:
-        name, arguments = WORDS[node.value.id]
-        return Call(name, dict(arguments))
+        name, fixed = WORDS[node.value.id]
+        return Call(name, dict(fixed))
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         raise ParseError(f"not a call: {ast.unparse(node)[:60]}")
     call = node.value
@@ -122,7 +122,7 @@ def _call(node: ast.stmt) -> Call:
         return Call("hotkey", {"keys": _keys(values[0] if isinstance(values[0], list) else values)})
     if len(values) > len(names):
         raise ParseError(f"{function} takes at most {len(names)} arguments")
-    arguments = dict(zip(names, values, strict=False))
+    arguments: dict[str, Any] = dict(zip(names, values, strict=False))
     for keyword in call.keywords:
         if keyword.arg is None or keyword.arg not in names:
             raise ParseError(f"{function} has no argument {keyword.arg}")
@@ -376,8 +376,8 @@ class PyAutoGui:
     def instructions(self) -> str:
         """How to answer, for a system prompt."""
         return (
-            "Answer with a line '## Code:' and then one action in PyAutoGUI, "
-            "for example pyautogui.click(x=0.42, y=0.73), pyautogui.write(message='text'), pyautogui.press('enter'), pyautogui.hotkey('ctrl', 'c'), "
-            "pyautogui.scroll(-3), or computer.terminate(status='success') when the task is done. "
+            "Answer with a line '## Code:' and then one action in PyAutoGUI, for example "
+            "pyautogui.click(x=0.42, y=0.73), pyautogui.write(message='text'), pyautogui.press('enter'), "
+            "pyautogui.hotkey('ctrl', 'c'), pyautogui.scroll(-3), or computer.terminate(status='success') when done. "
             "x and y are fractions of the screen's width and height, from the top left corner."
         )

@@ -1,0 +1,156 @@
+"""Evaluates an agent, and the baselines beside it, in a closed loop: `python -m eval.run --config $SLIPWAY_CONFIG`.
+
+Writes results/ under $SLIPWAY_OUTPUTS: summary.json, tasks.jsonl, episodes/ (the first `keep_episodes` tasks with their
+pictures), and baselines/<name>/tasks.jsonl. Started again, it goes on with the tasks that have no score yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eval import config as configuration
+from eval.agents.config import AgentConfig, make_agent
+from eval.config import Config, ConfigError
+from eval.desktop import Environment, SetupFailed
+from eval.progress import metric, progress
+from eval.prompts import PromptConfig
+from eval.rollout import Limits, Rollout, rollout
+from eval.summary import Row, summarise, table, write_summary
+
+ENVIRONMENTS: Final = {"login": "eval.login"}
+
+
+class TasksConfig(Config, frozen=True):
+    """Which tasks: `count` of them, drawn with seeds from `seed` on."""
+
+    count: int
+    seed: int
+
+
+class RunConfig(Config, frozen=True):
+    """
+    environment    a name of ENVIRONMENTS; `options` are its own
+    prompt         the same section as the training's
+    baselines      further agents, evaluated on the same tasks
+    keep_episodes  how many tasks keep their episode folder with pictures
+    """
+
+    benchmark: str
+    environment: str
+    tasks: TasksConfig
+    agent: AgentConfig
+    version: str = "1"
+    split: str = "test"
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    prompt: PromptConfig = PromptConfig()
+    baselines: list[AgentConfig] = msgspec.field(default_factory=list)
+    limits: Limits = Limits()
+    keep_episodes: int = 12
+
+
+def environment(name: str) -> Environment:
+    """The environment's module. Raises ConfigError for a name that is not in the registry."""
+    if name not in ENVIRONMENTS:
+        raise ConfigError(f"environment: {name!r} is unknown; allowed: {', '.join(ENVIRONMENTS)}")
+    return importlib.import_module(ENVIRONMENTS[name])
+
+
+class _Reporter:
+    """Tells how far an agent's rollout is; `curve` also writes the running success rate as a metric."""
+
+    def __init__(self, agent: str, total: int, *, curve: bool) -> None:
+        self.agent = agent
+        self.total = total
+        self.curve = curve
+        self.done = 0
+        self.solved = 0
+
+    def __call__(self, result: Rollout) -> None:
+        self.done += 1
+        self.solved += bool(result.record.success)
+        progress(self.done, self.total, f"evaluate {self.agent}", f"{self.solved} of {self.done} solved")
+        if self.curve:
+            metric(self.done, "success_so_far", self.solved / self.done)
+        if self.done % 10 == 0 or self.done == self.total:
+            print(f"{self.agent}: {self.done} of {self.total} tasks, {self.solved} solved", flush=True)
+
+
+def evaluate(config: RunConfig, out: Path) -> list[Row]:
+    """Runs everything; gives the rows of summary.json, the agent's first, then the baselines'.
+
+    Raises ConfigError, and SetupFailed when not one task could be run.
+    """
+    names = [config.agent.name, *(baseline.name for baseline in config.baselines)]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"agents need different names, not {', '.join(names)}")
+    if config.tasks.count < 1:
+        raise ConfigError("tasks.count must be at least 1")
+    world = environment(config.environment)
+    tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
+    builder = config.prompt.builder()
+    rows: list[Row] = []
+    for number, chosen in enumerate([config.agent, *config.baselines]):
+        agent = make_agent(chosen, builder)
+        results = asyncio.run(
+            rollout(
+                agent,
+                lambda: world.desktop(config.options),
+                tasks,
+                out=out if number == 0 else out / "baselines" / agent.name,
+                benchmark=config.benchmark,
+                environment=config.environment,
+                limits=config.limits,
+                keep_episodes=config.keep_episodes if number == 0 else 0,
+                on_end=_Reporter(agent.name, len(tasks), curve=number == 0),
+            )
+        )
+        records = [result.record for result in results]
+        rows += summarise(records, version=config.version, split=config.split, seed=config.tasks.seed)
+        if all(record.outcome == "infra" for record in records):
+            raise SetupFailed(f"no task could be run: {records[0].error}")
+    write_summary(out / "summary.json", rows)
+    for row in rows:
+        if row.agent == config.agent.name and row.value is not None:
+            metric(len(tasks), row.metric, row.value)
+    return rows
+
+
+def output_folder(given: str | None) -> Path:
+    """--out, or results/ under $SLIPWAY_OUTPUTS. Raises ConfigError without either."""
+    if given is not None:
+        return Path(given)
+    if "SLIPWAY_OUTPUTS" not in os.environ:
+        raise ConfigError("name a folder with --out, or set SLIPWAY_OUTPUTS")
+    return Path(os.environ["SLIPWAY_OUTPUTS"]) / "results"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m eval.run", description="Evaluate an agent in a closed loop.")
+    parser.add_argument("--config", required=True, help="a JSON or YAML file, see RunConfig")
+    parser.add_argument("--out", help="where results go; default $SLIPWAY_OUTPUTS/results")
+    arguments = parser.parse_args(argv)
+
+    def run() -> int:
+        config = configuration.load(Path(arguments.config), RunConfig)
+        try:
+            rows = evaluate(config, output_folder(arguments.out))
+        except SetupFailed as error:
+            print(f"eval: {error}", file=sys.stderr)
+            return 1
+        print(table(rows))
+        return 0
+
+    return configuration.run(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

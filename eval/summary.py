@@ -1,0 +1,121 @@
+"""summary.json: one row per metric, with its interval, the number behind it, and the infrastructure failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eval.rollout import Record
+from eval.stats import Estimate, ratio, wilson
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of summary.json. `seeds`: the seeds that the tasks were drawn with."""
+
+    benchmark: str
+    version: str
+    split: str
+    metric: str
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n: int
+    infra_failures: int
+    seeds: list[int]
+    agent: str
+
+
+def row(
+    metric: str,
+    estimate: Estimate | None,
+    *,
+    benchmark: str,
+    version: str,
+    split: str,
+    infra: int,
+    seed: int,
+    agent: str,
+) -> Row:
+    """An estimate as a row; None becomes a row without a value, so that nothing is silently left out."""
+    return Row(
+        benchmark=benchmark,
+        version=version,
+        split=split,
+        metric=metric,
+        value=estimate.value if estimate else None,
+        ci_low=estimate.low if estimate else None,
+        ci_high=estimate.high if estimate else None,
+        n=estimate.n if estimate else 0,
+        infra_failures=infra,
+        seeds=[seed],
+        agent=agent,
+    )
+
+
+def summarise(records: Sequence[Record], *, version: str, split: str, seed: int) -> list[Row]:
+    """The rows of one agent on one benchmark.
+
+    success          every task is in the denominator; one that never ran for infrastructure is not solved, and the
+                     column infra_failures says how many of those there are
+    score            the mean score, only where scores other than 0 and 1 occur
+    step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
+    click_in_box     of the steps at which the expert would point, those whose point lay in the box
+    parse_failures   answers that were no action, of all answers
+    mean_steps       answers per episode
+    """
+    first = records[0]
+    infra = sum(record.outcome == "infra" for record in records)
+    scored = [record for record in records if record.outcome == "scored"]
+    estimates: list[tuple[str, Estimate | None]] = [
+        ("success", wilson(sum(bool(r.success) for r in records), len(records)))
+    ]
+    if any(record.score not in (0.0, 1.0) for record in scored):
+        estimates.append(("score", ratio([r.score or 0.0 for r in records], [1.0] * len(records))))
+    if any(record.judged for record in scored):
+        estimates.append(("step_accuracy", ratio([r.correct for r in scored], [r.judged for r in scored])))
+        for kind in sorted({kind for record in scored for kind in record.by_type}):
+            tallies = [record.by_type.get(kind, [0, 0]) for record in scored]
+            estimates.append((f"step_accuracy/{kind}", ratio([t[1] for t in tallies], [t[0] for t in tallies])))
+    if any(record.pointed for record in scored):
+        estimates.append(("click_in_box", ratio([r.in_box for r in scored], [r.pointed for r in scored])))
+    estimates.append(("parse_failures", ratio([r.parse_failures for r in scored], [r.steps for r in scored])))
+    estimates.append(("mean_steps", ratio([r.steps for r in scored], [1.0] * len(scored))))
+    return [
+        row(
+            name,
+            estimate,
+            benchmark=first.benchmark,
+            version=version,
+            split=split,
+            infra=infra,
+            seed=seed,
+            agent=first.agent,
+        )
+        for name, estimate in estimates
+    ]
+
+
+def write_summary(path: Path, rows: Sequence[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(msgspec.to_builtins(rows), indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows for people: agent, metric, value with its interval, n."""
+    lines: list[tuple[Any, ...]] = [("agent", "metric", "value", "95 % interval", "n", "infra")]
+    for r in rows:
+        if r.value is None or r.ci_low is None or r.ci_high is None:
+            lines.append((r.agent, r.metric, "-", "-", r.n, r.infra_failures))
+        else:
+            interval = f"{r.ci_low:.3f} to {r.ci_high:.3f}"
+            lines.append((r.agent, r.metric, f"{r.value:.3f}", interval, r.n, r.infra_failures))
+    widths = [max(len(str(line[i])) for line in lines) for i in range(6)]
+    return "\n".join(
+        "  ".join(str(cell).ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
