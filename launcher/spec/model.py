@@ -20,7 +20,7 @@ class Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 class Image(Frozen, frozen=True):
     """What a rank runs in. On `local` there is none: `environment` stands for it."""
 
-    reference: str = ""  # catalogue name or full reference, as the user wrote it
+    reference: str = ""  # what is pulled: registry/name[:tag]; on `local` as the user wrote it
     digest: str = ""  # sha256:... of the image
     environment: str = ""  # local only: sha256 over the lock and the installed source
 
@@ -96,6 +96,7 @@ class Output(Frozen, frozen=True):
 class Budget(Frozen, frozen=True):
     amount: float
     currency: str = "USD"
+    hourly: float = 0.0  # what the whole run costs in an hour, in the same currency
 
 
 class Limits(Frozen, frozen=True):

@@ -23,18 +23,17 @@ class Context:
 
     document: Document
     problems: Problems
-    sources: Mapping[Route, tuple[str, int, int]] = field(default_factory=dict)
+    sources: dict[Route, tuple[str, int, int]] = field(default_factory=dict)
 
     def problem(self, route: Route, what: str, allowed: str = "", *, key: bool = False) -> None:
         file, line, column = self.place(route, key=key)
         self.problems.add(file, line, column, dotted(route), what, allowed)
 
     def place(self, route: Route, *, key: bool = False) -> tuple[str, int, int]:
-        for end in range(len(route), 0, -1):
-            if route[:end] in self.sources:
-                return self.sources[route[:end]]
-            if route[:end] in self.document.places:
-                break
+        if self.sources:
+            for end in range(len(route), 0, -1):
+                if route[:end] in self.sources:
+                    return self.sources[route[:end]]
         return self.document.place(route, key=key)
 
 

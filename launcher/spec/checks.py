@@ -1,0 +1,194 @@
+"""What the fields of a job must be to each other. Values are in their checked form; problems carry their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from launcher.spec.problems import near
+from launcher.spec.source import Route
+from launcher.spec.types import Context
+from launcher.spec.variables import ENDPOINT, NAMES, endpoint, references
+
+_NAMED: Final = re.compile(r"/([A-Za-z0-9_-]+)")
+_FOLDERS: Final = {"SLIPWAY_INPUTS": "inputs", "SLIPWAY_OUTPUTS": "outputs"}
+RESERVED: Final = "group"  # group ids are group-<hash12>
+
+
+def check_job(values: Mapping[str, Any], at: Context) -> None:
+    """Everything that can be said of one job (one variant) by itself."""
+    if values.get("name") == RESERVED:
+        at.problem(("name",), f"`{RESERVED}` is taken: groups are called so")
+    _commands(values, at)
+    _roles(values, at)
+    _resources(values, at)
+    _outputs(values, at)
+    _secrets(values, at)
+    _timing(values, at)
+    if "resume" in values and "matrix" in at.document.value:
+        at.problem(("resume",), "one run can not be resumed by a whole matrix", "no `matrix`")
+    check_references(values, at)
+
+
+def _commands(values: Mapping[str, Any], at: Context) -> None:
+    document = at.document.value
+    if "roles" not in document and "command" not in document:
+        at.problem(("command",), "is missing: program and arguments", "`command`, or `roles` with commands")
+    for name, role in values.get("roles", {}).items():
+        written = document["roles"][name] if type(document.get("roles")) is dict else {}
+        if "command" not in role and "command" not in document and "command" not in (written or {}):
+            at.problem(("roles", name), "has no command, and the job has none either", "`command`")
+
+
+def _roles(values: Mapping[str, Any], at: Context) -> None:
+    roles: Mapping[str, Any] = values.get("roles", {})
+    leaders = [name for name, role in roles.items() if role.get("leader")]
+    if len(roles) > 1 and len(leaders) != 1:
+        said = f"{', '.join(leaders)} all say `leader: true`" if leaders else "no role says `leader: true`"
+        at.problem(("roles",), said, "exactly one leader")
+    if roles and "nodes" in values.get("resources", {}):
+        at.problem(("resources", "nodes"), "is for jobs without roles", "`replicas` of a role")
+    for name, role in roles.items():
+        for index, needed in enumerate(role.get("needs", ())):
+            if needed not in roles:
+                others = [other for other in roles if other != name]
+                what = f"no role `{needed}`{near(needed, others)}"
+                at.problem(("roles", name, "needs", index), what, ", ".join(others))
+        ready = role.get("ready")
+        if ready is not None and "http" in ready:
+            port = ready.get("port", "http")
+            if port not in role.get("ports", {}):
+                ports = ", ".join(role.get("ports", {})) or f"`ports: {{{port}: 8000}}` beside it"
+                at.problem(("roles", name, "ready"), f"the role has no port `{port}`", ports)
+    cycle = find_cycle({name: [n for n in role.get("needs", ()) if n in roles] for name, role in roles.items()})
+    if cycle:
+        at.problem(("roles", cycle[0], "needs"), f"roles need each other in a cycle: {' -> '.join(cycle)}")
+
+
+def _resources(values: Mapping[str, Any], at: Context) -> None:
+    blocks: dict[Route, Any] = {("resources",): values.get("resources", {})}
+    for name, role in values.get("roles", {}).items():
+        blocks["roles", name, "resources"] = role.get("resources", {})
+    for route, resources in blocks.items():
+        if "gpu" in resources and resources.get("gpus") == 0:
+            at.problem((*route, "gpu"), "names a GPU, but `gpus` is 0", "`gpus: 1` or more")
+
+
+def _outputs(values: Mapping[str, Any], at: Context) -> None:
+    for name, output in values.get("outputs", {}).items():
+        checkpoints = output.get("kind") == "checkpoints"
+        for key in ("match", "keep", "done"):
+            if key in output and not checkpoints:
+                at.problem(("outputs", name, key), "is for checkpoints", "`kind: checkpoints` beside it", key=True)
+        if "sync" in output and checkpoints:
+            at.problem(
+                ("outputs", name, "sync"), "checkpoints are always uploaded as they appear", "no `sync`", key=True
+            )
+
+
+def _secrets(values: Mapping[str, Any], at: Context) -> None:
+    secrets = values.get("secrets", [])
+    environments: dict[Route, Any] = {("env",): values.get("env", {})}
+    for name, role in values.get("roles", {}).items():
+        environments["roles", name, "env"] = role.get("env", {})
+    for index, secret in enumerate(secrets):
+        if secret in secrets[:index]:
+            at.problem(("secrets", index), f"`{secret}` is named twice")
+        for route, names in environments.items():
+            if secret in names:
+                at.problem((*route, secret), "is a secret as well", "`env` or `secrets`, not both", key=True)
+
+
+def _timing(values: Mapping[str, Any], at: Context) -> None:
+    timing = {"beat": 15.0, "stale": 900.0, "fence": 720.0, **values.get("timing", {})}
+    grace = values.get("limits", {}).get("grace", 30.0)
+    place: Route = ("timing",) if "timing" in values else ("limits", "grace")
+    if timing["fence"] + grace >= timing["stale"]:
+        what = f"a command may live for fence + grace = {timing['fence'] + grace:g}s, which must be below stale"
+        at.problem(place, what, f"less than {timing['stale']:g}s")
+    if timing["beat"] * 2 > timing["fence"]:
+        at.problem(place, f"fence ({timing['fence']:g}s) must leave time for two beats ({timing['beat']:g}s each)")
+
+
+def check_references(values: Mapping[str, Any], at: Context) -> None:
+    """$SLIPWAY_* in command, config and env: known names, declared inputs and outputs."""
+    roles: Mapping[str, Any] = values.get("roles", {})
+    known = {endpoint(role): role for role in roles}
+    for key in ("command", "env", "config"):
+        _walk(values.get(key), (key,), known, at)
+    for name, role in roles.items():
+        needed = {endpoint(other): other for other in role.get("needs", ())}
+        for key in ("command", "env"):
+            _walk(role.get(key), ("roles", name, key), needed, at)
+
+
+def check_reference_values(value: Any, route: Route, values: Mapping[str, Any], at: Context) -> None:
+    """The same for one value within config."""
+    _walk(value, route, {endpoint(role): role for role in values.get("roles", {})}, at)
+
+
+def _walk(value: Any, route: Route, endpoints: Mapping[str, str], at: Context) -> None:
+    if type(value) is str:
+        if "$" in value:
+            _text(value, route, endpoints, at)
+    elif type(value) is dict:
+        for key, item in value.items():
+            _walk(item, (*route, key), endpoints, at)
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            _walk(item, (*route, index), endpoints, at)
+
+
+def _text(text: str, route: Route, endpoints: Mapping[str, str], at: Context) -> None:
+    for name, rest in references(text):
+        if name.startswith(ENDPOINT):
+            if name not in endpoints:
+                what = f"${name} is not known here{near(name, endpoints)}"
+                at.problem(route, what, ", ".join(f"${known}" for known in endpoints) or "roles named under `needs`")
+        elif name not in NAMES:
+            at.problem(route, f"${name} is not known{near(name, NAMES)}", ", ".join(NAMES))
+        elif name in _FOLDERS and (match := _NAMED.match(rest)) is not None:
+            # what was written counts, so that a mistake in a declaration is told once
+            written = at.document.value.get(_FOLDERS[name]) or ()
+            declared = [key for key in written if type(key) is str]
+            if match[1] not in declared:
+                what = f"${name}/{match[1]} is not declared under `{_FOLDERS[name]}`{near(match[1], declared)}"
+                at.problem(route, what, ", ".join(declared) or "none declared")
+
+
+def find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """One cycle, its first name repeated at the end; empty when there is none."""
+    done: set[str] = set()
+    for start in edges:
+        path: list[str] = []
+        stack = [(start, iter(edges.get(start, ())))] if start not in done else []
+        while stack:
+            name, rest = stack[-1]
+            if len(path) < len(stack):
+                path.append(name)
+            following = next(rest, None)
+            if following is None:
+                done.add(name)
+                path.pop()
+                stack.pop()
+            elif following in path:
+                return [*path[path.index(following) :], following]
+            elif following not in done:
+                stack.append((following, iter(edges.get(following, ()))))
+    return []
+
+
+def topological(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """Names with those they depend on first, otherwise in the given order. The edges hold no cycle."""
+    order: dict[str, None] = {}
+    stack = list(reversed(list(edges)))
+    while stack:
+        name = stack[-1]
+        waiting = [other for other in edges[name] if other not in order]
+        if name in order or not waiting:
+            stack.pop()
+            order.setdefault(name)
+        else:
+            stack.extend(reversed(waiting))
+    return list(order)

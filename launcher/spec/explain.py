@@ -1,0 +1,123 @@
+"""Where each value of a resolved job came from, for `launcher render --explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from launcher.spec.hashing import plain
+from launcher.spec.model import ResolvedJob
+from launcher.spec.profile import Profile
+from launcher.spec.source import Route, dotted
+from launcher.spec.types import Context
+
+DEFAULT = "default"
+
+
+def origins(job: ResolvedJob, at: Context, profile: Profile) -> dict[str, str]:
+    """field -> `file:line`, `--set ...`, a variable, a profile's place, or `default`."""
+    values = plain(job)
+    out = {dotted(route): _origin(route, job, at, profile) for route in _leaves(values, ())}
+    for route in _defaults(job):
+        out.setdefault(dotted(route), DEFAULT)
+    return out
+
+
+def _leaves(value: Any, route: Route) -> Iterator[Route]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*route, key))
+    else:
+        yield route
+
+
+def _defaults(job: ResolvedJob) -> Iterator[Route]:
+    """Simple fields that have a default and are part of every job."""
+    structures: dict[Route, msgspec.Struct] = {("limits",): job.limits, ("timing",): job.timing}
+    for name, role in job.roles.items():
+        structures["roles", name] = role
+        structures["roles", name, "resources"] = role.resources
+    for route, structure in structures.items():
+        for name in structure.__struct_fields__:
+            if isinstance(getattr(structure, name), int | float):
+                yield (*route, name)
+
+
+def _origin(route: Route, job: ResolvedJob, at: Context, profile: Profile) -> str:
+    for candidate in _candidates(route, job):
+        if candidate in at.document.places or any(
+            candidate[:end] in at.sources for end in range(1, len(candidate) + 1)
+        ):
+            place = _place(at, candidate)
+            if route[0] == "secrets":
+                return f"{place}, lives in: {_profile_origin(f'secrets.{route[1]}', job, profile) or DEFAULT}"
+            return place
+    if route[0] == "roles" and route[-1] == "environment":
+        return "the lock and the source installed here"
+    if route[0] == "backend":
+        given = profile.origins.get("backend", DEFAULT)
+        return given if job.backend == profile.backend else "--backend"
+    if route[0] == "inputs":
+        return _place(at, ("inputs", route[1]))
+    return _profile_origin(dotted(route), job, profile) or DEFAULT
+
+
+def _place(at: Context, route: Route) -> str:
+    file, line, _ = at.place(route)
+    return f"{file}:{line}" if line else file
+
+
+def _profile_origin(field: str, job: ResolvedJob, profile: Profile) -> str | None:
+    names = [field]
+    if field.startswith("options."):
+        names = [f"{job.backend}.{field.removeprefix('options.')}"]
+    elif field.startswith("secrets."):
+        names = [f"{job.backend}.secrets", field]
+    return next((profile.origins[name] for name in names if name in profile.origins), None)
+
+
+def _candidates(route: Route, job: ResolvedJob) -> Iterator[Route]:
+    """Where in the document a resolved field may have been written, the most particular first."""
+    head, rest = route[0], route[1:]
+    if head == "roles":
+        inner = rest[1:]
+        yield from _role(inner, route[:2])
+        if inner[:1] == ("replicas",):
+            yield ("resources", "nodes")
+        elif inner[0] in ("command", "env", "image", "resources"):
+            yield from _role(inner, ())
+    elif head == "options":
+        yield (job.backend, *rest)
+    elif head == "code":
+        yield ("code",)
+    elif head == "secrets":
+        yield ("secrets",)
+    elif head == "outputs":
+        yield route
+        if len(route) == 2:
+            yield ("outputs",)
+    elif route[:2] == ("limits", "budget"):
+        yield ("limits", "budget")
+    else:
+        yield route
+
+
+def _role(inner: Route, prefix: Route) -> Iterator[Route]:
+    if inner[0] == "image" and inner[-1] != "environment":
+        yield (*prefix, "image")
+    elif inner[0] != "image":
+        yield prefix + inner
+
+
+def flat(job: ResolvedJob, names: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the fields that `names` speaks of."""
+    out = {}
+    for route in (*_leaves(plain(job), ()), *_defaults(job)):
+        value: Any = job
+        for key in route:
+            value = value[key] if isinstance(value, dict) else getattr(value, str(key))
+        if dotted(route) in names:
+            out[dotted(route)] = plain(value)
+    return out

@@ -1,0 +1,180 @@
+"""Dotted paths into a document, and `--set`.
+
+`--set limits.deadline=2h` applies to every job of the submit, `--set sft:limits.deadline=2h` to the job `sft`. Values
+are YAML. In the parts that a user names himself (config, inputs, outputs, roles, matrix) a path must be there already,
+in one of the jobs at least; `--set +config.new=1` adds. `null` removes a field, but is a value within config.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from launcher.spec.problems import Problems, mask, near
+from launcher.spec.schema import JOB
+from launcher.spec.source import Document, Route, read_text
+from launcher.spec.types import Context
+
+_OVERRIDE: Final = re.compile(r"(?P<add>\+?)(?:(?P<job>[A-Za-z0-9_-]+):)?(?P<path>[^=:]+)=(?P<value>.*)", re.DOTALL)
+_SEGMENT: Final = re.compile(r'"([^"]*)"|([^."\[\]]+)|\[([0-9]+)\]')
+_FREE: Final = ("config", "inputs", "outputs", "roles", "matrix")
+_MISSING: Final = object()
+
+
+def parse_route(text: str) -> Route | None:
+    """`a.b`, `a."b.c"`, `a[0]` or `a.0`; the rest of `matrix.` is one key. None when it is no path."""
+    if text.startswith("matrix."):
+        return ("matrix", text.removeprefix("matrix."))
+    route: list[str | int] = []
+    position = 0
+    while position < len(text):
+        match = _SEGMENT.match(text, position)
+        if match is None:
+            return None
+        route.append(int(match[3]) if match[3] is not None else match[1] if match[1] is not None else match[2])
+        position = match.end()
+        if text[position : position + 1] == ".":
+            position += 1
+            if position == len(text):
+                return None
+        elif position < len(text) and text[position] != "[":
+            return None
+    return tuple(route) or None
+
+
+def get(value: Any, route: Route) -> Any:
+    """The value at a route, or _MISSING."""
+    for key in route:
+        if type(value) is dict and key in value:
+            value = value[key]
+        elif type(value) is list and (index := _index(value, key)) is not None:
+            value = value[index]
+        else:
+            return _MISSING
+    return value
+
+
+def has(value: Any, route: Route) -> bool:
+    return get(value, route) is not _MISSING
+
+
+def replaced(value: Any, route: Route, new: Any, *, remove: bool = False) -> Any:
+    """A copy with one value replaced or added (or removed), sharing all the rest; KeyError(segment) where the route
+    leads into something that is neither a mapping nor a list with that index."""
+    key, rest = route[0], route[1:]
+    if type(value) is list:
+        index = _index(value, key)
+        if index is None:
+            raise KeyError(key)
+        return [*value[:index], replaced(value[index], rest, new) if rest else new, *value[index + 1 :]]
+    if type(value) is not dict or type(key) is not str:
+        raise KeyError(key)
+    if remove and not rest:
+        return {name: item for name, item in value.items() if name != key}
+    inner = value.get(key)
+    if rest:
+        new = replaced({} if inner is None else inner, rest, new, remove=remove)
+    return {**value, key: new}
+
+
+def _index(value: list[Any], key: str | int) -> int | None:
+    if type(key) is str and key.isdecimal():
+        key = int(key)
+    return key if type(key) is int and key < len(value) else None
+
+
+def _exact(value: Any, route: Route) -> Route:
+    """The route with numbers where it leads into lists."""
+    out: list[str | int] = []
+    for key in route:
+        if type(value) is list and (index := _index(value, key)) is not None:
+            key = index
+        out.append(key)
+        value = get(value, (key,))
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Override:
+    text: str
+    add: bool
+    job: str | None
+    route: Route
+    value: Document
+
+
+def apply(overrides: Sequence[str], jobs: Sequence[Context], problems: Problems) -> None:
+    """Sets what the overrides say in the documents, and notes where it came from in `Context.sources`."""
+    names = [job.document.value.get("name") for job in jobs if type(job.document.value) is dict]
+    for override in _parsed(overrides, [name for name in names if type(name) is str], problems):
+        _apply(override, jobs, problems)
+
+
+def _parsed(overrides: Sequence[str], names: Sequence[str], problems: Problems) -> Iterator[_Override]:
+    for text in overrides:
+        match = _OVERRIDE.fullmatch(text)
+        route = parse_route(match["path"].strip()) if match is not None else None
+        if match is None or route is None:
+            problems.add(f"--set {mask(text)}", 0, 0, "", "not of the form path=value", "a.b=value, job:a.b=value")
+            continue
+        shown = f"--set {match['path']}"
+        if match["job"] is not None and match["job"] not in names:
+            what = f"no job `{match['job']}`{near(match['job'], names)}"
+            problems.add(shown, 0, 0, "", what, ", ".join(sorted(names)))
+            continue
+        if route[0] not in JOB.fields:
+            what = f"unknown field{near(str(route[0]), JOB.fields)}"
+            problems.add(shown, 0, 0, str(route[0]), what, ", ".join(JOB.fields))
+            continue
+        documents = read_text(match["value"], shown, problems)
+        if len(documents) > 1:
+            problems.add(shown, 0, 0, "", "the value holds several documents", "one value")
+            continue
+        value = documents[0] if documents else Document(shown, None)
+        yield _Override(shown, bool(match["add"]), match["job"], route, value)
+
+
+def _apply(override: _Override, jobs: Sequence[Context], problems: Problems) -> None:
+    route = override.route
+    applied = False
+    addressed = [
+        job
+        for job in jobs
+        if type(job.document.value) is dict and override.job in (None, job.document.value.get("name"))
+    ]
+    for job in addressed:
+        root = job.document.value
+        if route[0] in _FREE and len(route) > 1 and not override.add:
+            named = route if route[0] == "config" else route[:2]
+            if not has(root, named):
+                continue
+        applied = True
+        exact = _exact(root, route)
+        new = override.value.value
+        try:
+            job.document.value = replaced(root, exact, new, remove=new is None and route[0] != "config")
+        except KeyError as error:
+            problems.add(override.text, 0, 0, "", f"`{error.args[0]}` leads nowhere: its parent is no mapping")
+            continue
+        for below in [known for known in job.document.places if known[: len(exact)] == exact]:
+            del job.document.places[below]
+        for below, nodes in override.value.places.items():
+            job.document.places[exact + below] = nodes
+        job.sources[exact] = (override.text, 0, 0)
+    if addressed and not applied:
+        siblings = _siblings(addressed, route)
+        wanted = next((str(key) for key in reversed(route) if type(key) is str), "")
+        what = f"unknown path{near(wanted, siblings)}; `--set +{override.text.removeprefix('--set ')}=...` adds it"
+        problems.add(override.text, 0, 0, "", what, ", ".join(sorted(siblings)))
+
+
+def _siblings(jobs: Sequence[Context], route: Route) -> set[str]:
+    """The keys beside the deepest part of the route that is there."""
+    for end in range(len(route) - 1, 0, -1):
+        parents = [get(job.document.value, route[:end]) for job in jobs]
+        found = {key for parent in parents if type(parent) is dict for key in parent}
+        if found:
+            return found
+    return set()

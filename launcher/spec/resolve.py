@@ -1,0 +1,331 @@
+"""Loaded jobs and a profile -> runs. Pure: the same bytes in, the same runs out, on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from launcher.spec.hashing import canonical, group_id, run_id, work_hash
+from launcher.spec.load import Loaded, LoadedJob, Variant
+from launcher.spec.model import (
+    Budget,
+    Code,
+    Image,
+    Input,
+    Limits,
+    Output,
+    Ready,
+    ResolvedJob,
+    Resources,
+    Role,
+    Timing,
+)
+from launcher.spec.problems import Problems, near
+from launcher.spec.profile import Profile
+from launcher.spec.schema import PAID, WITHOUT_DIGEST
+from launcher.spec.source import Route
+from launcher.spec.types import Context
+
+MAIN: Final = "main"
+LOCAL_SECRET: Final = "local"  # set by `launcher secrets set`, on this machine
+Axis = tuple[str, str]  # (job, path of its matrix)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A run and what its dependants need to know of it."""
+
+    job: ResolvedJob
+    run: str
+    work: str
+    picks: Mapping[Axis, Any]  # the matrix values it stands for, its own and those it came by
+    label: str  # "lr=1e-05,seed=0"; empty without a matrix
+    upstream: tuple[str, ...]
+    source: tuple[LoadedJob, Variant]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one submit, those first that others wait for."""
+
+    id: str
+    runs: tuple[ResolvedJob, ...]
+    edges: Mapping[str, tuple[str, ...]]  # run -> runs it takes inputs from
+    names: Mapping[str, str]  # run -> what people call it: sft, sft[lr=1e-05]
+    code: Mapping[str, Path] = field(default_factory=dict)  # digest of an overlay -> its folder
+    _made: tuple[_Made, ...] = ()
+    _profile: Profile | None = None
+
+    @cached_property
+    def origins(self) -> dict[str, dict[str, str]]:
+        """run -> field -> where its value came from; for `launcher render --explain`."""
+        from launcher.spec.explain import origins
+
+        profile = self._profile
+        return {made.run: origins(made.job, made.source[1].at, profile) for made in self._made} if profile else {}
+
+
+def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str | None = None, fresh: int = 0) -> Group:
+    """Everything a run needs, written into it. `environment` stands for the image on `local`; `backend` and `fresh`
+    are the command line's. Raises BadInput with every problem found."""
+    problems = Problems()
+    made: dict[str, list[_Made]] = {}
+    for job in loaded.jobs:
+        made[job.name] = list(_runs(job, made, profile, environment, backend, fresh, problems))
+    problems.check()
+    all_made = tuple(item for items in made.values() for item in items)
+    return Group(
+        id=group_id(item.run for item in all_made),
+        runs=tuple(item.job for item in all_made),
+        edges={item.run: item.upstream for item in all_made},
+        names={item.run: f"{item.job.name}[{item.label}]" if item.label else item.job.name for item in all_made},
+        code={job.code[1]: job.code[0] for job in loaded.jobs if job.code is not None},
+        _made=all_made,
+        _profile=profile,
+    )
+
+
+def _runs(
+    job: LoadedJob,
+    made: Mapping[str, list[_Made]],
+    profile: Profile,
+    environment: str,
+    backend: str | None,
+    fresh: int,
+    problems: Problems,
+) -> Iterator[_Made]:
+    seen: dict[str, str] = {}
+    for variant in job.variants:
+        own = {(job.name, path): value for path, value in variant.chosen.items()}
+        resolver = _Resolver(job, variant, profile, environment, backend, fresh, problems)
+        base = resolver.job()
+        for picks, inputs, upstream in _joined(variant.values.get("inputs", {}), made, own):
+            display = {path if name == job.name else f"{name}:{path}": value for (name, path), value in picks.items()}
+            whole = _build(base, inputs=inputs, variant=display)
+            run = run_id(whole)
+            label = _label(picks)
+            if run in seen:
+                resolver.at.problem(("matrix",), f"{label or job.name} is the same run as {seen[run] or job.name}")
+                continue
+            seen[run] = label
+            yield _Made(whole, run, work_hash(whole), picks, label, upstream, (job, variant))
+
+
+def _build(base: ResolvedJob, *, inputs: dict[str, Input], variant: dict[str, Any]) -> ResolvedJob:
+    if not inputs and not variant:
+        return base
+    from msgspec.structs import replace
+
+    return replace(base, inputs=inputs, variant=variant)
+
+
+def _joined(
+    items: Mapping[str, Mapping[str, Any]], made: Mapping[str, list[_Made]], own: Mapping[Axis, Any]
+) -> Iterator[tuple[dict[Axis, Any], dict[str, Input], tuple[str, ...]]]:
+    """One consumer for each combination of the upstream variants that agree with each other: what two inputs owe to
+    the same matrix is joined, what they owe to different ones multiplied."""
+    combinations: list[tuple[dict[Axis, Any], dict[str, Input], tuple[str, ...], dict[str, _Made]]]
+    combinations = [(dict(own), {}, (), {})]
+    for name, item in items.items():
+        if "job" not in item:
+            combinations = [(p, {**i, name: _plain_input(item)}, u, j) for p, i, u, j in combinations]
+            continue
+        candidates = made.get(item["job"], [])
+        step = item.get("step") or ("latest" if _is_checkpoints(candidates, item["output"]) else None)
+        common: dict[str, Any] = {"output": item["output"], "step": step, "job": item["job"]}
+        if item.get("all"):
+            works = Input(works={one.label: one.work for one in candidates}, **common)
+            runs = tuple(one.run for one in candidates)
+            combinations = [(p, {**i, name: works}, _union(u, runs), j) for p, i, u, j in combinations]
+            continue
+        combinations = [
+            (
+                {**p, **one.picks},
+                {**i, name: Input(work=one.work, **common)},
+                _union(u, (one.run,)),
+                {**j, item["job"]: one},
+            )
+            for p, i, u, j in combinations
+            for one in candidates
+            if all(p.get(axis, value) == value for axis, value in one.picks.items()) and j.get(item["job"], one) is one
+        ]
+    for picks, inputs, upstream, _ in combinations:
+        yield picks, inputs, upstream
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _is_checkpoints(candidates: list[_Made], output: str) -> bool:
+    return any(output in one.job.outputs and one.job.outputs[output].kind == "checkpoints" for one in candidates)
+
+
+def _plain_input(item: Mapping[str, Any]) -> Input:
+    if "run" in item:
+        return Input(run=item["run"], output=item["output"], step=item.get("step"))
+    return Input(url=item["url"], digest=item.get("digest"))
+
+
+def _label(picks: Mapping[Axis, Any]) -> str:
+    """`lr=1e-05,seed=0`: also the name of the variant's folder in an `all: true` input, so only safe characters."""
+    shorts = [path.rpartition(".")[2] for _, path in picks]
+    parts = []
+    for ((job, path), value), short in zip(picks.items(), shorts, strict=True):
+        name = short if shorts.count(short) == 1 else f"{job}.{path}"
+        text = value if type(value) is str else canonical(value).decode()
+        if not re.fullmatch(r"[A-Za-z0-9._+-]{1,40}", text) or text in (".", ".."):
+            text = hashlib.sha256(canonical(value)).hexdigest()[:8]
+        parts.append(f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}={text}")
+    return ",".join(parts)
+
+
+class _Resolver:
+    """One variant of one job, without its inputs from other jobs."""
+
+    def __init__(
+        self,
+        loaded: LoadedJob,
+        variant: Variant,
+        profile: Profile,
+        environment: str,
+        backend: str | None,
+        fresh: int,
+        problems: Problems,
+    ) -> None:
+        self.loaded = loaded
+        self.values = variant.values
+        # problems of resolving are gathered apart from those of loading
+        self.at = Context(variant.at.document, problems, variant.at.sources)
+        self.profile = profile
+        self.environment = environment
+        self.backend: str = backend or self.values.get("backend") or profile.backend
+        self.fresh = fresh
+
+    def job(self) -> ResolvedJob:
+        values = self.values
+        outputs = {
+            name: Output(**{"match": "checkpoint-*", **output} if output.get("kind") == "checkpoints" else output)
+            for name, output in values.get("outputs", {}).items()
+        }
+        roles = self.roles()
+        return ResolvedJob(
+            name=values["name"],
+            roles=roles,
+            store=self.profile.store,
+            backend=self.backend,
+            config=values.get("config"),
+            code=Code(self.loaded.code[1]) if self.loaded.code is not None else None,
+            inputs={name: _plain_input(i) for name, i in values.get("inputs", {}).items() if "job" not in i},
+            outputs=outputs,
+            secrets=self.secrets(),
+            limits=self.limits(roles),
+            labels={**self.profile.labels, **values.get("labels", {})},
+            options=self.options(),
+            fresh=self.fresh or values.get("fresh", 0),
+            resume=values.get("resume"),
+            timing=Timing(**values.get("timing", {})),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """The backend's own block, the profile's below the job's; secrets' places are in `secrets`."""
+        merged = {**self.profile.blocks.get(self.backend, {}), **self.values.get(self.backend, {})}
+        merged.pop("secrets", None)
+        return merged
+
+    def secrets(self) -> dict[str, str]:
+        own = self.values.get(self.backend, {}).get("secrets", {})
+        block = self.profile.blocks.get(self.backend, {}).get("secrets", {})
+        places = {**self.profile.secrets, **block, **own}
+        out = {}
+        for index, name in enumerate(self.values.get("secrets", ())):
+            place = places.get(name) or (LOCAL_SECRET if self.backend in ("local", "docker") else None)
+            if place is None:
+                what = f"nothing says where `{name}` lives on {self.backend}"
+                self.at.problem(
+                    ("secrets", index), what, f"`{self.backend}: {{secrets: {{{name}: ...}}}}` or the profile"
+                )
+            else:
+                out[name] = place
+        return out
+
+    def roles(self) -> dict[str, Role]:
+        values = self.values
+        given: Mapping[str, Any] = values.get("roles") or {MAIN: {}}
+        single = "roles" not in values
+        out = {}
+        for name, role in given.items():
+            resources = {**values.get("resources", {}), **role.get("resources", {})}
+            nodes = resources.pop("nodes", 1)
+            if "gpu" in resources:
+                resources.setdefault("gpus", 1)
+            out[name] = Role(
+                command=tuple(role.get("command") or values.get("command") or ()),
+                image=self.image(name, role),
+                leader=len(given) > 1 and role.get("leader", False),
+                replicas=nodes if single else role.get("replicas", 1),
+                env={**values.get("env", {}), **role.get("env", {})},
+                resources=Resources(**resources),
+                ports=role.get("ports", {}),
+                ready=Ready(**role["ready"]) if "ready" in role else None,
+                needs=tuple(role.get("needs", ())),
+                restarts=role.get("restarts", 0),
+            )
+        return out
+
+    def image(self, name: str, role: Mapping[str, Any]) -> Image:
+        text: str = role.get("image") or self.values.get("image") or ""
+        route: Route = ("roles", name, "image") if "image" in role else ("image",)
+        if self.backend == "local":
+            return Image(reference=text, environment=self.environment)
+        reference, _, digest = text.partition("@")
+        if not digest and text in self.profile.images:
+            reference, _, digest = self.profile.images[text].partition("@")
+        if not text:
+            route = ("roles", name) if "roles" in self.values else ()
+            self.at.problem((*route, "image"), f"is missing: {self.backend} runs images")
+        elif not digest and self.backend not in WITHOUT_DIGEST:
+            bare = "/" not in text and ":" not in text
+            known = self.profile.images
+            what = f"`{text}` is not in the catalogue{near(text, known)}" if bare else f"`{text}` has no digest"
+            listed = "".join(f"{one}, " for one in sorted(known))
+            self.at.problem(route, what, f"{listed}registry/name@sha256:<64 hex digits>")
+        return Image(reference=reference, digest=digest)
+
+    def limits(self, roles: Mapping[str, Role]) -> Limits:
+        given = dict(self.values.get("limits", {}))
+        if self.backend in PAID and "deadline" not in given:
+            self.at.problem(
+                ("limits", "deadline"), f"is missing: {self.backend} bills until a run ends", "a duration: 6h"
+            )
+        if "budget" in given:
+            amount, currency = given["budget"]
+            given["budget"] = Budget(amount, currency, self.price(roles, currency))
+        if "retry_on" in given:
+            given["retry_on"] = tuple(given["retry_on"])
+        return Limits(**given)
+
+    def price(self, roles: Mapping[str, Role], currency: str) -> float:
+        """What the whole run costs in an hour."""
+        total = 0.0
+        for role in roles.values():
+            resources = role.resources
+            unit, count = (resources.gpu or "gpu", float(resources.gpus)) if resources.gpus else ("cpu", resources.cpus)
+            price = self.profile.prices.get(unit)
+            if price is None:
+                known = (
+                    ", ".join(sorted(self.profile.prices)) or f"`prices: {{{unit}: 1.50 {currency}}}` in slipway.yaml"
+                )
+                self.at.problem(("limits", "budget"), f"the price of `{unit}` is not known", known)
+                return 0.0
+            if price[1] != currency:
+                self.at.problem(
+                    ("limits", "budget"), f"the price of `{unit}` is in {price[1]}, the budget in {currency}"
+                )
+            total += price[0] * count * role.replicas
+        return total
