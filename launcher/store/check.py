@@ -32,7 +32,7 @@ def conditional_puts_hold(store: Store, *, rounds: int = ROUNDS) -> None:
         with ThreadPoolExecutor(RACERS) as pool:
             for key in keys:
                 bodies = [f"{racer} {uuid4().hex}".encode() for racer in range(RACERS)]
-                wins = list(pool.map(lambda body, key=key: store.create(key, body), bodies))  # type: ignore[misc]
+                wins = list(pool.map(lambda body, key=key: store.create(key, body), bodies))
                 if wins.count(True) != 1:
                     raise _unfit(store, f"of {RACERS} at once {wins.count(True)} were told that they won")
                 if store.get(key) != bodies[wins.index(True)]:

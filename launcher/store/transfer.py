@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final, TypeAlias
 from uuid import uuid4
@@ -15,6 +16,7 @@ from launcher.errors import SlipwayError
 
 PIECE: Final = 8 << 20
 Piece: TypeAlias = "bytes | memoryview"
+Progress: TypeAlias = Callable[[int, int], None]  # bytes done, bytes in all
 
 
 class Damaged(SlipwayError):
@@ -87,4 +89,50 @@ def ahead(fetch: Callable[[int, int], Piece], size: int, *, start: int = 0, wind
                 yield waiting.popleft().result()
         finally:
             for future in waiting:
+                future.cancel()
+
+
+class Meter:
+    """Counts bytes over many threads and tells `progress(done, total)`, both in bytes."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        if self._progress is not None and count:
+            with self._lock:
+                self._done += count
+                self._progress(min(self._done, self.total), self.total)
+
+    def through(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The same pieces, counted; what an attempt that broke had counted is taken back."""
+        counted = 0
+        try:
+            for piece in pieces:
+                counted += len(piece)
+                self.add(len(piece))
+                yield piece
+        except BaseException:
+            self.add(-counted)
+            raise
+
+
+def in_parallel(tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
+    """Runs (size, task) pairs, small ones many at once, large ones, which bring their own parallel parts, two at once.
+
+    The first error ends it: what has not begun is left out, and the error is raised.
+    """
+    with (
+        ThreadPoolExecutor(8, thread_name_prefix="slipway-small") as small,
+        ThreadPoolExecutor(2, thread_name_prefix="slipway-large") as large,
+    ):
+        futures = [(large if size > PIECE else small).submit(task) for size, task in tasks]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        finally:
+            for future in futures:
                 future.cancel()
