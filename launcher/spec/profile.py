@@ -124,6 +124,12 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     )
 
 
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of slipway.yaml."""
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "title": "Slipway profile", **PROFILE.schema()}
+
+
 def store_url(text: str, base: Path, home: Path) -> str:
     """A store as an absolute URL; a path, or file:// with one, is relative to `base`. Raises BadInput."""
     scheme, separator, rest = text.partition("://")

@@ -254,7 +254,7 @@ class MapOf:
 
     @property
     def name(self) -> str:
-        return f"a mapping to {_many(self.item)}"
+        return f"a mapping of {_many(self.key)} to {_many(self.item)}"
 
     def check(self, value: Any, route: Route, at: Context) -> Any:
         if type(value) is not dict:
@@ -395,8 +395,19 @@ class Forms:
         }
 
 
+_PLURAL: Final = {
+    "a label's value": "labels' values",
+    "a role's name": "roles' names",
+    "a variable's name": "variables' names",
+    "an image with a digest": "images with a digest",
+}
+
+
 def _many(kind: Type) -> str:
-    return {"a text": "texts", "a value": "values"}.get(kind.name, kind.name)
+    if kind.name in _PLURAL:
+        return _PLURAL[kind.name]
+    article, _, noun = kind.name.partition(" ")
+    return f"{noun}s" if article in ("a", "an") and " of " not in noun else kind.name
 
 
 def refuse_tokens(at: Context, value: Any, route: Route = ()) -> None:

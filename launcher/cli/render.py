@@ -1,0 +1,142 @@
+"""`launcher render`: prints what submit would send. Nothing is touched, nobody is asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launcher.cli.common import add_profile, table
+
+if TYPE_CHECKING:
+    from launcher.spec.load import Loaded
+    from launcher.spec.profile import Profile
+    from launcher.spec.resolve import Group
+
+SUMMARY = "print exactly what submit would send; touches nothing"
+EXAMPLE = "launcher render examples/login --backend local --set limits.deadline=1h"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_job(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="write one file per object; an unchanged run's stays as it is"
+    )
+    parser.add_argument("--explain", action="store_true", help="print where each value came from instead")
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """What every verb that reads job files takes."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="job files, or folders of them")
+    parser.add_argument("--backend", metavar="NAME", help="where it runs; default: the job's, then the profile's")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="[JOB:]PATH=VALUE",
+        help="change a field; the value is YAML; +PATH adds one that is not there",
+    )
+    parser.add_argument(
+        "--fresh", type=int, default=0, metavar="N", help="another number runs the same thing once more"
+    )
+    add_profile(parser)
+
+
+def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
+    """The runs that the arguments of `add_job` speak of, and the profile that went into them."""
+    from launcher.errors import BadInput
+    from launcher.spec.load import load
+    from launcher.spec.problems import near
+    from launcher.spec.profile import load_profile
+    from launcher.spec.resolve import resolve
+    from launcher.spec.schema import BACKENDS
+
+    cwd = Path.cwd()
+    if args.backend is not None and args.backend not in BACKENDS:
+        hint = near(args.backend, BACKENDS)
+        raise BadInput(f"--backend: `{args.backend}` is not known{hint}; allowed: {', '.join(BACKENDS)}")
+    if args.fresh < 0:
+        raise BadInput("--fresh: a number from 0")
+    profile = load_profile(cwd, args.profile, os.environ, args.store)
+    loaded = load(args.paths, overrides=args.overrides, cwd=cwd)
+    environment = _environment(loaded, args.backend or profile.backend)
+    return resolve(loaded, profile, environment=environment, backend=args.backend, fresh=args.fresh), profile
+
+
+def _environment(loaded: Loaded, backend: str) -> str:
+    """The digest of the local environment; only computed where it is needed."""
+    backends = {backend, *(variant.values.get("backend") for job in loaded.jobs for variant in job.variants)}
+    if "local" not in backends:
+        return ""
+    from launcher.spec.environment import local_environment
+
+    return local_environment()
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.backends.base import backend
+
+    group, profile = resolved(args)
+    if args.explain:
+        print(explained(group))
+        return 0
+    documents: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for name in dict.fromkeys(job.backend for job in group.runs):
+        jobs = [job for job in group.runs if job.backend == name]
+        rendered = backend(name, profile.backend_options(name)).render(jobs)
+        documents.update(rendered.documents)
+        owner.update({file: run for run, file in rendered.objects.items()})
+        for warning in rendered.warnings:
+            print(f"launcher render: {warning}", file=sys.stderr)
+    if args.output is not None:
+        write(Path(args.output), documents, owner)
+    else:
+        separator = "---\n" if len(documents) > 1 else ""
+        sys.stdout.write("".join(separator + text for text in documents.values()))
+    return 0
+
+
+def write(folder: Path, documents: Mapping[str, str], owner: Mapping[str, str]) -> None:
+    """One file per object. The file of a run that is there already stays as it is, so that a newer launcher, which may
+    write it differently, does not make a finished run a changed one."""
+    from launcher.errors import BadInput
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in documents.items():
+            path = folder / name
+            there = path.read_text(encoding="utf-8") if path.exists() else ""
+            if there == text or (name in owner and owner[name] in there):
+                print(f"{path}: unchanged", file=sys.stderr)
+                continue
+            part = path.with_name(f".{name}.part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+            print(f"{path}: written", file=sys.stderr)
+    except OSError as error:
+        raise BadInput(f"-o {folder}: {error.strerror}") from None
+
+
+def explained(group: Group) -> str:
+    from launcher.spec.explain import flat
+    from launcher.spec.hashing import canonical, run_id
+
+    parts = []
+    for job in group.runs:
+        run = run_id(job)
+        values = flat(job, group.origins[run])
+        rows: list[Mapping[str, Any]] = [
+            {"field": field, "value": _short(canonical(values[field]).decode()), "from": origin}
+            for field, origin in group.origins[run].items()
+        ]
+        parts.append(f"{group.names[run]} ({run})\n{table(rows)}")
+    return "\n\n".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,123 @@
+"""Every field of a job, from its declaration: docs/job.md and `launcher schema FIELD`.
+
+`python -m launcher.spec.reference > docs/job.md` writes the page; a test keeps it current.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from launcher.errors import BadInput
+from launcher.spec.problems import near
+from launcher.spec.profile import PROFILE
+from launcher.spec.schema import BLOCKS, JOB
+from launcher.spec.types import Field, Forms, ListOf, MapOf, Quantity, Struct, Text, Type
+
+_INTRO = """\
+# The job file
+
+Written by `python -m launcher.spec.reference`; do not edit. `launcher schema FIELD` prints one entry,
+`launcher schema > job.schema.json` gives editors completion and checks.
+
+A file holds one job or, separated by `---`, several; a folder of files counts as one file. Inputs from other jobs make
+a pipeline of them. Unknown fields, wrong types and texts that look like secrets are errors, all reported at once with
+file, line and column. YAML is read as YAML 1.2: `on` and `no` are texts, `0777` is 777, duplicate keys are errors.
+
+`$SLIPWAY_NAME` (or `${SLIPWAY_NAME}`) is replaced in `command`, `config` and `env`; `$$SLIPWAY_NAME` stands for that
+text itself; every other `$` is left alone. Durations: `90s`, `15m`, `6h`, `1h30m`, `2d`. Sizes: `500M`, `64Gi`.
+"""
+_PROFILE_INTRO = """\
+## slipway.yaml
+
+Defaults that belong to a project, a user or a machine. The first that sets a field wins: the command line
+(`--store`, `--backend`), `SLIPWAY_STORE`, `SLIPWAY_BACKEND`, the project's `slipway.yaml` (in the working folder or a
+parent), the user's (`$XDG_CONFIG_HOME/slipway/slipway.yaml`). Mappings are merged key by key. `--profile NAME` (or
+`SLIPWAY_PROFILE`) puts a named profile above the rest of its file. What a run needs of all this is written into its
+job.json; `launcher render --explain` says where each value came from.
+"""
+
+
+def page() -> str:
+    """docs/job.md."""
+    parts = [_INTRO, "## Fields\n", _table(JOB, ""), _PROFILE_INTRO, _table(PROFILE, "", skip=(*BLOCKS, "profiles"))]
+    local = PROFILE.fields["local"].type
+    assert isinstance(local, Struct)
+    parts += [
+        _table(local, "local", parent=PROFILE.fields["local"]),
+        "Blocks of the other backends hold defaults for the job's block of that name.\n",
+    ]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _table(struct: Struct, prefix: str, skip: tuple[str, ...] = (), parent: Field | None = None) -> str:
+    rows = ["| field | type | without it | what it is |", "|---|---|---|---|"]
+    if parent is not None:
+        rows.append(_row(prefix, parent))
+    rows += [_row(path, item) for path, item in fields(struct, prefix) if path.split(".")[0] not in skip]
+    return "\n".join(rows) + "\n"
+
+
+def _row(path: str, item: Field) -> str:
+    default = "required" if item.required else item.default
+    return f"| `{path}` | {_cell(type_name(item.type))} | {_cell(default)} | {_cell(item.doc)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def type_name(kind: Type) -> str:
+    """A type for people, with what is allowed."""
+    if isinstance(kind, Forms):
+        short = [type_name(one) for one, _ in kind.short.values()]
+        return ", or ".join([*short, *(["a mapping"] if kind.long else [])])
+    allowed = getattr(kind, "allowed", "")
+    if isinstance(kind, Text | Quantity) or allowed:
+        return f"{kind.name} ({allowed})" if allowed else kind.name
+    return kind.name
+
+
+def fields(struct: Struct, prefix: str = "") -> Iterator[tuple[str, Field]]:
+    """Every field below a structure, with its dotted path; `NAME` and `[]` stand for keys and places in lists."""
+    for name, item in struct.fields.items():
+        path = f"{prefix}.{name}" if prefix else name
+        yield path, item
+        for inner, deeper in _inside(item.type, path):
+            yield from fields(inner, deeper)
+
+
+def _inside(kind: Type, path: str) -> Iterator[tuple[Struct, str]]:
+    if isinstance(kind, Struct):
+        yield kind, path
+    elif isinstance(kind, MapOf):
+        yield from _inside(kind.item, f"{path}.NAME")
+    elif isinstance(kind, ListOf):
+        yield from _inside(kind.item, f"{path}[]")
+    elif isinstance(kind, Forms):
+        for one in kind.long.values():
+            yield from _inside(one, path)
+
+
+def explain(field: str, struct: Struct) -> str:
+    """What one field means, and the fields within it. Raises BadInput for one that is not there."""
+    known: dict[str, list[Field]] = {}
+    for path, item in fields(struct):
+        known.setdefault(path, []).append(item)
+    if field not in known:
+        raise BadInput(
+            f"no field `{field}`{near(field, known)}; allowed: {', '.join(struct.fields)}, or a path into them"
+        )
+    lines = []
+    for item in known[field]:
+        lines += [field, f"  {item.doc}", f"  type: {type_name(item.type)}"]
+        default = "required" if item.required else item.default
+        lines += [f"  without it: {default}"] if default else []
+        inner = {path: one for part, at in _inside(item.type, field) for path, one in fields(part, at)}
+        width = max(map(len, inner), default=0)
+        lines += [f"    {path:<{width}}  {one.doc}" for path, one in inner.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
