@@ -104,6 +104,7 @@ class Cancel(Record, frozen=True):
     by: str
     time: float
     nonce: str
+    reason: str = ""  # in the words of who cancelled
 
 
 class Result(Record, frozen=True):

@@ -1,0 +1,159 @@
+"""The local backend as design 8 wants it: a queue of files, and a supervisor that any verb starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from launcher import secrets
+from launcher.backends.base import Handle, Observation, Rendered
+from launcher.backends.local import daemon, entry
+from launcher.backends.local.environment import own_site, private_variables
+from launcher.backends.local.slots import capacity
+from launcher.backends.local.state import Note, Site, StateDir, create, read, replace
+from launcher.errors import BadInput, Conflict, NotFound
+from launcher.spec.hashing import run_id
+from launcher.spec.model import ResolvedJob
+
+POLL = 0.1
+
+
+class LocalBackend:
+    """Runs on this machine. `options`: state (folder), cpus, memory (bytes), gpus (number or ids), idle (seconds)."""
+
+    name = "local"
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        if not options.get("state"):
+            raise BadInput("the local backend needs a state folder: `local: {state: PATH}` in slipway.yaml")
+        self.options = options
+        self.state = StateDir(Path(str(options["state"])).absolute())
+
+    def render(self, group: Sequence[ResolvedJob]) -> Rendered:
+        return entry.render(group)
+
+    def check(self, group: Sequence[ResolvedJob]) -> None:
+        """What can be refused before anything is written: slots that will never be there, secrets that are not set."""
+        wrong = []
+        room = capacity(self.options)
+        for job in group:
+            if short := room.shortage(job):
+                wrong.append(f"{run_id(job)}: {short}")
+            missing = secrets.missing(self.state.secrets, job.secrets)
+            wrong += [f"{run_id(job)}: secret {name}: {why}" for name, why in missing.items()]
+        if wrong:
+            raise BadInput("\n".join(wrong))
+
+    def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        self.state.make()
+        handles = {}
+        for run, document in rendered.objects.items():
+            text = rendered.documents[document]
+            made = entry.parse(text)
+            if self._entry(run) is None:
+                site = Site(sys.executable, time.time_ns(), own_site(), private_variables(os.environ))
+                replace(self.state.site(run), msgspec.json.encode(site))
+                create(self.state.entry(run), text.encode())
+            handles[run] = self._adopt(run, made)
+        daemon.ensure(self.state, self.options)
+        return handles
+
+    def look_up(self, run: str) -> Observation | None:
+        found = self._entry(run)
+        if found is None:
+            return None
+        self._ensure()
+        return self._observe(found)
+
+    def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[Observation]:
+        last: dict[str, Observation] = {}
+        left = {handle.run: handle for handle in handles}
+        while left:
+            for run, handle in list(left.items()):
+                found = self._entry(run)
+                seen = self._observe(found) if found else Observation(handle, active=False, phase="ended")
+                if seen != last.get(run):
+                    last[run] = seen
+                    yield seen
+                if not seen.active:
+                    del left[run]
+            if left:
+                self._ensure()
+                time.sleep(POLL)
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        """Follows the output of the newest start, and of those after it, until the run has left the queue."""
+        member = f"{role}-{rank}"
+        outputs = self.state.outputs(handle.run, member)
+        if previous:
+            if len(outputs) < 2:
+                raise NotFound(f"{handle.run}: {member} has no previous start on this machine")
+            yield from _chunks(outputs[-2], 0)
+            return
+        at, position = outputs[-1] if outputs else None, 0
+        while True:
+            active = self.state.entry(handle.run).exists()
+            for path in self.state.outputs(handle.run, member):
+                if at is None or path > at:
+                    at, position = path, 0
+                if path == at:
+                    for chunk in _chunks(path, position):
+                        position += len(chunk)
+                        yield chunk
+            if not active:
+                return
+            time.sleep(POLL)
+
+    def cancel(self, handles: Collection[Handle]) -> None:
+        asked = False
+        for handle in handles:
+            if self.state.entry(handle.run).exists():
+                create(self.state.cancel(handle.run), b"")
+                asked = True
+        if asked:
+            daemon.ensure(self.state, self.options)
+
+    def mine(self) -> Iterator[Observation]:
+        self._ensure()
+        for run in self.state.queued():
+            if (found := self._entry(run)) is not None:
+                yield self._observe(found)
+
+    def _entry(self, run: str) -> entry.Entry | None:
+        try:
+            return entry.parse(self.state.entry(run).read_text())
+        except FileNotFoundError:
+            return None
+
+    def _adopt(self, run: str, made: entry.Entry) -> Handle:
+        there = self._entry(run) or made  # ended already: adopted all the same
+        if there.fingerprint != made.fingerprint:
+            raise Conflict(f"{self.state.entry(run)} is another job ({there.fingerprint[:12]}) under the name {run}")
+        return self._handle(there)
+
+    def _handle(self, found: entry.Entry) -> Handle:
+        return Handle(found.run, self.name, found.run, found.fingerprint, {"entry": str(self.state.entry(found.run))})
+
+    def _observe(self, found: entry.Entry) -> Observation:
+        note = read(self.state.note(found.run), Note) or Note("queued")
+        return Observation(self._handle(found), True, note.phase, note.reason, note.evidence)
+
+    def _ensure(self) -> None:
+        """Whoever looks at the queue and finds it without a supervisor starts one."""
+        if self.state.queued() and not self.state.held():
+            daemon.ensure(self.state, self.options)
+
+
+def _chunks(path: Path, position: int, size: int = 1 << 16) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            while chunk := file.read(size):
+                yield chunk
+    except FileNotFoundError:  # pruned
+        return

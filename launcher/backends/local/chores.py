@@ -1,0 +1,70 @@
+"""What the supervisor asks of the store: are a run's inputs there, and is what ended recorded. Blocking; called from
+its threads, so that a store that is away stops nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from launcher.backends.local.entry import Entry
+from launcher.protocol.finish import finish
+from launcher.protocol.records import Result
+from launcher.reasons import Reason
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys, works
+
+WRITER = "local-supervisor"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Whether a run may start. `failed` is the upstream run that ended without success."""
+
+    ready: bool
+    waits_for: str = ""
+    failed: str = ""
+    cancelled: bool = False
+
+
+def look_at_inputs(store: Store, entry: Entry) -> Inputs:
+    """Reads works/, and for what is missing the results of the upstream runs: O(inputs + upstream) requests."""
+    missing = {work for work in entry.works if not _served(store, work)}
+    if not missing:
+        return Inputs(ready=True)
+    if is_cancelled(store, entry.run):
+        return Inputs(ready=False, cancelled=True)
+    for work in sorted(missing):
+        results = {run: read_result(store, run) for run, of in entry.upstream.items() if of == work}
+        done = [run for run, result in results.items() if result and result.outcome == "succeeded"]
+        if done:
+            finish(store, done[0], backend_active=False, writer=WRITER)  # writes the record in works/ that is missing
+        elif results and all(results.values()):
+            return Inputs(ready=False, failed=next(iter(results)))
+    still = sorted(work for work in missing if not _served(store, work))
+    jobs = {item.work: item.job for item in entry.job.inputs.values()}
+    return Inputs(ready=not still, waits_for=", ".join(jobs.get(work) or work[:12] for work in still))
+
+
+def _served(store: Store, work: str) -> bool:
+    """Whether some run of that work succeeded."""
+    return next(iter(store.scan(works(work))), None) is not None
+
+
+def read_result(store: Store, run: str) -> Result | None:
+    found = store.read(RunKeys(run).result)
+    return msgspec.json.decode(found[0], type=Result) if found else None
+
+
+def is_cancelled(store: Store, run: str) -> bool:
+    return store.head(RunKeys(run).cancel) is not None
+
+
+def end_unstarted(store: Store, run: str, reason: Reason, message: str) -> Result | None:
+    """Ends a run for which no process of this machine will ever run."""
+    return finish(store, run, backend_active=False, writer=WRITER, evidence=reason, message=message)
+
+
+def close(store: Store, run: str) -> Result | None:
+    """What the protocol has to say once nothing of the run is active on this machine."""
+    return finish(store, run, backend_active=False, writer=WRITER)

@@ -1,0 +1,92 @@
+"""The queue entry: what `launcher render` prints for this backend and what `submit` writes, byte for byte.
+
+An entry is complete: the resolved job (with its store and the names of its secrets), its fingerprint, and the runs of
+the same submit whose outputs it reads. What belongs to the submitter's shell lies beside it (state.Site).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import yaml
+
+from launcher.backends.base import Rendered
+from launcher.errors import BadInput
+from launcher.spec.hashing import canonical, decode_job, plain, run_hash, run_id, work_hash
+from launcher.spec.model import ResolvedJob
+
+VERSION = 1
+
+Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: int
+    run: str
+    fingerprint: str
+    job: dict[str, Any]
+    upstream: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in the queue. `upstream`: the runs of the same submit whose outputs it reads, with their work hashes."""
+
+    run: str
+    fingerprint: str
+    job: ResolvedJob
+    upstream: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def works(self) -> frozenset[str]:
+        """The work hashes whose outputs must be in the store before the run may start."""
+        inputs = self.job.inputs.values()
+        return frozenset(work for item in inputs for work in (item.work, *item.works.values()) if work)
+
+    def text(self) -> str:
+        document = {"entry": VERSION, "run": self.run, "fingerprint": self.fingerprint, "job": plain(self.job)}
+        if self.upstream:
+            document["upstream"] = dict(self.upstream)
+        text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+        return text
+
+
+def parse(text: str) -> Entry:
+    """Reads an entry back. Raises BadInput for one that is damaged, newer, or not what its fingerprint says."""
+    try:
+        document = msgspec.convert(yaml.load(text, Loader=Loader), _Document)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise BadInput(f"queue entry: {error}") from None
+    if document.entry > VERSION:
+        raise BadInput(f"queue entry of version {document.entry}; this launcher reads up to {VERSION}")
+    job = decode_job(canonical(document.job))
+    if run_hash(job) != document.fingerprint or run_id(job) != document.run:
+        raise BadInput(f"queue entry {document.run}: the job in it is not the one its fingerprint names")
+    return Entry(document.run, document.fingerprint, job, document.upstream)
+
+
+def entries(group: Sequence[ResolvedJob]) -> list[Entry]:
+    """The entries of a group, in its order."""
+    runs = [(run_id(job), job) for job in group]
+    by_work: dict[str, list[str]] = {}
+    for run, job in runs:
+        by_work.setdefault(work_hash(job), []).append(run)
+    made = []
+    for run, job in runs:
+        entry = Entry(run, run_hash(job), job)
+        upstream = {other: work for work in sorted(entry.works) for other in by_work.get(work, ()) if other != run}
+        made.append(replace(entry, upstream=upstream))
+    return made
+
+
+def render(group: Sequence[ResolvedJob]) -> Rendered:
+    made = entries(group)
+    return Rendered({name(entry.run): entry.text() for entry in made}, {entry.run: name(entry.run) for entry in made})
+
+
+def name(run: str) -> str:
+    return f"{run}.yaml"

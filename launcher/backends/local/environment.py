@@ -1,0 +1,112 @@
+"""What a runtime's process gets in its environment: a few variables of the submitter's shell, credentials for the
+store, the job's secrets, and the run's address. Nothing else is inherited, neither from the supervisor nor from its
+shell, so that the first submitter's terminal does not leak into everybody's runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from launcher.runtime.procs import MARK
+from launcher.spec.hashing import encode_job
+from launcher.spec.model import ResolvedJob
+
+INLINE_JOB = 96 * 1024  # bytes; one environment string holds at most 128 KiB on Linux
+
+_SITE = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|TZ|TMPDIR|LD_LIBRARY_PATH|PYTHONPATH|VIRTUAL_ENV"
+    r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|no_proxy|NO_PROXY|DO_NOT_TRACK"
+    r"|(LC|XDG|HF|TRANSFORMERS|TORCH|PYTORCH|OMP|MKL|MALLOC|CUDA|NCCL|UNSLOTH|VLLM)_[A-Za-z0-9_]*)"
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
+# what stores are opened with; proxies belong here because their URLs may hold a password
+_PRIVATE = re.compile(r"(AWS|AZURE|GOOGLE|GCS)_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|all_proxy|ALL_PROXY")
+
+
+def site_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What is kept of a submitter's environment in the clear."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if _SITE.fullmatch(name) and not _SECRET.search(name) and name != "CUDA_VISIBLE_DEVICES"
+    }
+
+
+def private_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What is kept in a 0600 file until the run has left the queue."""
+    return {name: value for name, value in environ.items() if _PRIVATE.fullmatch(name)}
+
+
+def adopt_store_variables(private: Mapping[str, str]) -> None:
+    """Gives this process the credentials that came with a run, to open its store with."""
+    os.environ.update(private)
+
+
+@cache
+def machine() -> str:
+    """This machine, across reboots; two hosts that share a home folder differ."""
+    for file in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        try:
+            return f"{socket.gethostname()}-{file.read_text().strip()[:12]}"
+        except OSError:
+            continue
+    return socket.gethostname()
+
+
+def mark(state_id: str, run: str, member: str) -> str:
+    """What every process of a member carries, over all its starts."""
+    return f"{state_id}:{run}:{member}"
+
+
+def runtime_environment(
+    job: ResolvedJob,
+    run: str,
+    member: str,
+    *,
+    state_id: str,
+    site: Mapping[str, str],
+    private: Mapping[str, str],
+    secrets: Mapping[str, str],
+    gpus: tuple[str, ...],
+    work: Path,
+    python: str,
+) -> dict[str, str]:
+    role, _, rank = member.rpartition("-")
+    encoded = encode_job(job)
+    environment = {
+        # a rank that asked for one CPU must not start a thread per core of the machine
+        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        **site,
+        **private,
+        **secrets,
+        # `python` in a command is the one that submitted
+        "PATH": os.pathsep.join([str(Path(python).parent), site.get("PATH", os.defpath)]),
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "PYTHONUNBUFFERED": "1",
+        "SLIPWAY_STORE": job.store,
+        "SLIPWAY_RUN": run,
+        "SLIPWAY_ROLE": role,
+        "SLIPWAY_RANK": rank,
+        "SLIPWAY_PLACEMENT": json.dumps({"kind": "process", "where": f"{machine()}/{state_id}/{run}"}),
+        "SLIPWAY_WORKDIR": str(work),
+        MARK: mark(state_id, run, member),
+    }
+    if len(encoded) <= INLINE_JOB:
+        environment["SLIPWAY_JOB"] = encoded.decode()
+    return environment
+
+
+def own_site() -> dict[str, str]:
+    return site_variables(os.environ)
+
+
+def python() -> str:
+    """The interpreter that runtimes start with. Not resolved: a venv's python is a link, and its place matters."""
+    return sys.executable

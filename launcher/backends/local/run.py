@@ -1,0 +1,277 @@
+"""One queue entry in the supervisor: its members' processes, when they start again, and how they end.
+
+Whether anything is tried again is the runtime's decision; here its exit code is obeyed: 0 and 78 are for good, all
+else starts again, backing off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+
+import msgspec
+
+from launcher.backends.local import environment
+from launcher.backends.local.entry import Entry
+from launcher.backends.local.spawner import UNKNOWN, Launch, Live, Spawner
+from launcher.backends.local.state import Note, Record, Site, StateDir, read, replace
+from launcher.errors import SlipwayError
+from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, Reason
+
+FLUSH = 10.0  # seconds a runtime has after the command's grace to ship what is left
+MAX_FOREIGN = 20  # ends in a row, over `retries`, that no runtime of ours would choose: it can't even start
+KEPT_OUTPUTS = 2  # starts whose output stays: this one and the previous
+
+
+@dataclass
+class Member:
+    """One rank. Times are of the monotonic clock, which stands still while the machine sleeps."""
+
+    name: str
+    record: Record
+    live: Live | None = None
+    since: float = 0.0  # when `live` began
+    not_before: float = 0.0  # when it may start again
+    swept: bool = True  # nothing of an earlier start can be alive
+    foreign: int = 0
+
+
+@dataclass
+class Run:
+    """A queue entry and what this supervisor knows of it."""
+
+    entry: Entry
+    site: Site
+    members: dict[str, Member]
+    started: bool = False  # holds slots
+    ready: bool = False  # its inputs are there
+    cancelled: bool = False
+    trouble: str = ""  # why a member can not be started now
+    verdict: tuple[Reason, str] | None = None  # how it ends though no runtime will say so
+    asked_at: float | None = None  # when SIGTERM went out
+    leave_by: float | None = None  # when the others must have followed their leader
+    queued_since: float = field(default_factory=time.monotonic)
+    next_look: float = 0.0  # when the store is asked again
+    looks: int = 0
+    busy: bool = False  # a thread is asking the store
+    closers: int = 0  # runtimes that were started only to write the end
+    note: Note | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.run
+
+    @property
+    def leader(self) -> str:
+        return self.entry.job.members()[0]
+
+    @property
+    def stopping(self) -> bool:
+        """No process is to be started any more."""
+        late = self.leave_by is not None and time.monotonic() >= self.leave_by
+        return self.cancelled or self.verdict is not None or late
+
+    @property
+    def over(self) -> bool:
+        """Every process is gone, and none will be started again."""
+        if any(member.live for member in self.members.values()):
+            return False
+        return self.stopping or all(member.record.final is not None for member in self.members.values())
+
+    def live(self) -> list[Member]:
+        return [member for member in self.members.values() if member.live]
+
+
+class Runner:
+    """Starts, adopts, stops and restarts the processes of runs; the supervisor decides which."""
+
+    def __init__(
+        self,
+        state: StateDir,
+        spawner: Spawner,
+        secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
+        log: Callable[[str], None],
+        command: tuple[str, ...],
+        known: Callable[[], frozenset[int]],
+    ) -> None:
+        self.state = state
+        self.id = state.id
+        self.spawner = spawner
+        self.secrets = secrets
+        self.log = log
+        self.command = command
+        self.known = known  # the pids of every live runtime
+
+    def adopt(self, run: Run) -> None:
+        """Takes over what an earlier supervisor, or this machine before a reboot, has left of a run."""
+        for name in run.entry.job.members():
+            record = read(self.state.record(run.name, name), Record)
+            member = Member(name, record or Record(starts=0), swept=False)
+            run.members[name] = member
+            if record is None:
+                continue
+            run.started = True
+            if record.final is None and record.pid:
+                member.live = self.spawner.adopt(record)
+                member.since = time.monotonic()
+                self.log(f"{run.name} {name}: pid {record.pid} {'adopted' if member.live else 'is gone'}")
+
+    def start(self, run: Run, gpus: tuple[str, ...]) -> None:
+        """Gives out the GPUs and starts every member."""
+        run.started = True
+        left = list(gpus)
+        for name in run.entry.job.members():
+            count = run.entry.job.roles[name.rpartition("-")[0]].resources.gpus
+            member = run.members.setdefault(name, Member(name, Record(starts=0)))
+            member.record = msgspec.structs.replace(member.record, gpus=tuple(left[:count]))
+            del left[:count]
+        self.step(run)
+
+    def step(self, run: Run) -> float | None:
+        """Moves a run that holds slots on; returns when it wants to be looked at again (monotonic), if ever."""
+        now = time.monotonic()
+        for member in run.members.values():
+            if member.live and (code := member.live.ended()) is not None:
+                self._ended(run, member, code, now)
+        self._stop(run, now)
+        wake = [when for when in (self._kill_at(run) or run.leave_by,) if when is not None]
+        if run.stopping:
+            return min(wake, default=None)
+        for member in run.members.values():
+            if member.live or member.record.final is not None or run.verdict:
+                continue
+            if member.not_before <= now:
+                self._spawn(run, member)
+            if not member.live:
+                wake.append(member.not_before)
+        return min(wake, default=None)
+
+    def close_with_runtime(self, run: Run) -> None:
+        """Starts the leader once more, only so that it reads cancel.json and writes the end."""
+        run.closers += 1
+        run.asked_at = time.monotonic()  # it is not asked to end, but it has no longer than any other to do so
+        member = run.members.setdefault(run.leader, Member(run.leader, Record(starts=0), swept=False))
+        self._spawn(run, member)
+
+    # ends
+
+    def _ended(self, run: Run, member: Member, code: int, now: float) -> None:
+        assert member.live is not None
+        lived = now - member.since
+        member.live.close()
+        member.live = None
+        self.spawner.reap(self.known())
+        member.swept = self._sweep(run, member)
+        record = member.record
+        if code in (EXIT_DONE, EXIT_NEVER):
+            member.record = msgspec.structs.replace(record, pid=0, final=code)
+        else:
+            beat = run.entry.job.timing.beat
+            failures = 0 if lived > 4 * beat else record.failures + 1
+            member.not_before = now + min(beat / 15 * 2 ** min(failures, 10), 4 * beat)
+            member.record = msgspec.structs.replace(record, pid=0, failures=failures)
+            self._count_foreign(run, member, code)
+        self.log(f"{run.name} {member.name}: {describe(code)} after {lived:.1f} s")
+        self._write(run, member)
+        if member.name == run.leader and member.record.final is not None and not run.over:
+            timing, limits = run.entry.job.timing, run.entry.job.limits
+            run.leave_by = now + 2 * timing.beat + limits.grace + FLUSH
+
+    def _count_foreign(self, run: Run, member: Member, code: int) -> None:
+        """A runtime that can't even be started ends in ways which its own bookkeeping never sees."""
+        ours = code in (EXIT_AGAIN, EXIT_PREEMPTED, UNKNOWN, -SIGHUP, -SIGINT, -SIGKILL, -SIGTERM)
+        member.foreign = 0 if ours else member.foreign + 1
+        if member.foreign > MAX_FOREIGN + run.entry.job.limits.retries:
+            message = f"the runtime of {member.name} ended {member.foreign} times in a row with {describe(code)}"
+            run.verdict = Reason.INFRASTRUCTURE, message
+
+    def _sweep(self, run: Run, member: Member) -> bool:
+        clean = self.spawner.sweep(environment.mark(self.id, run.name, member.name))
+        if not clean:
+            self.log(f"{run.name} {member.name}: a process survives SIGKILL; waiting for it")
+        return clean
+
+    def _stop(self, run: Run, now: float) -> None:
+        """SIGTERM once, then, after the grace, everything that carries the mark."""
+        if not run.stopping:
+            return
+        if run.asked_at is None:
+            run.asked_at = now
+            for member in run.live():
+                assert member.live is not None
+                member.live.terminate()
+        elif now >= (self._kill_at(run) or now):
+            for member in run.live():
+                self.log(f"{run.name} {member.name}: did not end in time, killed")
+                self._sweep(run, member)
+
+    def _kill_at(self, run: Run) -> float | None:
+        return None if run.asked_at is None else run.asked_at + run.entry.job.limits.grace + FLUSH
+
+    # starts
+
+    def _spawn(self, run: Run, member: Member) -> None:
+        now = time.monotonic()
+        if not member.swept:
+            member.swept = self._sweep(run, member)
+        if not member.swept:
+            member.not_before = now + 1.0
+            return
+        starts = member.record.starts + 1
+        member.record = msgspec.structs.replace(member.record, starts=starts)
+        try:
+            launch = self._launch(run, member, starts)
+            member.live = self.spawner.spawn(launch, member.record)
+        except (OSError, SlipwayError) as error:
+            failures = member.record.failures + 1
+            member.record = msgspec.structs.replace(member.record, failures=failures)
+            member.not_before = now + min(2.0**failures, 60.0)
+            run.trouble = f"{member.name} can not be started: {error}"
+            self.log(f"{run.name} {run.trouble}")
+            return
+        run.trouble = ""
+        member.record = member.live.record
+        member.since, member.swept = now, False
+        self._write(run, member)
+        self.log(f"{run.name} {member.name}: start {starts}, pid {member.record.pid}")
+
+    def _launch(self, run: Run, member: Member, starts: int) -> Launch:
+        job, site = run.entry.job, run.site
+        folder = self.state.member(run.name, member.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in self.state.outputs(run.name, member.name)[: 1 - KEPT_OUTPUTS or None]:
+            old.unlink(missing_ok=True)
+        variables = environment.runtime_environment(
+            job,
+            run.name,
+            member.name,
+            state_id=self.id,
+            site=site.env,
+            private=site.private,
+            secrets=self.secrets(job.secrets),
+            gpus=member.record.gpus,
+            work=folder / "work",
+            python=site.python,
+        )
+        return Launch(
+            run=run.name,
+            member=member.name,
+            argv=(site.python, *self.command),
+            environment=variables,
+            mark=environment.mark(self.id, run.name, member.name),
+            work=folder / "work",
+            output=self.state.output(run.name, member.name, starts),
+        )
+
+    def _write(self, run: Run, member: Member) -> None:
+        path = self.state.record(run.name, member.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, msgspec.json.encode(member.record))
+
+
+def describe(code: int) -> str:
+    if code == UNKNOWN:
+        return "ended unseen"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

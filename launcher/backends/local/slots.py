@@ -1,0 +1,133 @@
+"""Who may start: CPUs, memory and GPUs of this machine, shared first come, first served.
+
+Runs that are ready are looked at in the order of their submission. The first one that does not fit waits, and what it
+needs is set aside: a later one may start only if it fits into what then is left, and takes nothing of a kind that is
+short. So a run that waits is delayed by nothing that came after it, and nobody starves. A run that asks for more CPUs
+than there are gets all of them (it runs slower); memory and GPUs that are not there are refused when it is submitted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from launcher.errors import BadInput
+from launcher.spec.model import ResolvedJob
+
+
+@dataclass(frozen=True)
+class Need:
+    """What all ranks of a run need together; memory in bytes."""
+
+    cpus: float
+    memory: int
+    gpus: int
+
+    def fits(self, free: Need) -> bool:
+        """A kind of which nothing is needed is never short."""
+        return all(
+            need <= 0 or need <= there + 1e-9
+            for need, there in ((self.cpus, free.cpus), (self.memory, free.memory), (self.gpus, free.gpus))
+        )
+
+    def minus(self, other: Need) -> Need:
+        return Need(self.cpus - other.cpus, self.memory - other.memory, self.gpus - other.gpus)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What this machine gives away. `gpus` are the ids that CUDA_VISIBLE_DEVICES takes."""
+
+    cpus: float
+    memory: int
+    gpus: tuple[str, ...] = ()
+
+    def need(self, job: ResolvedJob) -> Need:
+        """Of a whole run, its CPUs capped at what there is."""
+        roles = job.roles.values()
+        cpus = sum(role.resources.cpus * role.replicas for role in roles)
+        memory = sum((role.resources.memory or 0) * role.replicas for role in roles)
+        gpus = sum(role.resources.gpus * role.replicas for role in roles)
+        return Need(min(cpus, self.cpus), memory, gpus)
+
+    def shortage(self, job: ResolvedJob) -> str:
+        """Why a run can never start here; empty when it can."""
+        need = self.need(job)
+        if need.gpus > len(self.gpus):
+            return f"it needs {need.gpus} GPUs and this machine has {len(self.gpus)}"
+        if need.memory > self.memory:
+            return f"it needs {need.memory / 2**30:.1f} GiB of memory and this machine has {self.memory / 2**30:.1f}"
+        return ""
+
+
+def capacity(options: Mapping[str, object]) -> Capacity:
+    """From the profile (`local: {cpus:, memory:, gpus:}`); what it leaves open is asked of the machine.
+
+    `gpus` is a number (ids 0 to n-1) or a list of ids.
+    """
+    cpus, memory, gpus = options.get("cpus"), options.get("memory"), options.get("gpus")
+    if gpus is None:
+        ids: tuple[str, ...] = _visible_gpus()
+    elif isinstance(gpus, int):
+        ids = tuple(map(str, range(gpus)))
+    elif isinstance(gpus, list | tuple):
+        ids = tuple(map(str, gpus))
+    else:
+        raise BadInput(f"local.gpus: {gpus!r} is neither a number nor a list of ids")
+    return Capacity(
+        cpus=float(str(cpus)) if cpus is not None else float(len(os.sched_getaffinity(0))),
+        memory=int(str(memory)) if memory is not None else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=ids,
+    )
+
+
+def _visible_gpus() -> tuple[str, ...]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(part.strip() for part in visible.split(",") if part.strip() not in ("", "-1"))
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(str(k) for k, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU "))
+
+
+@dataclass
+class Slots:
+    """Who holds what. Not thread-safe: one supervisor asks."""
+
+    capacity: Capacity
+    holders: dict[str, Need] = field(default_factory=dict)
+    gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)  # run -> the ids it holds
+
+    @property
+    def free(self) -> Need:
+        free = Need(self.capacity.cpus, self.capacity.memory, len(self.capacity.gpus))
+        for need in self.holders.values():
+            free = free.minus(need)
+        return free
+
+    def choose(self, ready: Iterable[tuple[str, Need]]) -> list[str]:
+        """The runs that may start now, given those that are ready in the order of their submission."""
+        free = self.free
+        chosen = []
+        for run, need in ready:
+            if need.fits(free):
+                chosen.append(run)
+            free = free.minus(need)  # taken, or set aside for one that waits
+        return chosen
+
+    def take(self, run: str, need: Need, held: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Gives a run its slots and returns its GPU ids; `held` are those it holds already (a run that is adopted)."""
+        if held is None:
+            taken = {gpu for ids in self.gpus.values() for gpu in ids}
+            held = [gpu for gpu in self.capacity.gpus if gpu not in taken][: need.gpus]
+        self.holders[run] = need
+        self.gpus[run] = tuple(held)
+        return self.gpus[run]
+
+    def release(self, run: str) -> None:
+        self.holders.pop(run, None)
+        self.gpus.pop(run, None)

@@ -1,0 +1,160 @@
+"""How the supervisor starts, finds and ends one member's runtime: as a process here, as a container elsewhere.
+
+The supervisor knows nothing but this protocol, so `docker` is the same supervisor with another spawner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from launcher.backends.local.environment import machine
+from launcher.backends.local.state import Record
+from launcher.runtime import procs
+
+UNKNOWN = -255  # ended, and nobody can say how: it was not our child
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that one start of one member takes."""
+
+    run: str
+    member: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    mark: str
+    work: Path
+    output: Path
+
+
+class Live(Protocol):
+    """A runtime that was started or adopted."""
+
+    @property
+    def record(self) -> Record: ...
+
+    def fileno(self) -> int:
+        """Readable once it has ended."""
+        ...
+
+    def ended(self) -> int | None:
+        """Its exit code (negative: a signal; UNKNOWN), or None while it lives."""
+        ...
+
+    def terminate(self) -> None:
+        """Asks it to end: SIGTERM, which it forwards."""
+        ...
+
+    def close(self) -> None:
+        """Frees what watching it took."""
+        ...
+
+
+class Spawner(Protocol):
+    def spawn(self, launch: Launch, record: Record) -> Live:
+        """Starts a runtime; the record comes back with what identifies it. Raises OSError."""
+        ...
+
+    def adopt(self, record: Record) -> Live | None:
+        """The runtime of a record that another supervisor wrote, if it still lives."""
+        ...
+
+    def sweep(self, mark: str) -> bool:
+        """Ends whatever carries the mark, at once; False when something survived."""
+        ...
+
+    def reap(self, known: frozenset[int]) -> None:
+        """Ends what fell to the supervisor because its runtime died, `known` processes spared."""
+        ...
+
+
+class _Process:
+    def __init__(self, record: Record, handle: int, child: bool) -> None:
+        self.record = record
+        self._handle = handle
+        self._child = child
+        self._code: int | None = None
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def ended(self) -> int | None:
+        if self._code is None:
+            if self._child:
+                found = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
+                if found is not None:
+                    died = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+                    self._code = -found.si_status if died else found.si_status
+            elif not procs.alive(self.record.pid, self.record.start, self.record.boot):
+                self._code = UNKNOWN
+        return self._code
+
+    def terminate(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGTERM)
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+class ProcessSpawner:
+    """Runtimes as processes of this machine, each in a session of its own."""
+
+    def spawn(self, launch: Launch, record: Record) -> Live:
+        launch.work.mkdir(parents=True, exist_ok=True)
+        with launch.output.open("ab") as output:
+            # the child is waited for through its pidfd; Popen would only complain that nobody called wait()
+            pid = _start(launch.argv, launch.environment, output.fileno(), launch.work)
+        handle = os.pidfd_open(pid)
+        start = procs.start_time(pid) or 0
+        known = msgspec.structs.replace(record, pid=pid, start=start, boot=procs.boot_id(), machine=machine())
+        return _Process(known, handle, child=True)
+
+    def adopt(self, record: Record) -> Live | None:
+        if record.machine != machine() or not procs.alive(record.pid, record.start, record.boot):
+            return None
+        try:
+            handle = os.pidfd_open(record.pid)
+        except OSError:
+            return None
+        if not procs.alive(record.pid, record.start, record.boot):  # the pid may have changed hands in between
+            os.close(handle)
+            return None
+        return _Process(record, handle, child=False)
+
+    def sweep(self, mark: str) -> bool:
+        return not procs.kill_tree(mark=mark, grace=0, last=5)
+
+    def reap(self, known: frozenset[int]) -> None:
+        below = procs.descendants(os.getpid())
+        ours = {process for pid in known for process in procs.descendants(pid)}
+        for process in below - ours:
+            if process.pid not in known:
+                procs.send(process, signal.SIGKILL)
+        procs.reap_adopted(known)
+
+
+def _start(argv: Sequence[str], environment: Mapping[str, str], output: int, work: Path) -> int:
+    child = subprocess.Popen(
+        list(argv),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=work,
+        start_new_session=True,
+        close_fds=True,
+    )
+    child.returncode = 0  # tells Popen's finaliser that there is nothing left to wait for
+    return child.pid

@@ -1,0 +1,238 @@
+"""The state folder of the local backend: the one place that knows its file names, and how they are written.
+
+    id                      random, made once: tells this queue from any other
+    lock                    flock of the supervisor; wake: a FIFO it listens on; supervisor.json: who it is
+    supervisor.log
+    queue/<run>.yaml        the queue entry, create-only: what `render` prints
+    sites/<run>.json        what the submitter's shell has to add: python, PATH, credentials for the store; 0600
+    cancels/<run>           somebody wants the run to end
+    notes/<run>.json        phase and evidence, for people; rewritten by the supervisor
+    runs/<run>/<member>/    record.json (the living process), work/ (scratch), <n>.log (output of the n-th start)
+    secrets.json            `launcher secrets set`; 0600
+
+A file that decides something is written whole, fsynced, and appears under its name with its folder fsynced, so that
+it survives a power cut. The entry appears last and goes last: an entry is a run that this machine still owes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from launcher.errors import Unreachable
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Site(msgspec.Struct, frozen=True):
+    """What is true of the submitter's shell and is no part of the job."""
+
+    python: str
+    order: int  # nanoseconds since the epoch at submission: the place in the queue
+    env: dict[str, str] = {}
+    private: dict[str, str] = {}  # what the store is opened with
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One member's process, written when it was started; `final` once it left for good."""
+
+    starts: int
+    pid: int = 0
+    start: int = 0
+    boot: str = ""
+    machine: str = ""
+    gpus: tuple[str, ...] = ()
+    failures: int = 0
+    final: int | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What `status` may show of an entry besides the store's records."""
+
+    phase: str  # waiting | queued | running | restarting | stopping | closing
+    reason: str = ""
+    evidence: str = ""
+
+
+class StateDir:
+    """File names and durable writes below one state folder."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.lock_file = self.path / "lock"
+        self.wake_fifo = self.path / "wake"
+        self.who = self.path / "supervisor.json"
+        self.log = self.path / "supervisor.log"
+        self.queue = self.path / "queue"
+        self.secrets = self.path / "secrets.json"
+
+    def make(self) -> StateDir:
+        """Creates what is missing, readable by nobody else."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name in ("queue", "sites", "cancels", "notes", "runs"):
+                (self.path / name).mkdir(exist_ok=True, mode=0o700)
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(self.wake_fifo, 0o600)
+        except OSError as error:
+            raise Unreachable(f"the local backend's state folder {self.path} can not be written: {error}") from None
+        return self
+
+    @property
+    def id(self) -> str:
+        file = self.path / "id"
+        with contextlib.suppress(FileNotFoundError):
+            return file.read_text()
+        create(file, uuid.uuid4().hex[:12].encode())
+        return file.read_text()
+
+    def entry(self, run: str) -> Path:
+        return self.queue / f"{run}.yaml"
+
+    def site(self, run: str) -> Path:
+        return self.path / "sites" / f"{run}.json"
+
+    def cancel(self, run: str) -> Path:
+        return self.path / "cancels" / run
+
+    def note(self, run: str) -> Path:
+        return self.path / "notes" / f"{run}.json"
+
+    def run(self, run: str) -> Path:
+        return self.path / "runs" / run
+
+    def member(self, run: str, member: str) -> Path:
+        return self.run(run) / member
+
+    def record(self, run: str, member: str) -> Path:
+        return self.member(run, member) / "record.json"
+
+    def output(self, run: str, member: str, start: int) -> Path:
+        return self.member(run, member) / f"{start:06d}.log"
+
+    def outputs(self, run: str, member: str) -> list[Path]:
+        """The output files of a member's starts, oldest first."""
+        return sorted(self.member(run, member).glob("[0-9]*.log"))
+
+    def queued(self) -> list[str]:
+        """The runs that have an entry, by name."""
+        try:
+            names = os.listdir(self.queue)  # noqa: PTH208 - called at every wake-up
+        except FileNotFoundError:
+            return []
+        return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+
+    def cancelled(self) -> set[str]:
+        try:
+            return set(os.listdir(self.path / "cancels"))  # noqa: PTH208
+        except FileNotFoundError:
+            return set()
+
+    def retire(self, run: str, keep_output: bool) -> None:
+        """Forgets an entry whose run needs nothing more from this machine; the entry itself goes last."""
+        for folder in self.run(run).glob("*"):
+            shutil.rmtree(folder / "work", ignore_errors=True)
+            (folder / "record.json").unlink(missing_ok=True)
+        if not keep_output:
+            shutil.rmtree(self.run(run), ignore_errors=True)
+        for file in (self.site(run), self.note(run), self.cancel(run), self.entry(run)):
+            file.unlink(missing_ok=True)
+        sync_folder(self.queue)
+
+    def prune(self, keep: int) -> None:
+        """Removes the output of the oldest runs that have left the queue, but for `keep` of them."""
+        queued = set(self.queued())
+        old = [folder for folder in (self.path / "runs").iterdir() if folder.name not in queued]
+        old.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+        for folder in old[keep:]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def held(self) -> bool:
+        """Whether a supervisor lives: whether its lock is taken."""
+        try:
+            handle = os.open(self.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return True
+        finally:
+            os.close(handle)
+
+    def wake(self) -> None:
+        """Makes the supervisor look at its folder now. Nobody listening is no error: it looks when it starts."""
+        with contextlib.suppress(OSError):
+            handle = os.open(self.wake_fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if stat.S_ISFIFO(os.fstat(handle).st_mode):
+                    os.write(handle, b".")
+            finally:
+                os.close(handle)
+
+
+def sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _written(path: Path, body: bytes) -> Iterator[Path]:
+    """A whole, fsynced temporary file beside `path`, readable by the user only, gone afterwards."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def create(path: Path, body: bytes) -> bool:
+    """Durable create-only write; False when the name was taken."""
+    with _written(path, body) as temporary:
+        try:
+            os.link(temporary, path)  # refuses where a rename would replace
+        except FileExistsError:
+            return False
+    sync_folder(path.parent)
+    return True
+
+
+def replace(path: Path, body: bytes, *, durable: bool = True) -> None:
+    """Whole or not at all; durable unless it is only for people."""
+    if not durable:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(body)
+        temporary.replace(path)
+        return
+    with _written(path, body) as temporary:
+        temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """A JSON file as a structure; None when it is missing or torn (only what is no marker can be torn)."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,308 @@
+"""The supervisor: one process per state folder, at most, that owes every entry of the queue its end.
+
+    python -m launcher.backends.local.supervisor --state DIR [--stay]
+
+It holds the lock of the folder while it lives, adopts the runtimes that an earlier supervisor left, gives out slots,
+starts one runtime per member, obeys their exit codes, orders pipelines by what is in the store, and ends what is
+cancelled. Everything that matters lies in files or in the store, so that a kill -9, or a reboot, at any point costs
+nothing but time. It sleeps in poll() until a process ends, a verb writes to the FIFO, or a timer runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import msgspec
+
+from launcher.backends.local import chores
+from launcher.backends.local.entry import Entry, parse
+from launcher.backends.local.environment import adopt_store_variables, own_site, python
+from launcher.backends.local.run import Run, Runner
+from launcher.backends.local.slots import Capacity, Slots
+from launcher.backends.local.spawner import Spawner
+from launcher.backends.local.state import Note, Site, StateDir, read, replace
+from launcher.errors import SlipwayError
+from launcher.protocol.records import Result
+from launcher.reasons import Reason
+from launcher.store import Store, open_store
+
+COMMAND: Final = ("-m", "launcher.runtime")
+LOOK: Final = 5.0  # seconds after which the folder is read even if nobody woke us
+THREADS: Final = 4  # for the store
+KEEP: Final = 100  # finished runs whose output stays on this machine
+
+Task = tuple[Run, str, Any]
+
+
+class Supervisor:
+    def __init__(
+        self,
+        state: StateDir,
+        capacity: Capacity,
+        spawner: Spawner,
+        secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        idle: float | None = 60.0,
+        command: tuple[str, ...] = COMMAND,
+        opener: Callable[[str], Store] = open_store,
+    ) -> None:
+        self.state = state
+        self.slots = Slots(capacity)
+        self.runs: dict[str, Run] = {}
+        self.runner = Runner(state, spawner, secrets, log, command, self.known)
+        self.idle = idle
+        self.opener = opener
+        self.stores: dict[str, Store] = {}
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self.results: deque[Task] = deque()
+        self.stop = False
+        self.first = True
+        self.retired = 0
+        self.wake = os.open(state.wake_fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def known(self) -> frozenset[int]:
+        return frozenset(
+            member.record.pid for run in self.runs.values() for member in run.members.values() if member.live
+        )
+
+    def run(self) -> None:
+        """Until told to stop, or until nothing was left to do for `idle` seconds. Runtimes are left alone."""
+        busy_at = time.monotonic()
+        try:
+            while not self.stop:
+                timeout = self.turn()
+                now = time.monotonic()
+                if self.runs:
+                    busy_at = now
+                elif self.idle is not None and now - busy_at >= self.idle:
+                    return
+                elif self.idle is not None:
+                    timeout = min(timeout, busy_at + self.idle - now)
+                self.sleep(timeout)
+        finally:
+            self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def turn(self) -> float:
+        """One look at everything; returns for how many seconds nothing is due."""
+        self.read_queue()
+        while self.results:
+            self.take_result(*self.results.popleft())
+        due: list[float | None] = []
+        for run in list(self.runs.values()):
+            if run.started:
+                due.append(self.runner.step(run))
+                if run.over:
+                    self.end(run)
+                    due.append(run.next_look)
+            elif run.stopping:
+                self.end(run)
+                due.append(run.next_look)
+            elif not run.ready:
+                due.append(self.look(run))
+        self.start_ready()
+        for run in self.runs.values():
+            self.write_note(run)
+        now = time.monotonic()
+        return max(0.0, min([when - now for when in due if when is not None and when > now], default=LOOK))
+
+    def sleep(self, timeout: float) -> None:
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        for run in self.runs.values():
+            for member in run.live():
+                assert member.live is not None
+                poll.register(member.live.fileno(), select.POLLIN)
+        if self.results:
+            return
+        for handle, _ in poll.poll(min(timeout, LOOK) * 1000):
+            if handle == self.wake:
+                while len(os.read(self.wake, 65536)) == 65536:
+                    pass
+
+    # the queue
+
+    def read_queue(self) -> None:
+        queued = self.state.queued()
+        for name in queued:
+            if name not in self.runs and (run := self.read_entry(name)):
+                self.runs[name] = run
+                if not self.first:
+                    continue
+                self.runner.adopt(run)
+                if run.started:
+                    held = [gpu for member in run.members.values() for gpu in member.record.gpus]
+                    self.slots.take(name, self.slots.capacity.need(run.entry.job), held)
+        self.first = False
+        for name in self.state.cancelled():
+            if name in self.runs:
+                self.runs[name].cancelled = True
+            elif name not in queued:
+                self.state.cancel(name).unlink(missing_ok=True)
+        if len(self.runs) > 1:
+            self.runs = dict(sorted(self.runs.items(), key=lambda item: (item[1].site.order, item[0])))
+
+    def read_entry(self, name: str) -> Run | None:
+        try:
+            entry: Entry = parse(self.state.entry(name).read_text())
+        except FileNotFoundError:
+            return None
+        except SlipwayError as error:
+            log(f"{name}: {error}")
+            self.state.entry(name).rename(self.state.entry(name).with_suffix(".damaged"))
+            return None
+        # the site is missing when a kill cut off `retire`: the run is over and only has to be forgotten
+        site = read(self.state.site(name), Site) or Site(python(), 0, own_site())
+        return Run(entry, site, {}, ready=not entry.works)
+
+    def start_ready(self) -> None:
+        ready = [run for run in self.runs.values() if run.ready and not run.started and not run.busy]
+        ready = [run for run in ready if not run.stopping]
+        need = self.slots.capacity.need
+        for name in self.slots.choose((run.name, need(run.entry.job)) for run in ready):
+            run = self.runs[name]
+            self.runner.start(run, self.slots.take(name, need(run.entry.job)))
+        now = time.monotonic()
+        for run in ready:
+            limit = run.entry.job.limits.start_deadline
+            if not run.started and limit is not None and now - run.queued_since > limit:
+                short = self.slots.capacity.shortage(run.entry.job) or "others held this machine's slots"
+                self.fail(run, Reason.CAPACITY, f"not started within {limit:.0f} s: {short}")
+
+    # the store
+
+    def ask(self, run: Run, what: str, call: Callable[[Store], Any]) -> None:
+        """Runs `call` in a thread; its answer comes back through take_result."""
+        run.busy = True
+
+        def work() -> None:
+            try:
+                answer: Any = call(self.store(run))
+            except Exception as error:  # answered by trying again: a store may come back
+                answer = error
+            self.results.append((run, what, answer))
+            self.state.wake()
+
+        self.threads.submit(work)
+
+    def store(self, run: Run) -> Store:
+        url = run.entry.job.store
+        if url not in self.stores:
+            adopt_store_variables(run.site.private)
+            self.stores[url] = self.opener(url)
+        return self.stores[url]
+
+    def take_result(self, run: Run, what: str, answer: Any) -> None:
+        run.busy = False
+        run.looks += 1
+        if self.runs.get(run.name) is not run:
+            return
+        if isinstance(answer, Exception):
+            self.stores.pop(run.entry.job.store, None)  # credentials may have been renewed
+            run.next_look = time.monotonic() + min(0.5 * 2 ** min(run.looks, 8), 30.0)
+            log(f"{run.name}: {what}: {type(answer).__name__}: {answer}")
+        elif what == "inputs":
+            self.take_inputs(run, answer)
+        elif what == "fail":
+            self.retire(run, answer)
+        elif what == "close":
+            if answer is None and run.cancelled and not run.closers:
+                # killed before it could say so: a runtime knows how to prove that and writes the end
+                self.runner.close_with_runtime(run)
+                run.started = True
+            else:
+                self.retire(run, answer)
+
+    def look(self, run: Run) -> float:
+        """Asks whether the inputs are there: at once, when an upstream run of ours ended, and every so often."""
+        now = time.monotonic()
+        if run.busy:
+            return now + LOOK
+        waits_for_ours = run.looks and any(name in self.runs for name in run.entry.upstream)
+        if now >= run.next_look and not waits_for_ours:
+            self.ask(run, "inputs", lambda store: chores.look_at_inputs(store, run.entry))
+        return now + LOOK if waits_for_ours else max(run.next_look, now + 0.01)
+
+    def take_inputs(self, run: Run, found: chores.Inputs) -> None:
+        run.next_look = time.monotonic() + min(0.2 * 2 ** min(run.looks, 6), 10.0)
+        if found.cancelled:
+            run.cancelled = True
+        elif found.failed:
+            self.fail(run, Reason.UPSTREAM_FAILED, f"{found.failed} ended without success")
+        elif found.ready:
+            run.ready, run.queued_since = True, time.monotonic()
+
+    def fail(self, run: Run, reason: Reason, message: str) -> None:
+        """Ends a run that has no process here."""
+        run.verdict = reason, message
+        self.end(run)
+
+    def end(self, run: Run) -> None:
+        """Nothing of the run is alive and nothing will be started: have its end recorded, then forget it."""
+        self.slots.release(run.name)
+        if run.busy or time.monotonic() < run.next_look:
+            return
+        if verdict := run.verdict:
+            self.ask(run, "fail", lambda store: chores.end_unstarted(store, run.name, *verdict))
+        else:
+            self.ask(run, "close", lambda store: chores.close(store, run.name))
+
+    def retire(self, run: Run, result: Result | None) -> None:
+        said = f"{result.outcome}, {result.reason}" if result else "left without a result of this machine's"
+        log(f"{run.name}: {said}")
+        del self.runs[run.name]
+        self.slots.release(run.name)
+        self.state.retire(run.name, keep_output=result is None or result.outcome != "succeeded")
+        self.retired += 1
+        if self.retired % KEEP == 0:
+            self.state.prune(KEEP)
+        for other in self.runs.values():
+            if run.name in other.entry.upstream:
+                other.next_look = other.looks = 0
+
+    # for people
+
+    def write_note(self, run: Run) -> None:
+        note = self.describe(run)
+        if note != run.note:
+            replace(self.state.note(run.name), msgspec.json.encode(note), durable=False)
+            run.note = note
+
+    def describe(self, run: Run) -> Note:
+        if run.stopping:
+            return Note("stopping" if run.live() else "closing", evidence=run.verdict[1] if run.verdict else "")
+        if run.started:
+            if run.over:
+                return Note("closing")
+            return Note("running" if run.live() else "restarting", evidence=run.trouble)
+        if not run.ready:
+            return Note("waiting", evidence=f"for {', '.join(run.entry.upstream) or 'its inputs'}")
+        short = self.slots.capacity.shortage(run.entry.job)
+        return Note("queued", Reason.UNSCHEDULABLE if short else "", short or "waits for slots")
+
+
+def log(text: str) -> None:
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def catch_signals(supervisor: Supervisor) -> None:
+    def on_signal(number: int, frame: object) -> None:
+        supervisor.stop = True
+        supervisor.state.wake()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    from launcher.backends.local.daemon import main
+
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""launcher cancel: end runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from launcher.cli.common import add_output, add_profile, emit
+from launcher.errors import BadInput
+
+SUMMARY = "Ends runs: their processes get SIGTERM, time to save, and then end. What has ended already stays as it is."
+EXAMPLE = 'launcher cancel sft-login-1f2e3d4c5b6a --reason "wrong data"'
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="RUN|GROUP", help="a run, a group, or a unique beginning of one")
+    parser.add_argument("-l", "--label", action="append", default=[], metavar="K=V", help="only runs with this label")
+    parser.add_argument("--all", action="store_true", help="every run of the store that has not ended")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is recorded")
+    add_profile(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.backends.base import backend
+    from launcher.cancel import cancel_all
+    from launcher.selection import select
+    from launcher.spec.hashing import decode_job
+    from launcher.spec.profile import load_profile
+    from launcher.store import open_store
+    from launcher.store.layout import RUNS, RunKeys
+
+    labels = dict(_label(text) for text in args.label)
+    if not args.names and not labels and not args.all:
+        raise BadInput("name a run or a group, or select with --label or --all")
+    profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
+    store = open_store(profile.store)
+    chosen = list(select(store, args.names).runs) if args.names else store.folders(RUNS)
+    by_backend: dict[str, list[str]] = {}
+    for name in chosen:
+        keys = RunKeys(name)
+        if not args.names and store.head(keys.result) is not None:
+            continue
+        body = store.read(keys.job)
+        if body is None:
+            continue  # not submitted: a group names its runs before their job.json is there
+        job = decode_job(body[0])
+        if all(job.labels.get(key) == value for key, value in labels.items()):
+            by_backend.setdefault(job.backend, []).append(name)
+    rows = [
+        {"run": done.run, "state": done.state}
+        for name, runs in by_backend.items()
+        for done in cancel_all(store, runs, backend(name, profile.backend_options(name)), reason=args.reason)
+    ]
+    emit(rows, args.output, ("run", "state"))
+    return 0
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise BadInput(f"--label {text}: not of the form KEY=VALUE")
+    return key, value

@@ -1,0 +1,136 @@
+"""launcher local: the supervisor of this machine's runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launcher.cli.common import add_output, emit
+from launcher.errors import NotFound, Unreachable
+
+SUMMARY = "The local backend's supervisor. Any verb starts it when it is needed; it ends when nothing is queued."
+EXAMPLE = "launcher local status"
+
+UNIT = "slipway-local.service"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    status = verbs.add_parser("status", help="whether it lives, and what is queued")
+    add_output(status)
+    start = verbs.add_parser("start", help="start it; takes over what a dead one left")
+    stop = verbs.add_parser("stop", help="end it; runs go on and the next one adopts them")
+    stop.add_argument("--runs", action="store_true", help="let runs save and end too; they go on with the next start")
+    install = verbs.add_parser("install", help="a systemd user unit: the queue goes on after a reboot by itself")
+    install.add_argument("--print", action="store_true", help="only print the unit")
+    uninstall = verbs.add_parser("uninstall", help="remove the unit")
+    logs = verbs.add_parser("logs", help="what the supervisor did")
+    logs.add_argument("--follow", "-f", action="store_true", help="and what it does")
+    for each in (status, start, stop, install, uninstall, logs):
+        each.add_argument("--profile", metavar="NAME", help="a named profile of slipway.yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.backends.local import daemon
+    from launcher.backends.local.state import StateDir
+    from launcher.spec.profile import load_profile
+
+    options = load_profile(Path.cwd(), args.profile, os.environ).backend_options("local")
+    state = StateDir(Path(str(options["state"])))
+    match args.action:
+        case "status":
+            return _status(state.path, options, args.output)
+        case "start":
+            daemon.ensure(state.make(), options)
+        case "stop":
+            if not daemon.stop(state, runs=args.runs):
+                print("no supervisor was running", file=sys.stderr)
+        case "install":
+            _install(daemon.unit(state.path, options), args.print)
+        case "uninstall":
+            _uninstall()
+        case "logs":
+            return _logs(state.log, args.follow)
+    return 0
+
+
+def _status(path: Path, options: dict[str, object], output: str) -> int:
+    from launcher.backends.local import daemon
+    from launcher.backends.local.slots import capacity
+    from launcher.backends.local.state import Note, StateDir, read
+
+    state = StateDir(path)
+    alive = daemon.who(state)
+    rows = []
+    for name in state.queued():
+        note = read(state.note(name), Note) or Note("queued")
+        rows.append({"run": name, "phase": note.phase, "reason": note.reason, "evidence": note.evidence})
+    if output != "table":
+        room = capacity(options)
+        about = {
+            "state": str(path),
+            "supervisor": alive.pid if alive else None,
+            "slots": {"cpus": room.cpus, "memory": room.memory, "gpus": list(room.gpus)},
+            "queue": rows,
+        }
+        emit([about], output)
+        return 0
+    said = f"pid {alive.pid}, up {time.time() - alive.since:.0f} s" if alive else "not running"
+    print(f"supervisor {said}; state in {path}")
+    if rows:
+        print()
+        emit(rows, output, ("run", "phase", "reason", "evidence"))
+    return 0
+
+
+def _unit_file() -> Path:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return config / "systemd" / "user" / UNIT
+
+
+def _install(text: str, only_print: bool) -> None:
+    if only_print:
+        print(text, end="")
+        return
+    file = _unit_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    print(f"written: {file}", file=sys.stderr)
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", UNIT)
+    print("to let it run while nobody is logged in: loginctl enable-linger", file=sys.stderr)
+
+
+def _uninstall() -> None:
+    file = _unit_file()
+    if not file.exists():
+        raise NotFound(f"{file} is not there")
+    _systemctl("disable", "--now", UNIT)
+    file.unlink()
+    _systemctl("daemon-reload")
+
+
+def _systemctl(*arguments: str) -> None:
+    if shutil.which("systemctl") is None:
+        raise Unreachable(f"systemctl is not on the PATH; by hand: systemctl --user {' '.join(arguments)}")
+    done = subprocess.run(["systemctl", "--user", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise Unreachable(f"systemctl --user {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def _logs(path: Path, follow: bool) -> int:
+    if not path.exists():
+        raise NotFound(f"{path} is not there: no supervisor has run yet")
+    with path.open(errors="replace") as file:
+        while True:
+            for line in file:
+                sys.stdout.write(line)
+            sys.stdout.flush()
+            if not follow:
+                return 0
+            time.sleep(0.2)

@@ -1,0 +1,94 @@
+"""launcher submit: jobs, pipelines and matrices, exactly once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launcher.cli.common import add_output, add_profile, emit
+from launcher.errors import BadInput, RunFailed
+
+SUMMARY = "Submits a job, a pipeline or a matrix, exactly once: the same command again finds the same runs."
+EXAMPLE = "launcher submit examples/login --backend local --follow"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a YAML file, or a folder of them")
+    parser.add_argument("--backend", metavar="B", help="where to run what does not say it; overrides the job's")
+    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="set a field: limits.deadline=2h")
+    parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run the same thing once more, as number N")
+    parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done; write nothing")
+    add_profile(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.spec.environment import local_environment
+    from launcher.spec.load import load
+    from launcher.spec.profile import load_profile
+    from launcher.spec.resolve import resolve
+
+    cwd = Path.cwd()
+    if args.fresh < 0:
+        raise BadInput("--fresh: a number from 0")
+    profile = load_profile(cwd, args.profile, os.environ, args.store)
+    loaded = load(args.paths, overrides=args.set, cwd=cwd)
+    group = resolve(loaded, profile, environment=local_environment(), backend=args.backend, fresh=args.fresh)
+    return send(group, profile, args.output, follow=args.follow, plan=args.dry_run, options=come_back(args))
+
+
+def come_back(args: argparse.Namespace) -> str:
+    """The options with which another verb finds the same runs."""
+    return "".join(f" --{name} {value}" for name in ("store", "profile") if (value := getattr(args, name)))
+
+
+def send(group: object, profile: object, output: str, *, follow: bool, plan: bool, options: str) -> int:
+    """Submits a resolved group, prints what became of it, and follows it; the exit code."""
+    from launcher.backends.base import backend
+    from launcher.spec.profile import Profile
+    from launcher.spec.resolve import Group
+    from launcher.store import open_store
+    from launcher.submit import failure, submit
+
+    assert isinstance(group, Group)
+    assert isinstance(profile, Profile)
+    names = {job.backend for job in group.runs}
+    if len(names) > 1:
+        raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(sorted(names))}: give --backend")
+    name = names.pop()
+    made = backend(name, profile.backend_options(name))
+    store = open_store(profile.store)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slipway" / "stores"
+    done = submit(group, store, made, overlays=group.code, checked=cache, plan=plan)
+    rows: Sequence[Mapping[str, object]] = [
+        {"run": one.run, "name": one.name, "state": _would(one.state) if plan else one.state, "reason": one.reason}
+        for one in done
+    ]
+    if plan:
+        emit(rows, output)
+        return 0
+    label = group.id if len(group.runs) > 1 else done[0].run
+    if output != "table" or not follow:
+        emit(rows, output)
+    if failed := failure(done):
+        raise RunFailed(str(failed))
+    if follow:
+        from launcher.cli.follow import follow as watch
+
+        return watch(store, label, made)
+    if all(one.state == "succeeded" for one in done):
+        print(f"\nnothing to run: all succeeded before.  launcher results {label}{options}", file=sys.stderr)
+    elif output == "table":
+        print(
+            f"\nlauncher status {label}{options} --watch     launcher logs {done[0].run}{options} --follow",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _would(state: str) -> str:
+    return {"submitted": "would be submitted", "attached": "is there already"}.get(state, state)

@@ -1,0 +1,120 @@
+"""Retry: a run that ended without success, again, as a new run that starts from its newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from launcher.errors import BadInput, Conflict, NotFound
+from launcher.protocol.records import Result
+from launcher.spec import override
+from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
+from launcher.spec.model import Budget, ResolvedJob
+from launcher.spec.problems import Problems
+from launcher.spec.resolve import Group
+from launcher.spec.schema import BLOCKS, JOB
+from launcher.spec.source import Document
+from launcher.spec.types import Context
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+SETTABLE: Final = ("limits", "labels", "resources", "timing", *BLOCKS)
+
+
+def retry(
+    store: Store, runs: Sequence[str], names: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
+) -> Group:
+    """The group of new runs to submit, one for each of `runs` that failed or was cancelled, in their order.
+
+    `overrides` are `--set`'s, for what is no part of the work: limits, labels, resources, timing, the backend's block.
+    Those that succeeded or have not ended are left out; raises Conflict when that leaves nothing, NotFound, BadInput.
+    """
+    jobs: dict[str, ResolvedJob] = {}
+    left_out = []
+    for run in runs:
+        job, outcome = _read(store, run)
+        if outcome in ("failed", "cancelled"):
+            jobs[run] = again(job, run, overrides)
+        else:
+            left_out.append(f"{run} {outcome or 'has not ended'}")
+    if not jobs:
+        raise Conflict(f"nothing to run again: {', '.join(left_out)}")
+    by_work: dict[str, str] = {work_hash(job): run_id(job) for job in jobs.values()}
+    edges = {
+        run_id(job): tuple(dict.fromkeys(by_work[work] for work in _works(job) if work in by_work))
+        for job in jobs.values()
+    }
+    new = tuple(jobs.values())
+    called = {run_id(job): (names or {}).get(run, job.name) for run, job in jobs.items()}
+    return Group(group_id(edges), new, {run: others for run, others in edges.items() if others}, called)
+
+
+def again(job: ResolvedJob, run: str, overrides: Sequence[str] = ()) -> ResolvedJob:
+    """The same work, resumed from `run`, with other limits; raises BadInput for a change of the work."""
+    changed = _apply(job, overrides)
+    if work_hash(changed) != work_hash(job):
+        raise BadInput(f"--set {' '.join(overrides)}: this changes what is computed; submit it as a job of its own")
+    return msgspec.structs.replace(changed, resume=run)
+
+
+def _read(store: Store, run: str) -> tuple[ResolvedJob, str]:
+    found = store.read(RunKeys(run).job)
+    if found is None:
+        raise NotFound(f"no run `{run}` in {store.url}")
+    result = store.read(RunKeys(run).result)
+    return decode_job(found[0]), msgspec.json.decode(result[0], type=Result).outcome if result else ""
+
+
+def _works(job: ResolvedJob) -> list[str]:
+    return [work for item in job.inputs.values() for work in (item.work, *item.works.values()) if work]
+
+
+def _apply(job: ResolvedJob, overrides: Sequence[str]) -> ResolvedJob:
+    problems = Problems()
+    at = Context(Document("--set", {"name": job.name}), problems)
+    override.apply(overrides, [at], problems)
+    given: dict[str, Any] = at.document.value
+    for key in given:
+        if key != "name" and key not in SETTABLE:
+            problems.add("--set", 0, 0, key, "can not be changed by a retry", ", ".join(SETTABLE))
+    values = {key: JOB.fields[key].type.check(value, (key,), at) for key, value in given.items() if key in SETTABLE}
+    problems.check()
+    for key, value in values.items():
+        job = _with(job, key, value)
+    return job
+
+
+def _with(job: ResolvedJob, key: str, value: Mapping[str, Any]) -> ResolvedJob:
+    if key == "resources":
+        # `nodes` is the number of replicas, which is part of the work
+        if "nodes" in value:
+            raise BadInput("--set resources.nodes: this changes what is computed; submit it as a job of its own")
+        roles = {
+            name: msgspec.structs.replace(role, resources=msgspec.structs.replace(role.resources, **value))
+            for name, role in job.roles.items()
+        }
+        return msgspec.structs.replace(job, roles=roles)
+    if key == "labels":
+        return msgspec.structs.replace(job, labels={**job.labels, **value})
+    if key == "timing":
+        return msgspec.structs.replace(job, timing=msgspec.structs.replace(job.timing, **value))
+    if key == "limits":
+        return msgspec.structs.replace(job, limits=msgspec.structs.replace(job.limits, **_limits(job, value)))
+    if key != job.backend:
+        raise BadInput(f"--set {key}: the run is one of {job.backend}")
+    return msgspec.structs.replace(job, options={**job.options, **value})
+
+
+def _limits(job: ResolvedJob, value: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(value)
+    if "retry_on" in given:
+        given["retry_on"] = tuple(given["retry_on"])
+    if "budget" in given:
+        amount, currency = given["budget"]
+        old = job.limits.budget
+        if old is None or old.currency != currency:
+            raise BadInput(f"--set limits.budget: the run was submitted without a budget in {currency}; submit it anew")
+        given["budget"] = Budget(amount, currency, old.hourly)
+    return given

@@ -1,0 +1,317 @@
+"""Submit, exactly once: job.json first, then the backend, which is asked before and told by name (design 6).
+
+Every step is one that can be repeated, so a crash or a lost response anywhere is repaired by the same command again.
+The steps are `launcher.protocol.decide.submit`'s; what is here takes them for a whole group at a time.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from launcher.backends.base import Backend, Handle, Rendered
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
+from launcher.protocol import decide
+from launcher.protocol.facts import facts
+from launcher.protocol.finish import finish
+from launcher.protocol.read import read_run
+from launcher.protocol.view import RunView
+from launcher.spec import code
+from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id
+from launcher.spec.model import ResolvedJob
+from launcher.spec.resolve import Group
+from launcher.store import layout
+from launcher.store.base import Store
+from launcher.store.check import conditional_puts_hold
+from launcher.store.find import GroupRecord
+
+WRITER: Final = "submit"
+PARALLEL: Final = 16  # requests to the store at once
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A backend that can refuse jobs before anything is written."""
+
+    def check(self, group: Iterable[ResolvedJob]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What became of one run. `state`: submitted | attached | succeeded | failed | cancelled."""
+
+    run: str
+    name: str
+    state: str
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def final(self) -> bool:
+        return self.state in ("succeeded", "failed", "cancelled")
+
+
+@dataclass
+class _One:
+    """A run on its way."""
+
+    job: ResolvedJob
+    known: decide.Submission
+    view: RunView
+    handle: Handle | None = None
+    done: Submitted | None = None
+    action: Any = None
+
+
+def submit(
+    group: Group,
+    store: Store,
+    backend: Backend,
+    *,
+    overlays: Mapping[str, Path] | None = None,
+    checked: Path | None = None,
+    plan: bool = False,
+) -> list[Submitted]:
+    """Submits a group to one backend; returns what became of each run, in the group's order.
+
+    overlays  digest -> folder of the code overlays that the jobs name
+    checked   folder that remembers which stores were found sound, so that each is checked once; None: not checked
+    plan      only says what would be done; writes nothing
+
+    Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
+    under that name), Unreachable.
+    """
+    if isinstance(backend, Checks):
+        backend.check(group.runs)
+    rendered = backend.render(group.runs)
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="submit") as threads:
+        runs = {run_id(job): job for job in group.runs}
+        views = dict(zip(runs, threads.map(lambda run: _read(store, run), runs), strict=True))
+        ones = {
+            run: _One(job, decide.Submission(facts(views[run], job), job=_ours(views[run], job)), views[run])
+            for run, job in runs.items()
+        }
+        if not plan:
+            if any(one.known.run.result is None for one in ones.values()):
+                _check_store(store, checked)
+            _upload_overlays(store, group.runs, overlays or {})
+        _Rounds(group, store, backend, rendered, ones, threads, plan).go()
+    return [one.done for one in ones.values() if one.done is not None]
+
+
+class _Rounds:
+    """Asks every run for its next step and takes all steps of a kind together, until each has arrived."""
+
+    def __init__(
+        self,
+        group: Group,
+        store: Store,
+        backend: Backend,
+        rendered: Rendered,
+        ones: dict[str, _One],
+        threads: ThreadPoolExecutor,
+        plan: bool,
+    ) -> None:
+        self.group = group
+        self.store = store
+        self.backend = backend
+        self.rendered = rendered
+        self.ones = ones
+        self.threads = threads
+        self.plan = plan
+        self.grouped = plan
+
+    def go(self) -> None:
+        while left := {run: one for run, one in self.ones.items() if one.done is None}:
+            for one in left.values():
+                one.action = decide.submit(one.known)
+            self._each(left, decide.PutJob, self.put_job)
+            waiting = [run for run, one in left.items() if not isinstance(one.action, decide.PutJob)]
+            if len(waiting) == len(left):
+                self._rest(left)
+
+    def _rest(self, left: dict[str, _One]) -> None:
+        """The steps after every job.json is there."""
+        if not self.grouped:
+            _put_group(self.store, self.group)
+            self.grouped = True
+        for run, one in left.items():
+            match one.action:
+                case decide.LookUp():
+                    self.look_up(run, one)
+                case decide.Refuse():
+                    raise Conflict(f"{run}: the backend has another job under that name; give this job another name")
+                case decide.Report(outcome):
+                    result = one.view.result
+                    reason, message = (str(result.reason), result.message) if result else ("", "")
+                    one.done = Submitted(run, self._name(run), outcome, reason, message)
+                case decide.Attached():
+                    state = "submitted" if one.known.submitted else "attached"
+                    one.done = Submitted(run, self._name(run), state)
+                case decide.CancelThere():
+                    if one.handle is not None and not self.plan:
+                        self.backend.cancel([one.handle])
+                    one.done = Submitted(run, self._name(run), "cancelled", "cancelled", "it was cancelled meanwhile")
+        self._each(left, decide.Finish, self.finish)
+        self.give({run: one for run, one in left.items() if isinstance(one.action, decide.Submit)})
+
+    def _each(self, left: Mapping[str, _One], kind: type, step: Callable[[str, _One], None]) -> None:
+        """Takes one kind of step for all that are at it, in parallel."""
+        mine = [(run, one) for run, one in left.items() if isinstance(one.action, kind)]
+        for _ in self.threads.map(lambda item: step(*item), mine):
+            pass
+
+    def put_job(self, run: str, one: _One) -> None:
+        if not self.plan and not self.store.create(layout.RunKeys(run).job, encode_job(one.job)):
+            there = decode_job(self.store.get(layout.RunKeys(run).job))
+            if run_hash(there) != run_hash(one.job):
+                raise Conflict(f"{run}: the store has another job under that name")
+        one.known = one.known._replace(job=True)
+
+    def look_up(self, run: str, one: _One) -> None:
+        found = self.backend.look_up(run)
+        if found is None:
+            there = decide.Lookup(there=False)
+        else:
+            one.handle = found.handle
+            there = decide.Lookup(there=True, ours=found.handle.fingerprint == run_hash(one.job))
+        one.known = one.known._replace(object=there)
+
+    def finish(self, run: str, one: _One) -> None:
+        if self.plan:
+            one.done = Submitted(run, self._name(run), one.action.verdict.outcome, str(one.action.verdict.reason))
+            return
+        finish(self.store, run, backend_active=False, writer=WRITER)
+        one.view = _read(self.store, run)
+        one.known = one.known._replace(run=facts(one.view, one.job))
+
+    def give(self, chosen: Mapping[str, _One]) -> None:
+        """backend.submit, all at once, then cancel.json once more."""
+        if not chosen:
+            return
+        if not self.plan:
+            objects = {run: self.rendered.objects[run] for run in chosen}
+            documents = {name: self.rendered.documents[name] for name in dict.fromkeys(objects.values())}
+            handles = self.backend.submit(Rendered(documents, objects), [one.job for one in chosen.values()])
+            for run, one in chosen.items():
+                one.handle = handles[run]
+        heads = self.threads.map(lambda run: self.store.head(layout.RunKeys(run).cancel), chosen)
+        for one, cancelled in zip(chosen.values(), heads, strict=True):
+            one.known = one.known._replace(submitted=True, run=one.known.run._replace(cancelled=cancelled is not None))
+
+    def _name(self, run: str) -> str:
+        return self.group.names.get(run, run)
+
+
+def _read(store: Store, run: str) -> RunView:
+    try:
+        return read_run(store, run)
+    except NotFound:
+        return RunView(run)
+
+
+def _ours(view: RunView, job: ResolvedJob) -> bool:
+    """Whether job.json is there; raises Conflict when it is another's."""
+    if view.job is not None and run_hash(view.job) != run_hash(job):
+        raise Conflict(f"{view.run}: the store has another job under that name")
+    return view.job is not None
+
+
+def _put_group(store: Store, group: Group) -> None:
+    """groups/<group>.json; the same runs give the same group, so a second one says nothing new."""
+    record = GroupRecord(
+        id=group.id,
+        runs=tuple(run_id(job) for job in group.runs),
+        names=dict(group.names),
+        edges={run: tuple(others) for run, others in group.edges.items()},
+        nonce=uuid.uuid4().hex,
+    )
+    store.create(layout.group(group.id), msgspec.json.encode(record))
+
+
+def _check_store(store: Store, checked: Path | None) -> None:
+    if checked is None:
+        return
+    marker = checked / hashlib.sha256(store.url.encode()).hexdigest()[:24]
+    if marker.exists():
+        return
+    conditional_puts_hold(store)
+    try:
+        checked.mkdir(parents=True, exist_ok=True)
+        marker.write_text(store.url.partition("?")[0] + "\n")
+    except OSError:
+        return  # it is only a memory; the next submit checks again
+
+
+# code overlays
+
+
+@dataclass(frozen=True)
+class BlobNote:
+    """objects/notes/<digest>.json: where an overlay's bytes came from; no part of any hash."""
+
+    user: str
+    time: float
+    commit: str = ""
+    dirty: bool = False
+
+
+def _upload_overlays(store: Store, jobs: Iterable[ResolvedJob], overlays: Mapping[str, Path]) -> None:
+    wanted = {job.code.digest for job in jobs if job.code is not None}
+    for digest in sorted(wanted):
+        if store.head(layout.blob(digest)) is not None:
+            continue
+        folder = overlays.get(digest.removeprefix("sha256:")) or overlays.get(digest)
+        if folder is None:
+            raise NotFound(f"the code overlay {digest[:19]} is neither in {store.url} nor at hand")
+        with tempfile.TemporaryDirectory(prefix="slipway-code-") as scratch:
+            packed = Path(scratch) / "code.tar"
+            if code.pack(folder, packed) != digest.removeprefix("sha256:"):
+                raise BadInput(f"{folder} changed while it was submitted; submit again")
+            store.create(layout.blob_note(digest), msgspec.json.encode(_note(folder)))
+            store.upload(layout.blob(digest), packed)
+
+
+def _note(folder: Path) -> BlobNote:
+    commit = _git(folder, "rev-parse", "HEAD")
+    return BlobNote(_user(), time.time(), commit, bool(commit and _git(folder, "status", "--porcelain")))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def failure(done: Iterable[Submitted]) -> SlipwayError | None:
+    """The error of a submit whose runs had ended before without success; it offers the way on."""
+    lines = [
+        f"{one.run} {one.state}{': ' + one.reason if one.reason else ''}"
+        f"{' (' + one.message + ')' if one.message else ''}; again: launcher retry {one.run}"
+        for one in done
+        if one.state in ("failed", "cancelled")
+    ]
+    return SlipwayError("\n".join(lines)) if lines else None
