@@ -1,0 +1,399 @@
+"""Design 6 as pure functions of what was read: no clock, no store, no randomness. docs/protocol.md is their table.
+
+Each takes the rules it applies, all of them unless the exhaustive check (tests/contract/protocol) leaves one out.
+`launcher.runtime.member` and `launcher.submit` read, ask here, and do what they are told.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launcher.protocol.facts import Attempt, Rules, Run
+from launcher.protocol.rules import ALL, Rule
+from launcher.protocol.verdict import Verdict, ended, exhausted, finished, verdict
+from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
+
+
+class Leave(NamedTuple):
+    """End this process with a container's exit code."""
+
+    code: int
+    reason: Reason
+    message: str
+
+
+class Finish(NamedTuple):
+    """Put result.json (create-only), then decide again."""
+
+    verdict: Verdict
+
+
+class PutWorks(NamedTuple):
+    """Put the missing works/ record, then decide again."""
+
+
+class Claim(NamedTuple):
+    """Create the claim of this member in that attempt: the leader's opens it, the others' join it."""
+
+    attempt: int
+
+
+class Break(NamedTuple):
+    """Put broken.json (create-only) into that attempt, then decide again."""
+
+    attempt: int
+    member: int
+    why: str
+
+
+class WriteExit(NamedTuple):
+    """Put this member's exit, then decide again."""
+
+    reason: Reason
+
+
+class Wait(NamedTuple):
+    """Look again after a while."""
+
+    why: str
+
+
+class Go(NamedTuple):
+    """Nothing stands in the way."""
+
+
+class Stop(NamedTuple):
+    """End the command. `gone` is the member whose end is the cause and is not yet told to all, or None."""
+
+    reason: Reason
+    message: str
+    gone: int | None = None
+
+
+def leaving(outcome: str, rules: Rules = ALL) -> Leave:
+    """How a process leaves a run that has its result.json."""
+    if outcome == "succeeded":
+        return Leave(EXIT_DONE, Reason.SUCCEEDED, "the run has succeeded")
+    reason = Reason.CANCELLED if outcome == "cancelled" else Reason.LOST
+    return Leave(_code(EXIT_NEVER, reason, rules), reason, f"the run is {outcome}")
+
+
+def _code(code: int, reason: Reason, rules: Rules) -> int:
+    """Without unambiguous codes, what the command's own exit looks like: killed by a signal."""
+    if Rule.CODES not in rules and reason in (Reason.CANCELLED, Reason.OUT_OF_MEMORY):
+        return EXIT_PREEMPTED
+    return code
+
+
+# start
+
+
+def start(
+    run: Run, member: int, works: bool = True, rules: Rules = ALL
+) -> Leave | Finish | PutWorks | Claim | Break | Wait:
+    """Steps 1 to 3 and 5 for a process that has no claim yet. `works`: the works/ record is there, or of no use."""
+    if run.result is not None:
+        if run.result == "succeeded" and not works and Rule.FINISH in rules:
+            return PutWorks()
+        return leaving(run.result, rules)
+    end = verdict(run, rules)
+    if end is not None:
+        return Finish(end) if Rule.ONE_END in rules or end.outcome == "succeeded" else leaving(end.outcome, rules)
+    last = run.attempts[-1] if run.attempts else None
+    live = last is not None and not ended(last)
+    if run.cancelled:
+        if Rule.ONE_END in rules and not live:
+            return Finish(Verdict("cancelled", len(run.attempts), Reason.CANCELLED))
+        return leaving("cancelled", rules)  # the live attempt's leader puts the result when its command has ended
+    if last is None or not live:
+        return Claim(len(run.attempts) + 1) if member == 0 else Wait("for the leader")
+    if member > 0:
+        return _join(len(run.attempts), last, member, rules)
+    if Rule.WAIT not in rules or (last.moved and not last.own):
+        return Leave(EXIT_NEVER, Reason.DUPLICATE, f"attempt {len(run.attempts)} of this run is alive at another place")
+    return Wait(f"attempt {len(run.attempts)} may still be alive")
+
+
+def _join(number: int, last: Attempt, member: int, rules: Rules) -> Claim | Break | Wait:
+    if last.claimed[member]:
+        # only our own predecessor can hold it
+        if last.gone[member] and not last.broken and last.exits[member] is None and Rule.WATCH in rules:
+            return Break(number, member, "its process is gone")
+        return Wait(f"attempt {number} has to end first")
+    if not last.broken and (last.own or Rule.JOIN not in rules):
+        return Claim(number)
+    return Wait("for this placement's leader")
+
+
+# before the command
+
+
+def settle(run: Run, number: int, rules: Rules = ALL) -> Finish | Wait | Go:
+    """Step 4: every earlier attempt is waited out. After Go its newest checkpoint can be chosen: no newer one comes."""
+    done = finished(run, rules)
+    if done is not None:
+        return Finish(done)
+    for earlier, attempt in enumerate(run.attempts[: number - 1], 1):
+        watched = len(attempt.exits) if Rule.EVERY_MEMBER in rules else 1
+        for member in range(watched):
+            if not attempt.claimed[member] or attempt.exits[member] is not None:
+                continue
+            if Rule.REREAD in rules and not attempt.gone[member]:
+                return Wait(f"attempt {earlier} still beats")
+            if Rule.GIVE_TIME in rules and not attempt.settled:
+                return Wait(f"attempt {earlier} gets the time to stop")
+    return Go()
+
+
+def before_command(run: Run, number: int, member: int, rules: Rules = ALL) -> Finish | Stop | Go:
+    """Step 6: `run` was read after everything else was done."""
+    if Rule.RECHECK not in rules:
+        return Go()
+    done = finished(run, rules)
+    if done is not None and run.result is None:
+        return Finish(done)
+    mine = run.attempts[number - 1]
+    helper = member >= run.leading
+    stop = beat(Glance(run.result, run.cancelled, len(run.attempts) > number, mine.broken, helper), rules)
+    if stop is not None:
+        return stop
+    for other, reason in enumerate(mine.exits):
+        if other != member and reason is not None and (reason is not Reason.SUCCEEDED or other == 0):
+            return Stop(_bystander(reason), f"another rank ended: {reason}", other)
+    return Go()
+
+
+# while it runs
+
+
+class Glance(NamedTuple):
+    """What one beat reads: four keys, and in turn one other member's beat or exit."""
+
+    result: str | None = None
+    cancelled: bool = False
+    successor: bool = False  # the next attempt is claimed
+    broken: bool = False
+    helper: bool = False  # this member is not of the leading role
+    watched: int | None = None  # the member looked at this time
+    exit: Reason | None = None  # its exit
+    gone: bool = False  # it is silent
+
+
+def beat(glance: Glance, rules: Rules = ALL) -> Stop | None:
+    """Whether the command has to end."""
+    if glance.result is not None:
+        reason = Reason.CANCELLED if glance.result == "cancelled" else Reason.LOST
+        if glance.result == "succeeded" and glance.helper:
+            reason = Reason.SUCCEEDED  # stopped because the leading role is done, which is no failure
+        return Stop(reason, f"the run is {glance.result}")
+    if glance.cancelled:
+        return Stop(Reason.CANCELLED, "the run was cancelled")
+    if glance.successor and Rule.SUCCESSOR in rules:
+        return Stop(Reason.LOST, "the next attempt has begun")
+    if glance.broken and Rule.BROKEN in rules:
+        return Stop(Reason.INFRASTRUCTURE, "another rank ended the attempt")
+    if glance.watched is None or Rule.WATCH not in rules:
+        return None
+    if glance.exit is not None and glance.exit is not Reason.SUCCEEDED:
+        return Stop(_bystander(glance.exit), f"another rank ended: {glance.exit}", glance.watched)
+    if glance.exit is None and glance.gone:
+        return Stop(Reason.INFRASTRUCTURE, "another rank is gone", glance.watched)
+    return None
+
+
+def _bystander(reason: Reason) -> Reason:
+    """The reason of a rank that stops because of another's: never worse than the other's own."""
+    return reason if RULES[reason].severity <= RULES[Reason.PREEMPTED].severity else Reason.INFRASTRUCTURE
+
+
+def fence(since_beat: float, limit: float, rules: Rules = ALL) -> Stop | None:
+    """`since_beat`: seconds since the last successful beat began, by a clock that counts suspend."""
+    if since_beat <= limit or Rule.SELF_FENCE not in rules:
+        return None
+    return Stop(Reason.STORE_UNREACHABLE, f"no beat reached the store for {since_beat:.0f} s")
+
+
+# the end
+
+
+class Ending(NamedTuple):
+    """A member whose command has ended, or never began. `run` was read since."""
+
+    run: Run
+    number: int
+    member: int
+    reason: Reason  # why this member ends
+    stop: Stop | None = None  # what a beat would say now
+
+
+def end(ending: Ending, works: bool = True, rules: Rules = ALL) -> WriteExit | Break | Finish | PutWorks | Wait | Leave:
+    """The next step of a member's end; asked again after each."""
+    run, number, member = ending.run, ending.number, ending.member
+    mine = run.attempts[number - 1]
+    if mine.exits[member] is None:
+        return _write_exit(ending, mine, rules)
+    reason = mine.exits[member]
+    assert reason is not None
+    if run.result is not None:
+        if run.result == "succeeded" and not works and Rule.FINISH in rules:
+            return PutWorks()
+        return leaving(run.result, rules)
+    if reason is not Reason.SUCCEEDED and len(mine.exits) > 1 and not mine.broken and Rule.BROKEN in rules:
+        return Break(number, member, str(reason))
+    if member == 0:
+        return _leader(ending, reason, rules)
+    if reason is not Reason.SUCCEEDED:
+        return _again(run, reason, rules)
+    return _stay(ending, mine, rules)
+
+
+def _write_exit(ending: Ending, mine: Attempt, rules: Rules) -> WriteExit | Wait:
+    if ending.reason is not Reason.SUCCEEDED or ending.member > 0 or Rule.LEADER_LAST not in rules:
+        return WriteExit(ending.reason)
+    others = mine.exits[1 : ending.run.leading]
+    if all(reason is Reason.SUCCEEDED for reason in others):
+        return WriteExit(Reason.SUCCEEDED)
+    if ending.stop is not None:
+        return WriteExit(ending.stop.reason)
+    return Wait("for the other leading ranks")
+
+
+def _leader(ending: Ending, reason: Reason, rules: Rules) -> Finish | Wait | Leave:
+    run = ending.run
+    done = finished(run, ALL) if reason is Reason.SUCCEEDED else finished(run, rules)
+    if done is not None:
+        return Finish(done)
+    if reason is Reason.SUCCEEDED and ending.stop is None:
+        return Wait("for the other leading ranks")
+    last = len(run.attempts) == ending.number
+    if last and Rule.ONE_END in rules:
+        final = exhausted(run, rules)
+        if final is not None:
+            return Finish(final)
+        if run.cancelled:
+            return Finish(Verdict("cancelled", ending.number, Reason.CANCELLED))
+    return _again(run, reason, rules)
+
+
+def _stay(ending: Ending, mine: Attempt, rules: Rules) -> Wait | Leave:
+    """A rank that exited 0 is needed no more, but its container must not be done before the run is."""
+    if Rule.STAY not in rules:
+        return Leave(EXIT_DONE, Reason.SUCCEEDED, "done")
+    failed = mine.exits[0] is not None and mine.exits[0] is not Reason.SUCCEEDED
+    superseded = len(ending.run.attempts) > ending.number
+    if failed or superseded or mine.broken or (mine.exits[0] is None and mine.gone[0]):
+        return Leave(EXIT_AGAIN, Reason.INFRASTRUCTURE, "the attempt ended without this rank's doing")
+    return Wait("for the end of the run")
+
+
+def _again(run: Run, reason: Reason, rules: Rules) -> Leave:
+    """How a member leaves whose run has no result yet: the backend starts it again, or nobody does."""
+    code = RULES[reason].code
+    assert code is not None
+    if reason is Reason.SUCCEEDED:
+        return Leave(EXIT_AGAIN, Reason.LOST, "the attempt ended without this rank's doing")
+    if reason is Reason.OUT_OF_MEMORY and run.policy.retry_memory:
+        code = EXIT_AGAIN
+    if code != EXIT_NEVER and exhausted(run, rules) is not None:
+        code = EXIT_NEVER
+    return Leave(_code(code, reason, rules), reason, str(reason))
+
+
+# for others
+
+
+def finish(
+    run: Run, active: bool | None, works: bool = True, evidence: Reason | None = None, rules: Rules = ALL
+) -> Finish | PutWorks | None:
+    """What `status`, `submit` and `reap` complete. `active`: some object on the backend runs or may still start a
+    process (None: unknown). `evidence`: why the backend's object ended where no process could tell."""
+    if run.result is not None:
+        return PutWorks() if run.result == "succeeded" and not works and Rule.FINISH in rules else None
+    done = finished(run, rules)
+    if done is not None:
+        return Finish(done)
+    if active is not False or Rule.ONE_END not in rules:
+        return None
+    number = len(run.attempts)
+    if run.attempts and not ended(run.attempts[-1]):
+        return None
+    final = exhausted(run, rules)
+    if final is not None:
+        return Finish(final)
+    if run.cancelled:
+        return Finish(Verdict("cancelled", number, Reason.CANCELLED))
+    if evidence is not None:
+        return Finish(Verdict("failed", number, evidence))
+    if run.attempts:
+        return Finish(Verdict("failed", number, Reason.LOST))
+    return None  # written down, but never given to the backend: submit it again
+
+
+class Lookup(NamedTuple):
+    """The backend's object of a run: absent, ours (by fingerprint), or another's."""
+
+    there: bool
+    ours: bool = True
+
+
+class Submission(NamedTuple):
+    """What a submitter knows. None: not looked at yet."""
+
+    run: Run
+    job: bool = False  # job.json is there
+    object: Lookup | None = None
+    submitted: bool = False  # this submitter's own backend.submit has returned
+
+
+class PutJob(NamedTuple):
+    """Put job.json (create-only)."""
+
+
+class LookUp(NamedTuple):
+    """Ask the backend for the run's object."""
+
+
+class Submit(NamedTuple):
+    """backend.submit (idempotent by name), then read cancel.json again."""
+
+
+class CancelThere(NamedTuple):
+    """backend.cancel: the run was cancelled while it was being submitted."""
+
+
+class Attached(NamedTuple):
+    """The backend has the run."""
+
+
+class Report(NamedTuple):
+    """The run is final: say so, run nothing."""
+
+    outcome: str
+
+
+class Refuse(NamedTuple):
+    """The backend's object of that name is another's."""
+
+
+def submit(
+    known: Submission, rules: Rules = ALL
+) -> PutJob | LookUp | Submit | CancelThere | Attached | Report | Refuse | Finish | PutWorks:
+    """The next step of a submit; asked again after each, with what was read since. A crash anywhere, then the same
+    again from the beginning, leads to the same end."""
+    run = known.run
+    if run.result is not None:
+        return Report(run.result)
+    if known.submitted:
+        return CancelThere() if run.cancelled and Rule.CANCEL_AGAIN in rules else Attached()
+    if not known.job:
+        return PutJob()
+    if known.object is None:
+        return LookUp()
+    if known.object.there:
+        return Attached() if known.object.ours else Refuse()
+    end = verdict(run, rules)
+    if end is not None:
+        return Finish(end)
+    if run.cancelled:
+        return finish(run, False, rules=rules) or Attached()
+    return Submit()

@@ -1,0 +1,160 @@
+"""The little that decisions look at, made from a view. Everything here is a tuple: hashable, comparable, small, so that
+the exhaustive check can build the same facts from its own states.
+
+Members are indices in the order of `job.members()`, the leading ranks first, the leader at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from launcher.protocol.records import Placement
+from launcher.protocol.rules import ALL, Rule
+from launcher.protocol.view import AttemptView, RunView
+from launcher.reasons import MAX_INFRASTRUCTURE_ATTEMPTS, Reason
+from launcher.spec.model import ResolvedJob
+
+Rules = frozenset[Rule]
+
+
+class Policy(NamedTuple):
+    """What a job says about trying again."""
+
+    retries: int = 0
+    infrastructure: int = MAX_INFRASTRUCTURE_ATTEMPTS  # at most, without a new checkpoint in between
+    retry_memory: bool = False  # out_of_memory is tried again
+    deadline: float | None = None  # seconds of running time, all attempts together
+
+    @staticmethod
+    def of(job: ResolvedJob) -> Policy:
+        return Policy(
+            retries=job.limits.retries,
+            retry_memory=Reason.OUT_OF_MEMORY in job.limits.retry_on,
+            deadline=job.limits.deadline,
+        )
+
+
+class Attempt(NamedTuple):
+    """One attempt as one process sees it; every tuple has one entry per member."""
+
+    claimed: tuple[bool, ...]
+    exits: tuple[Reason | None, ...]
+    gone: tuple[bool, ...]  # proved dead, or silent for longer than `stale`
+    own: bool = False  # the leader's claim carries this process's placement
+    moved: bool = False  # the leader's beat moved while this process looked on
+    settled: bool = False  # one beat and the kill time have passed since the next attempt was claimed
+    broken: bool = False
+    outputs: bool = False  # every declared output has its manifest
+    checkpoint: int = -1  # the newest complete step
+    running: float = 0.0  # seconds
+
+
+class Run(NamedTuple):
+    attempts: tuple[Attempt, ...]
+    result: str | None = None  # its outcome
+    cancelled: bool = False
+    leading: int = 1  # how many of the members are ranks of the leading role
+    policy: Policy = Policy()
+
+
+def proves_dead(
+    earlier: Placement, mine: Placement, *, same_member: bool, alive: bool | None, rules: Rules = ALL
+) -> bool:
+    """Whether `earlier`, a claim's placement, is proved dead to a process that itself runs at `mine`.
+
+    `same_member`: the claim is of the member that this process is. `alive`: whether the process of that pid and start
+    time still runs, for a process of this very host and boot; None where that can not be known.
+    """
+    if alive is not None:
+        return not alive
+    if earlier.where != mine.where or earlier.kind != mine.kind:
+        return False
+    if earlier.kind == "set" and (Rule.GENERATION in rules or earlier.generation != mine.generation):
+        return earlier.generation < mine.generation or (same_member and earlier.generation == mine.generation)
+    if earlier.boot and mine.boot and earlier.boot != mine.boot and earlier.kind in ("process", "machine"):
+        return True  # that machine has started anew
+    # a Job or a container's supervisor starts a process only when the one before it is gone
+    return same_member and earlier.kind in ("job", "container", "set")
+
+
+def same_place(one: Placement, other: Placement) -> bool:
+    """Whether two ranks belong together: the same queue entry, Job, machine, or set and restart."""
+    return (one.kind, one.where, one.generation) == (other.kind, other.where, other.generation)
+
+
+def silent(claim: float, beat: float | None, stale: float, rules: Rules = ALL) -> bool:
+    """Whether a member's last sign of life is older than `stale`; `claim` and `beat` are ages in seconds."""
+    if beat is None:
+        return claim > stale if Rule.CLAIM_IS_BEAT in rules else False
+    return min(claim, beat) > stale
+
+
+def facts(
+    view: RunView,
+    job: ResolvedJob,
+    mine: Placement | None = None,
+    member: str | None = None,
+    *,
+    alive: Callable[[Placement], bool | None] = lambda placement: None,
+    moved: frozenset[int] = frozenset(),
+) -> Run:
+    """What `member`, running at `mine`, can conclude from a view; an onlooker has neither. `alive` is asked for the
+    processes of this very host and boot; `moved` are the attempts whose leader's beat was seen to move."""
+    members = job.members()
+    outputs = {name for name, output in job.outputs.items() if output.kind == "files"}
+    made: list[Attempt] = []
+    highest = max((attempt.number for attempt in view.attempts), default=0)
+    for number in range(1, highest + 1):
+        attempt = view.attempt(number)
+        if attempt is None:  # a reader that came across a later one first: it ended, whatever else is known of it
+            nothing = (False,) * len(members)
+            made.append(Attempt(nothing, (None,) * len(members), (True,) * len(members)))
+            continue
+        claim = attempt.claims.get(members[0])
+        following = view.attempt(attempt.number + 1)
+        superseded = following.claimed.get(members[0]) if following else None
+        gone = tuple(_gone(view, attempt, job, mine, who, alive, who == member) for who in members)
+        made.append(
+            Attempt(
+                claimed=tuple(who in attempt.claims for who in members),
+                exits=tuple(attempt.exits[who].reason if who in attempt.exits else None for who in members),
+                gone=gone,
+                own=mine is not None and claim is not None and same_place(claim.placement, mine),
+                moved=attempt.number in moved,
+                settled=superseded is not None and view.now - superseded > job.timing.beat + job.limits.grace,
+                broken=attempt.broken is not None,
+                outputs=outputs <= attempt.outputs,
+                checkpoint=max(attempt.checkpoints, default=-1),
+                running=attempt.running(members[0]),
+            )
+        )
+    leading = job.roles[job.leading].replicas
+    result = view.result.outcome if view.result else None
+    return Run(tuple(made), result, view.cancelled, leading, Policy.of(job))
+
+
+def _gone(
+    view: RunView,
+    attempt: AttemptView,
+    job: ResolvedJob,
+    mine: Placement | None,
+    who: str,
+    alive: Callable[[Placement], bool | None],
+    same_member: bool,
+) -> bool:
+    claim = attempt.claims.get(who)
+    if claim is None:
+        return False
+    beat = attempt.beats.get(who)
+    if silent(view.now - attempt.claimed[who], view.now - beat[1] if beat else None, job.timing.stale):
+        return True
+    if mine is None:
+        return False
+    if proves_dead(claim.placement, mine, same_member=same_member, alive=alive(claim.placement)):
+        return True
+    # a later claim of the same member at the same place was made by a process that knew its predecessor gone
+    later = (other.claims.get(who) for other in view.attempts if other.number > attempt.number)
+    return any(
+        new is not None and proves_dead(claim.placement, new.placement, same_member=True, alive=None) for new in later
+    )

@@ -1,0 +1,113 @@
+"""The effect behind `decide.finish`: whoever finds a run at its end and the record missing completes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from uuid import uuid4
+
+import msgspec
+
+from launcher.protocol import decide
+from launcher.protocol.facts import facts
+from launcher.protocol.read import read_events, read_run
+from launcher.protocol.records import Event, Result
+from launcher.protocol.verdict import Verdict
+from launcher.protocol.view import RunView
+from launcher.reasons import Reason
+from launcher.spec.hashing import work_hash
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys, work_run
+
+
+def finish(
+    store: Store,
+    run: str,
+    *,
+    backend_active: bool | None,
+    writer: str,
+    evidence: Reason | None = None,
+    message: str = "",
+) -> Result | None:
+    """Puts result.json where design 6 says so, and the works/ record of a run that succeeded; gives the run's result.
+
+    `backend_active`: some object on the backend runs or may still start a process (False also when there is none,
+    None when it could not be asked). `evidence`, `message`: why the backend's object ended (image_pull, ...) or why it
+    never will start (upstream_failed), which counts where no attempt tells more. Raises NotFound, Unreachable.
+    """
+    view = read_run(store, run, full=False)
+    job = view.job
+    if job is None:
+        return view.result
+    if view.result is not None:
+        if view.result.outcome == "succeeded" and store.head(work_run(work_hash(job), run)) is None:
+            complete_works(store, job, view.result, run)
+        return view.result
+    step = decide.finish(facts(view, job), backend_active, evidence=evidence)
+    if not isinstance(step, decide.Finish):
+        return None
+    return put_result(store, view, job, step.verdict, writer=writer, message=message)
+
+
+def put_result(
+    store: Store,
+    view: RunView,
+    job: ResolvedJob,
+    verdict: Verdict,
+    *,
+    writer: str,
+    message: str = "",
+    data: Mapping[str, str] | None = None,
+) -> Result:
+    """Creates result.json from a verdict; the result that is there then, another's if that came first.
+
+    `data`: input -> digest of what the attempt read; looked up in its events when it is not given.
+    """
+    if data is None:
+        events = read_events(store, view).events if verdict.outcome == "succeeded" else ()
+        data = {name: digest for event in events if _read_by(event, verdict) for name, digest in event.fields.items()}
+    ours = result_of(view, job, verdict, writer=writer, message=message, data=data)
+    return write_result(store, view.run, job, ours)
+
+
+def _read_by(event: Event, verdict: Verdict) -> bool:
+    return event.kind == "data" and event.attempt == verdict.attempt
+
+
+def result_of(
+    view: RunView, job: ResolvedJob, verdict: Verdict, *, writer: str, message: str, data: Mapping[str, str]
+) -> Result:
+    leader = job.members()[0]
+    attempt = view.attempt(verdict.attempt)
+    exits = attempt.exits if attempt else {}
+    told = [each.message for each in exits.values() if each.reason is verdict.reason and each.message]
+    return Result(
+        outcome=verdict.outcome,
+        attempt=verdict.attempt,
+        reason=verdict.reason,
+        message=message or (told[0] if told else ""),
+        time=time.time(),
+        nonce=uuid4().hex,
+        work=work_hash(job),
+        data=dict(data),
+        running=sum(each.running(leader) for each in view.attempts),
+        written_by=writer,
+    )
+
+
+def write_result(store: Store, run: str, job: ResolvedJob, ours: Result) -> Result:
+    """Creates result.json, then the works/ record when the run has succeeded."""
+    keys = RunKeys(run)
+    if store.create(keys.result, msgspec.json.encode(ours)):
+        there = ours
+    else:
+        there = msgspec.json.decode(store.get(keys.result), type=Result)
+    complete_works(store, job, there, run)
+    return there
+
+
+def complete_works(store: Store, job: ResolvedJob, result: Result, run: str) -> None:
+    """works/<work>/<run>.json says which run did a work; its body is the result's, so every writer writes the same."""
+    if result.outcome == "succeeded":
+        store.create(work_run(work_hash(job), run), msgspec.json.encode(result))

@@ -1,0 +1,165 @@
+"""From a view to the state a person sees. Pure: the same view and `now` give the same status, in whatever order the
+records came; the last three states come from result.json only and never change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from launcher.protocol.facts import Run, facts
+from launcher.protocol.records import Beat
+from launcher.protocol.verdict import Verdict, ended, reason_of, verdict
+from launcher.protocol.view import AttemptView, RunView
+from launcher.reasons import Reason
+from launcher.spec.model import ResolvedJob
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One rank of the attempt that is shown."""
+
+    member: str
+    phase: str = ""
+    step: float | None = None
+    host: str = ""
+    reason: Reason | None = None
+    seen: float | None = None  # the store's time of its last sign of life
+    stale: bool = False
+    usage: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Status:
+    run: str
+    name: str
+    state: State
+    attempt: int = 0  # the highest; 0 before the first
+    attempts: int = 0
+    phase: str = ""
+    step: float | None = None
+    total: float | None = None
+    message: str = ""
+    eta: float | None = None  # seconds
+    checkpoint: int | None = None  # the newest complete step
+    reason: Reason | None = None
+    detail: str = ""
+    started: float | None = None  # the store's time of the first claim
+    ended: float | None = None  # by the clock of the machine that wrote the result
+    running: float = 0.0  # seconds the command has run, over all attempts
+    stale: bool = False
+    members: tuple[MemberStatus, ...] = ()
+
+
+def fold(view: RunView, now: float | None = None) -> Status:
+    """The status of a run at `now`, the store's time in seconds since the epoch (default: when the view was read)."""
+    now = view.now if now is None else now
+    name = view.job.name if view.job else view.run.rpartition("-")[0]
+    if view.job is None:
+        return _without_job(view, name)
+    job = view.job
+    seen = facts(RunView(**{**vars(view), "now": now}), job)
+    leader = job.members()[0]
+    last = view.attempts[-1] if view.attempts else None
+    running = sum(attempt.running(leader) for attempt in view.attempts)
+    steps = [attempt.checkpoints[-1] for attempt in view.attempts if attempt.checkpoints]
+    beat = last.beats[leader][0] if last and leader in last.beats else None
+    if beat is not None and beat.checkpoint is not None:
+        steps.append(beat.checkpoint)
+    state, reason, detail = _state(view, seen, beat)
+    return Status(
+        run=view.run,
+        name=name,
+        state=state,
+        attempt=last.number if last else 0,
+        attempts=len(view.attempts),
+        phase=beat.phase if beat and not state.final else "",
+        step=beat.step if beat else None,
+        total=beat.total if beat else None,
+        message=beat.message if beat else "",
+        eta=_eta(beat) if beat and state is State.RUNNING else None,
+        checkpoint=max(steps, default=None),
+        reason=reason,
+        detail=detail,
+        started=min((time for attempt in view.attempts for time in attempt.claimed.values()), default=None),
+        ended=view.result.time if view.result else None,
+        running=max(running, view.result.running if view.result else 0.0),
+        stale=not state.final
+        and bool(seen.attempts)
+        and seen.attempts[-1].exits[0] is None
+        and seen.attempts[-1].gone[0],
+        members=_members(last, job, seen) if last else (),
+    )
+
+
+def _without_job(view: RunView, name: str) -> Status:
+    result = view.result
+    if result is not None:
+        return Status(
+            view.run, name, State(result.outcome), result.attempt, reason=result.reason, detail=result.message
+        )
+    return Status(view.run, name, State.STOPPING if view.cancelled else State.QUEUED)
+
+
+def _state(view: RunView, seen: Run, beat: Beat | None) -> tuple[State, Reason | None, str]:
+    if view.result is not None:
+        return State(view.result.outcome), view.result.reason, view.result.message
+    end = verdict(seen)
+    if end is not None:
+        return State.STOPPING, end.reason, _unwritten(end)
+    if view.cancelled:
+        return State.STOPPING, Reason.CANCELLED, "cancel was asked for"
+    if not seen.attempts:
+        return State.QUEUED, None, ""
+    last = seen.attempts[-1]
+    if ended(last):
+        reason = reason_of(last, seen.leading)
+        return State.STARTING, reason, f"attempt {len(seen.attempts)} ended ({reason}); the next has not begun"
+    if beat is not None and beat.phase in ("running", "saving", "stopping"):
+        return State.RUNNING, None, ""
+    return State.STARTING, None, ""
+
+
+def _unwritten(end: Verdict) -> str:
+    return f"attempt {end.attempt} ended ({end.reason}); the run's record is not written yet"
+
+
+def _eta(beat: Beat) -> float | None:
+    """Seconds to go, from the share of steps done in this attempt's running time."""
+    if not beat.step or not beat.total or beat.running <= 0 or beat.total <= beat.step:
+        return None
+    return beat.running / beat.step * (beat.total - beat.step)
+
+
+def _members(last: AttemptView, job: ResolvedJob, seen: Run) -> tuple[MemberStatus, ...]:
+    made = []
+    for index, member in enumerate(job.members()):
+        if member not in last.claims:
+            continue
+        beat = last.beats[member][0] if member in last.beats else None
+        made.append(
+            MemberStatus(
+                member,
+                phase=beat.phase if beat else "waiting",
+                step=beat.step if beat else None,
+                host=last.claims[member].placement.host,
+                reason=last.exits[member].reason if member in last.exits else None,
+                seen=last.seen(member),
+                stale=member not in last.exits and seen.attempts[-1].gone[index],
+                usage=dict(beat.usage) if beat else {},
+            )
+        )
+    return tuple(made)

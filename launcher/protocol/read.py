@@ -1,0 +1,102 @@
+"""From the store to a view, in few requests: the attempts' numbers are listed, records read by their known names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from launcher.errors import NotFound
+from launcher.protocol.view import AttemptView, RunView, add
+from launcher.reasons import Reason
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store
+from launcher.store.layout import AttemptKeys, RunKeys
+
+A = TypeVar("A")
+B = TypeVar("B")
+PARALLEL: Final = 8
+
+
+def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
+    """What the store holds of a run. Raises NotFound when that is nothing.
+
+    `full=False` leaves out what no decision needs: events, endpoints, beats of ranks that have exited.
+    """
+    keys = RunKeys(run)
+    view = RunView(run, now=store.now())
+    numbers = sorted(int(name) for name in store.folders(keys.attempts) if name.isdigit())
+    view = _with(store, view, (keys.job, keys.cancel, keys.result))
+    if not view.known and not numbers:
+        raise NotFound(f"no run `{run}` in {store.url}")
+    if view.job is not None and numbers:
+        view = _attempts(store, view, view.job, numbers, full)
+    if full:
+        view = read_events(store, view)
+    return view
+
+
+def read_events(store: Store, view: RunView) -> RunView:
+    """The view with the run's events."""
+    return _with(store, view, [meta.key for meta in store.scan(RunKeys(view.run).events)])
+
+
+def _attempts(store: Store, view: RunView, job: ResolvedJob, numbers: Sequence[int], full: bool) -> RunView:
+    members = job.members()
+    wanted: list[str] = []
+    for number in numbers:
+        keys = RunKeys(view.run).attempt(number)
+        wanted += [keys.claim(member) for member in members] + [keys.exit(member) for member in members]
+        if len(members) > 1:
+            wanted += [keys.formed, keys.broken]
+            wanted += [keys.endpoint(member) for member in members if _has_ports(job, member)] if full else []
+    view = _with(store, view, wanted)
+    # exits before beats: a beat that is read after its writer's exit was missing is never too old
+    wanted = []
+    for attempt in view.attempts:
+        keys = RunKeys(view.run).attempt(attempt.number)
+        last = full and attempt.number == numbers[-1]
+        wanted += [keys.beat(who) for who in members if who in attempt.claims and (last or who not in attempt.exits)]
+    view = _with(store, view, wanted)
+    contents = _each(store, lambda attempt: _contents(store, view.run, attempt, job, full), view.attempts)
+    return replace(view, attempts=tuple(contents))
+
+
+def _has_ports(job: ResolvedJob, member: str) -> bool:
+    return bool(job.roles[member.rpartition("-")[0]].ports)
+
+
+def _contents(store: Store, run: str, attempt: AttemptView, job: ResolvedJob, full: bool) -> AttemptView:
+    """The attempt with the outputs and checkpoints that are complete."""
+    keys = RunKeys(run).attempt(attempt.number)
+    leader = attempt.exits.get(job.members()[0])
+    outputs: frozenset[str] = frozenset()
+    if full or (leader is not None and leader.reason is Reason.SUCCEEDED):
+        outputs = frozenset(name for name in job.outputs if store.head(keys.output_manifest(name)) is not None)
+    checkpoints: tuple[int, ...] = ()
+    if any(output.kind == "checkpoints" for output in job.outputs.values()):
+        checkpoints = complete_checkpoints(store, keys)
+    return replace(attempt, outputs=outputs, checkpoints=checkpoints)
+
+
+def complete_checkpoints(store: Store, keys: AttemptKeys) -> tuple[int, ...]:
+    """The steps of an attempt that have their marker, ascending."""
+    steps = sorted(int(name) for name in store.folders(keys.checkpoints) if name.isdigit())
+    return tuple(step for step in steps if store.head(keys.checkpoint_complete(step)) is not None)
+
+
+def _with(store: Store, view: RunView, keys: Iterable[str]) -> RunView:
+    wanted = list(keys)
+    for key, found in zip(wanted, _each(store, store.read, wanted), strict=True):
+        if found is not None:
+            view = add(view, key, found[0], found[1].modified)
+    return view
+
+
+def _each(store: Store, ask: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    """Answers in the order of the items; requests go out side by side where they travel over a network."""
+    if len(items) < 2 or store.url.startswith("file:"):
+        return [ask(item) for item in items]
+    with ThreadPoolExecutor(min(PARALLEL, len(items))) as pool:
+        return list(pool.map(ask, items))

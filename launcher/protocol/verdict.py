@@ -1,0 +1,91 @@
+"""What the attempts of a run amount to: done, to be tried again, or never again (the table in launcher.reasons)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launcher.protocol.facts import Attempt, Rules, Run
+from launcher.protocol.rules import ALL, Rule
+from launcher.reasons import RULES, Reason
+
+
+class Verdict(NamedTuple):
+    """An end of the run that follows from its attempts; `attempt` counts from 1."""
+
+    outcome: str
+    attempt: int
+    reason: Reason
+
+
+def ended(attempt: Attempt) -> bool:
+    """The leader's exit is the attempt's; without one, a leader that is gone ended it too."""
+    return attempt.exits[0] is not None or attempt.gone[0]
+
+
+def complete(attempt: Attempt, leading: int) -> bool:
+    """Every leading rank exited 0 and every declared output has its manifest."""
+    return attempt.outputs and all(reason is Reason.SUCCEEDED for reason in attempt.exits[:leading])
+
+
+def reason_of(attempt: Attempt, leading: int, rules: Rules = ALL) -> Reason:
+    """Why an attempt that has ended ended."""
+    found = [reason for reason in attempt.exits if reason is not None]
+    if attempt.exits[0] is None:
+        found.append(Reason.LOST)
+    worst = max(found, key=lambda reason: RULES[reason].severity)
+    if Rule.WORST not in rules:
+        worst = attempt.exits[0] or Reason.LOST
+    if worst is Reason.SUCCEEDED and not complete(attempt, leading):
+        return Reason.LOST  # a leading rank's exit or an output never came
+    return worst
+
+
+def finished(run: Run, rules: Rules = ALL) -> Verdict | None:
+    """The first attempt that did the whole work."""
+    if Rule.FINISH not in rules:
+        return None
+    for number, attempt in enumerate(run.attempts, 1):
+        if complete(attempt, run.leading) and (Rule.FINISH_ANY in rules or number == len(run.attempts)):
+            return Verdict("succeeded", number, Reason.SUCCEEDED)
+    return None
+
+
+def exhausted(run: Run, rules: Rules = ALL) -> Verdict | None:
+    """Why nothing may be tried again; None while the highest attempt lives, or when another may follow."""
+    if Rule.FINAL not in rules or not run.attempts or not ended(run.attempts[-1]):
+        return None
+    users = streak = 0
+    newest, running, policy = -1, 0.0, run.policy
+    for number, attempt in enumerate(run.attempts, 1):
+        reason = reason_of(attempt, run.leading, rules)
+        running += attempt.running
+        if attempt.checkpoint > newest:
+            newest, streak = attempt.checkpoint, 0
+        memory = reason is Reason.OUT_OF_MEMORY and policy.retry_memory
+        if not RULES[reason].again and not memory:
+            outcome = "cancelled" if reason is Reason.CANCELLED else "failed"
+            return Verdict(outcome, number, reason)
+        if RULES[reason].counts:
+            users += 1
+        else:
+            streak += 1
+        if users > policy.retries or streak >= policy.infrastructure:
+            return Verdict("failed", number, reason)
+    if policy.deadline is not None and running >= policy.deadline:
+        return Verdict("failed", len(run.attempts), Reason.DEADLINE)
+    return None
+
+
+def verdict(run: Run, rules: Rules = ALL) -> Verdict | None:
+    return finished(run, rules) or exhausted(run, rules)
+
+
+def newest_checkpoint(run: Run, before: int, rules: Rules = ALL) -> tuple[int, int] | None:
+    """(attempt, step) from which attempt `before` goes on; of equal steps the later attempt's. None: from the start."""
+    earlier = run.attempts[: before - 1] if Rule.NEWEST in rules else run.attempts[before - 2 : before - 1]
+    offset = before - len(earlier)
+    found = [(attempt.checkpoint, number) for number, attempt in enumerate(earlier, offset) if attempt.checkpoint >= 0]
+    if not found:
+        return None
+    step, number = max(found)
+    return number, step

@@ -1,0 +1,142 @@
+"""What a reader knows of a run: the records it has read, decoded, and nothing concluded from them yet.
+
+`add` puts one more object into a view. It is a join: objects may come in any order, in parts and more than once, and
+the view is the same in the end. Objects that nobody overwrites are kept as they are; of two beats the later counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import msgspec
+
+from launcher.errors import SlipwayError
+from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Record, Result
+from launcher.spec.hashing import decode_job
+from launcher.spec.model import ResolvedJob
+from launcher.store.layout import RunKeys
+
+T = TypeVar("T", bound=Record)
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt. Members are `<role>-<rank>`; times are the store's, seconds since the epoch."""
+
+    number: int
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    claimed: Mapping[str, float] = field(default_factory=dict)  # member -> when its claim was written
+    formed: Formed | None = None
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    beats: Mapping[str, tuple[Beat, float]] = field(default_factory=dict)  # with the time of the last write
+    broken: Broken | None = None
+    exits: Mapping[str, Exit] = field(default_factory=dict)
+    outputs: frozenset[str] = frozenset()  # those whose manifest is there
+    checkpoints: tuple[int, ...] = ()  # complete ones, ascending
+
+    def seen(self, member: str) -> float | None:
+        """The member's last sign of life; a claim counts as the first beat."""
+        times = [self.claimed[member]] if member in self.claimed else []
+        if member in self.beats:
+            times.append(self.beats[member][1])
+        return max(times, default=None)
+
+    def running(self, leader: str) -> float:
+        """Seconds the leader's command has run: from its exit, or from its last beat where it was killed."""
+        if leader in self.exits:
+            return self.exits[leader].running
+        return self.beats[leader][0].running if leader in self.beats else 0.0
+
+
+@dataclass(frozen=True)
+class RunView:
+    run: str
+    job: ResolvedJob | None = None
+    result: Result | None = None
+    cancelled: bool = False
+    attempts: tuple[AttemptView, ...] = ()  # ascending by number
+    events: tuple[Event, ...] = ()
+    now: float = 0.0  # the store's clock, read before everything else
+
+    @property
+    def known(self) -> bool:
+        """Whether the store holds anything of this run."""
+        return bool(self.job or self.result or self.cancelled or self.attempts)
+
+    def attempt(self, number: int) -> AttemptView | None:
+        return next((attempt for attempt in self.attempts if attempt.number == number), None)
+
+
+def add(view: RunView, key: str, body: bytes, modified: float) -> RunView:
+    """The view with one more object of the run's prefix; other keys than records are ignored.
+
+    Raises SlipwayError for a record that can not be read, BadInput for a job of a newer schema.
+    """
+    keys = RunKeys(view.run)
+    if key == keys.job:
+        return replace(view, job=decode_job(body))
+    if key == keys.result:
+        return replace(view, result=_decode(key, body, Result))
+    if key == keys.cancel:
+        return replace(view, cancelled=True)
+    if key.startswith(keys.events):
+        event = _decode(key, body, Event)
+        events = {(old.attempt, old.writer, old.seq): old for old in (*view.events, event)}
+        return replace(view, events=tuple(events[order] for order in sorted(events)))
+    if not key.startswith(keys.attempts):
+        return view
+    number, _, rest = key.removeprefix(keys.attempts).partition("/")
+    if not number.isdigit() or not rest:
+        return view
+    old = view.attempt(int(number)) or AttemptView(int(number))
+    new = _add(old, key, rest.split("/"), body, modified)
+    if new is None:
+        return view
+    attempts = {attempt.number: attempt for attempt in (*view.attempts, new)}
+    return replace(view, attempts=tuple(attempts[number] for number in sorted(attempts)))
+
+
+def _add(attempt: AttemptView, key: str, parts: list[str], body: bytes, modified: float) -> AttemptView | None:
+    match parts:
+        case ["claim", name]:
+            member = _member(name)
+            claims = {**attempt.claims, member: _decode(key, body, Claim)}
+            return replace(attempt, claims=claims, claimed={**attempt.claimed, member: modified})
+        case ["beat", name]:
+            member, beat = _member(name), (_decode(key, body, Beat), modified)
+            if member in attempt.beats and _order(attempt.beats[member]) > _order(beat):
+                return attempt
+            return replace(attempt, beats={**attempt.beats, member: beat})
+        case ["exit", name]:
+            return replace(attempt, exits={**attempt.exits, _member(name): _decode(key, body, Exit)})
+        case ["endpoints", name]:
+            return replace(attempt, endpoints={**attempt.endpoints, _member(name): _decode(key, body, Endpoint)})
+        case ["formed.json"]:
+            return replace(attempt, formed=_decode(key, body, Formed))
+        case ["broken.json"]:
+            return replace(attempt, broken=_decode(key, body, Broken))
+        case ["outputs", name] if name.endswith(MANIFEST):
+            return replace(attempt, outputs=attempt.outputs | {name.removesuffix(MANIFEST)})
+        case ["checkpoints", step, "complete.json"] if step.isdigit():
+            return replace(attempt, checkpoints=tuple(sorted({*attempt.checkpoints, int(step)})))
+    return None
+
+
+MANIFEST: Final = ".manifest.json"
+
+
+def _order(beat: tuple[Beat, float]) -> tuple[int, float]:
+    return beat[0].seq, beat[1]
+
+
+def _member(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def _decode(key: str, body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SlipwayError(f"{key} is not a valid record: {error}") from None

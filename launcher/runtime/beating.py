@@ -1,0 +1,209 @@
+"""The threads of an attempt, and what they share with the rest of the runtime."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from launcher.errors import Unreachable
+from launcher.protocol import decide
+from launcher.protocol.decide import Stop
+from launcher.protocol.records import Beat, Broken, Exit, Result
+from launcher.reasons import Reason
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Seconds since the epoch, for display."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds on a clock that never stands still or jumps, and that counts suspend."""
+        ...
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Waits for the event, at most that long; whether it is set."""
+        ...
+
+
+class SystemClock:
+    def time(self) -> float:
+        return time.time()
+
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        return event.wait(seconds)
+
+
+@dataclass
+class BeatState:
+    """What the next beat tells. Any thread may assign a field (never change a value in place)."""
+
+    phase: str = "waiting"
+    step: float | None = None
+    total: float | None = None
+    message: str = ""
+    checkpoint: int | None = None
+    running: float = 0.0  # seconds the command has run in this attempt
+    usage: dict[str, float] = field(default_factory=dict)
+    events: int = 0
+
+
+class Beating:
+    """The threads of an attempt: one beats and reads what the others write, one watches the clock for self-fencing
+    (a beat may hang in the network for longer than the fence)."""
+
+    def __init__(
+        self,
+        store: Store,
+        job: ResolvedJob,
+        run: str,
+        number: int,
+        index: int,
+        helper: bool,
+        state: BeatState,
+        *,
+        clock: Clock,
+        log: Callable[[str], None],
+        halt: Callable[[Stop], None],
+        nonce: str,
+        claimed: float,
+        before: float,
+    ) -> None:
+        """`claimed`: boot time at which the claim was being written; `before`: seconds the command ran in earlier
+        attempts; `halt` is called, from a thread, with every reason to stop."""
+        self.formed = False  # set once every member has joined: only then a missing beat means anything
+        self._store, self._job, self._index, self._helper, self._state = store, job, index, helper, state
+        self._clock, self._log, self._halt, self._nonce, self._before = clock, log, halt, nonce, before
+        self._run, self._keys = RunKeys(run), RunKeys(run).attempt(number)
+        self._members = job.members()
+        self._stopping = False
+        self._over = threading.Event()
+        self._last = claimed  # boot time at which the last successful beat began
+        self._seq = 0
+        self._turn = 0
+        self._marks: dict[int, tuple[tuple[int, float], float]] = {}  # member -> its last beat, and when it was new
+        self._ask_exit: set[int] = set()
+        self._done: set[int] = set()  # members that exited 0
+        self._threads = [
+            threading.Thread(target=target, name=f"slipway-{name}", daemon=True)
+            for name, target in (("beat", self._beats), ("fence", self._fence))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(timeout=1.0)  # a beat that hangs ends with the process
+
+    def fence(self) -> Stop | None:
+        """Why this process must not compute any more, by its own clock alone."""
+        return decide.fence(self._clock.boottime() - self._last, self._job.timing.fence)
+
+    def _fence(self) -> None:
+        while not self._clock.wait(self._over, min(1.0, self._job.timing.fence / 20)):
+            stop = self.fence()
+            if stop is not None:
+                self._tell(stop)
+
+    def _tell(self, stop: Stop) -> None:
+        self._stopping = True
+        self._halt(stop)
+
+    def _beats(self) -> None:
+        while True:
+            began = self._clock.boottime()
+            try:
+                self._beat(began)
+            except Unreachable as error:
+                self._log(f"store: {error}")
+            rest = self._job.timing.beat - (self._clock.boottime() - began)
+            if self._clock.wait(self._over, max(rest, self._job.timing.beat / 10)):
+                return
+
+    def _beat(self, began: float) -> None:
+        state = self._state
+        self._seq += 1
+        beat = Beat(
+            self._seq,
+            state.phase,
+            state.step,
+            state.total,
+            state.message,
+            state.checkpoint,
+            state.running,
+            state.usage,
+            self._clock.time(),
+            state.events,
+        )
+        self._store.put(self._keys.beat(self._members[self._index]), msgspec.json.encode(beat))
+        self._last = began
+        deadline = self._job.limits.deadline
+        if deadline is not None and self._before + state.running >= deadline:
+            self._tell(Stop(Reason.DEADLINE, f"the command has run for {deadline:.0f} s over all attempts"))
+        if self._stopping:
+            return
+        glance = self._look()
+        stop = decide.beat(glance)
+        if stop is None:
+            return
+        self._tell(stop)
+        if stop.gone is not None:
+            broken = Broken(self._members[stop.gone], self._members[self._index], stop.message, self._nonce)
+            self._store.create(self._keys.broken, msgspec.json.encode(broken))
+
+    def _look(self) -> decide.Glance:
+        """Four keys that are the same every time, and in turn one other member's beat or exit."""
+        store = self._store
+        found = store.read(self._run.result)
+        glance = decide.Glance(
+            msgspec.json.decode(found[0], type=Result).outcome if found else None, helper=self._helper
+        )
+        if found is not None:
+            return glance
+        following = self._run.attempt(self._keys.number + 1).claim(self._members[0])
+        glance = glance._replace(
+            cancelled=store.head(self._run.cancel) is not None, successor=store.head(following) is not None
+        )
+        if len(self._members) == 1:
+            return glance
+        glance = glance._replace(broken=store.head(self._keys.broken) is not None)
+        others = [0] if self._index else [who for who in range(1, len(self._members)) if who not in self._done]
+        if not others:
+            return glance
+        self._turn += 1
+        return self._watch(glance, others[self._turn % len(others)])
+
+    def _watch(self, glance: decide.Glance, who: int) -> decide.Glance:
+        """A beat that did not move since the last look makes the next look go to the exit instead."""
+        now = self._clock.boottime()
+        name = self._members[who]
+        if who in self._ask_exit:
+            self._ask_exit.discard(who)
+            body = self._store.read(self._keys.exit(name))
+            if body is not None:
+                reason = msgspec.json.decode(body[0], type=Exit).reason
+                if reason is Reason.SUCCEEDED:
+                    self._done.add(who)
+                return glance._replace(watched=who, exit=reason)
+        else:
+            found = self._store.read(self._keys.beat(name))
+            mark = (msgspec.json.decode(found[0], type=Beat).seq, found[1].modified) if found else (0, 0.0)
+            old = self._marks.get(who)
+            if old is None or old[0] != mark or (found is None and not self.formed):
+                self._marks[who] = (mark, now)  # new, or not there yet because its rank has still to join
+            else:
+                self._ask_exit.add(who)
+        since = now - self._marks[who][1] if who in self._marks else 0.0
+        return glance._replace(watched=who, gone=since > self._job.timing.stale)

@@ -1,0 +1,426 @@
+"""One rank's part in the protocol (design 6): reads the store, asks `launcher.protocol.decide`, does what it says.
+
+member = Member(store, job, "main-0", placement)
+begun = member.start()              # Leave: exit with its code; Started: this process holds a claim and beats
+stop = member.form()                # several ranks: all are there
+...fetch inputs...
+stop = member.settle()              # earlier attempts are over; now `member.checkpoint()` may be chosen
+...restore...
+stop = member.before_command()      # None: start the command now; it must end when `member.stopped` is set
+code = member.end(exit, outputs_done)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from launcher.errors import NotFound, Unreachable
+from launcher.protocol import decide
+from launcher.protocol.decide import Leave, Stop
+from launcher.protocol.facts import Run, facts
+from launcher.protocol.finish import complete_works, put_result
+from launcher.protocol.read import read_run
+from launcher.protocol.records import Broken, Claim, Endpoint, Exit, Formed, Placement, Result
+from launcher.protocol.verdict import Verdict, newest_checkpoint
+from launcher.protocol.view import AttemptView, RunView, add
+from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason
+from launcher.runtime import procs
+from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
+from launcher.spec.hashing import encode_job, run_id, work_hash
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys, work_run
+
+T = TypeVar("T")
+LONGEST_POLL: Final = 5.0  # seconds
+
+
+@dataclass(frozen=True)
+class Started:
+    """This process holds its member's claim in `attempt`, and beats."""
+
+    attempt: int
+    previous: tuple[AttemptView, ...]  # as read before the claim; `Member.previous` is newer after settle()
+    running: float  # seconds the command has run in them
+    formed: Formed | None = None  # of a run of one rank: at once; otherwise Member.form() waits for it
+
+
+class Member:
+    """One rank of one attempt. `start`, `form`, `settle`, `before_command` and `end` are called in this order by one
+    thread; `beat_state`, `stopped`, `should_stop` and `interrupt` may be used by any."""
+
+    def __init__(
+        self,
+        store: Store,
+        job: ResolvedJob,
+        member: str,
+        placement: Placement,
+        *,
+        clock: Clock | None = None,
+        log: Callable[[str], None] = lambda line: None,
+        version: str = "",
+    ) -> None:
+        self.store, self.job, self.member, self.placement = store, job, member, placement
+        self.clock: Clock = clock or SystemClock()
+        self.log, self.version = log, version
+        self.run = run_id(job)
+        self.keys = RunKeys(self.run)
+        self.members = job.members()
+        self.index = self.members.index(member)
+        self.beat_state = BeatState()
+        self.stopped = threading.Event()
+        self.stop: Stop | None = None
+        self.previous: tuple[AttemptView, ...] = ()
+        self.formed: Formed | None = None
+        self._interrupted = threading.Event()
+        self._poll = min(job.timing.beat, LONGEST_POLL)
+        self._view = RunView(self.run)
+        self._moves: dict[int, tuple[int, float]] = {}
+        self._number = 0
+        self._nonce = uuid4().hex
+        self._settled = False
+        self._beating: Beating | None = None
+
+    # start
+
+    def start(self) -> Started | Leave:
+        """Steps 1 to 3 and 5; waits where they say so. Raises nothing for a store that is away: Leave with code 75."""
+        since: float | None = None
+        works = False
+        while True:
+            try:
+                view = self._patiently(self._read)
+                run = self._facts(view)
+                if run.result == "succeeded" and not works:
+                    works = (
+                        self._patiently(lambda: self.store.head(work_run(work_hash(self.job), self.run))) is not None
+                    )
+                step = decide.start(run, self.index, works)
+                match step:
+                    case Leave():
+                        return step
+                    case decide.Finish(verdict):
+                        self._patiently(lambda: self._finish(view, verdict))  # noqa: B023 - called at once
+                    case decide.PutWorks() if view.result is not None:
+                        result = view.result
+                        self._patiently(lambda: complete_works(self.store, self.job, result, self.run))  # noqa: B023
+                        works = True
+                    case decide.Claim(number):
+                        if self._claim(view, number):
+                            return self._begin(view, number)
+                    case decide.Break(number, member, why):
+                        self._patiently(lambda: self._break(number, member, why))
+                    case decide.Wait(why):
+                        now = self.clock.boottime()
+                        if since is None:
+                            since = now
+                            self.log(f"waiting: {why}")
+                        if now - since > self.job.timing.stale + 2 * self.job.timing.beat:
+                            return Leave(EXIT_AGAIN, Reason.INFRASTRUCTURE, f"waited in vain: {why}")
+                        self.clock.wait(self._interrupted, self._poll)
+            except Unreachable as error:
+                return Leave(EXIT_AGAIN, Reason.STORE_UNREACHABLE, str(error))
+            if self._interrupted.is_set():
+                return Leave(EXIT_PREEMPTED, Reason.PREEMPTED, "asked to stop before the attempt began")
+
+    def interrupt(self) -> None:
+        """SIGTERM came: every wait ends, start with Leave(143), the others with Stop(preempted)."""
+        self._interrupted.set()
+        if self._beating is not None:
+            self._halt(Stop(Reason.PREEMPTED, "asked to stop"))
+
+    def _read(self) -> RunView:
+        try:
+            view = read_run(self.store, self.run, full=False)
+        except NotFound:
+            view = RunView(self.run)
+        if view.job is None:  # a rendered object that nobody submitted carries its job itself
+            self.store.create(self.keys.job, encode_job(self.job))
+            view = replace(read_run(self.store, self.run, full=False), job=self.job)
+        return view
+
+    def _facts(self, view: RunView) -> Run:
+        moved = set()
+        for attempt in view.attempts:
+            found = attempt.beats.get(self.members[0])
+            mark = (found[0].seq, found[1]) if found else (-1, 0.0)
+            if self._moves.setdefault(attempt.number, mark) != mark:
+                moved.add(attempt.number)
+        return facts(view, self.job, self.placement, self.member, alive=self._alive, moved=frozenset(moved))
+
+    def _alive(self, placement: Placement) -> bool | None:
+        mine = self.placement
+        here = placement.host == mine.host and placement.boot == mine.boot and placement.boot != ""
+        if not here or placement.pid <= 0 or placement.kind not in ("process", "machine"):
+            return None
+        return procs.alive(placement.pid, placement.start, placement.boot)
+
+    def _claim(self, view: RunView, number: int) -> bool:
+        claim = Claim(self.placement, self._nonce, self.clock.time(), self.version)
+        body = msgspec.json.encode(claim)
+        self._claimed_at = self.clock.boottime()
+        return self._patiently(lambda: self.store.create(self.keys.attempt(number).claim(self.member), body))
+
+    def _begin(self, view: RunView, number: int) -> Started:
+        self._number, self._view = number, view
+        self.previous = tuple(attempt for attempt in view.attempts if attempt.number < number)
+        leader = self.members[0]
+        before = sum(attempt.running(leader) for attempt in self.previous)
+        if len(self.members) == 1:
+            self.formed = Formed({self.member: self.placement.host}, self._nonce)
+        helper = self.index >= self.job.roles[self.job.leading].replicas
+        self._beating = Beating(
+            self.store,
+            self.job,
+            self.run,
+            number,
+            self.index,
+            helper,
+            self.beat_state,
+            clock=self.clock,
+            log=self.log,
+            halt=self._halt,
+            nonce=self._nonce,
+            claimed=self._claimed_at,
+            before=before,
+        )
+        return Started(number, self.previous, before, self.formed)
+
+    # several ranks
+
+    def form(self) -> Stop | None:
+        """Waits until every member has joined (the leader then writes formed.json); None when the attempt is formed."""
+        since = self.clock.boottime()
+        patience = max(self.job.timing.stale, self.job.limits.start_deadline or 0.0)
+        claims: dict[str, Claim] = {}
+        while self.formed is None:
+            stop = self.should_stop()
+            if stop is not None:
+                return stop
+            try:
+                self._form(claims)
+            except Unreachable as error:
+                self.log(f"store: {error}")
+            missing = [member for member in self.members if member not in claims]
+            if self.formed is None and self.index == 0 and self.clock.boottime() - since > patience:
+                stop = Stop(Reason.INFRASTRUCTURE, f"did not join within {patience:.0f} s: {', '.join(missing)}")
+                self._halt(stop)
+                return stop
+            if self.formed is None:
+                self.clock.wait(self.stopped, self._poll)
+        if self._beating is not None:
+            self._beating.formed = True
+        return None
+
+    def _form(self, claims: dict[str, Claim]) -> None:
+        keys = self.keys.attempt(self._number)
+        if self.index > 0:
+            found = self.store.read(keys.formed)
+            self.formed = msgspec.json.decode(found[0], type=Formed) if found else None
+            return
+        for member in self.members:
+            if member not in claims and (found := self.store.read(keys.claim(member))):
+                claims[member] = msgspec.json.decode(found[0], type=Claim)
+        if len(claims) == len(self.members):
+            formed = Formed({member: claims[member].placement.host for member in self.members}, self._nonce)
+            self.store.create(keys.formed, msgspec.json.encode(formed))
+            self.formed = formed
+
+    def publish_endpoint(self, ports: Mapping[str, str]) -> None:
+        """Tells the others where this member listens; `ports` is name -> host:port."""
+        endpoint = Endpoint(self.member, dict(ports), self.clock.time(), self._nonce)
+        key = self.keys.attempt(self._number).endpoint(self.member)
+        self._patiently(lambda: self.store.create(key, msgspec.json.encode(endpoint)))
+
+    def wait_endpoints(self, roles: Sequence[str]) -> dict[str, tuple[Endpoint, ...]] | Stop:
+        """role -> the endpoints of its ranks, once all of them are published."""
+        wanted = {role: [f"{role}-{rank}" for rank in range(self.job.roles[role].replicas)] for role in roles}
+        found: dict[str, Endpoint] = {}
+        keys = self.keys.attempt(self._number)
+        while True:
+            stop = self.should_stop()
+            if stop is not None:
+                return stop
+            try:
+                for member in (member for ranks in wanted.values() for member in ranks if member not in found):
+                    body = self.store.read(keys.endpoint(member))
+                    if body is not None:
+                        found[member] = msgspec.json.decode(body[0], type=Endpoint)
+            except Unreachable as error:
+                self.log(f"store: {error}")
+            if all(member in found for ranks in wanted.values() for member in ranks):
+                return {role: tuple(found[member] for member in ranks) for role, ranks in wanted.items()}
+            self.clock.wait(self.stopped, self._poll)
+
+    # before the command
+
+    def settle(self) -> Stop | None:
+        """Step 4: waits until every earlier attempt is over. Then `previous` is as it will stay."""
+        view = self._view
+        leaders = [attempt.exits.get(self.members[0]) for attempt in self.previous]
+        reread = any(set(attempt.claims) - set(attempt.exits) for attempt in self.previous) or None in leaders
+        said = False
+        while not self._settled:
+            stop = self.should_stop()
+            if stop is not None:
+                return stop
+            try:
+                view = self._read() if reread else view
+                step = decide.settle(self._facts(view), self._number)
+                match step:
+                    case decide.Go():
+                        self._view = view
+                        self.previous = tuple(old for old in view.attempts if old.number < self._number)
+                        self._settled = True
+                    case decide.Finish(verdict):
+                        result = self._finish(view, verdict)
+                        self._halt(Stop(Reason.LOST, f"the run is {result.outcome}"))
+                    case decide.Wait(why):
+                        if not said:
+                            self.log(f"waiting: {why}")
+                        said = True
+                        self.clock.wait(self.stopped, self._poll)
+            except Unreachable as error:
+                self.log(f"store: {error}")
+                self.clock.wait(self.stopped, self._poll)
+        return None
+
+    def checkpoint(self) -> tuple[int, int] | None:
+        """(attempt, step) to go on from; None: from the start. Call after settle()."""
+        return newest_checkpoint(self._facts(self._with_me(self._view)), self._number)
+
+    def before_command(self) -> Stop | None:
+        """Step 6, and whatever of form() and settle() is still to do. None: start the command now."""
+        stop = self.form() or self.settle()
+        while stop is None:
+            try:
+                view = self._with_me(self._view)
+                keys = self.keys.attempt(self._number)
+                wanted = [
+                    self.keys.result,
+                    self.keys.cancel,
+                    self.keys.attempt(self._number + 1).claim(self.members[0]),
+                ]
+                if len(self.members) > 1:
+                    others = [keys.exit(member) for member in self.members if member != self.member]
+                    wanted += [keys.broken, *others]
+                for key in wanted:
+                    found = self.store.read(key)
+                    if found is not None:
+                        view = add(view, key, found[0], found[1].modified)
+                step = decide.before_command(self._facts(view), self._number, self.index)
+                if isinstance(step, decide.Go):
+                    return self.should_stop()
+                if isinstance(step, decide.Finish):
+                    self._finish(view, step.verdict)
+                    continue
+                self._halt(step)
+                stop = self.stop
+            except Unreachable as error:
+                self.log(f"store: {error}")
+                self.clock.wait(self.stopped, self._poll)
+                stop = self.should_stop()
+        return stop
+
+    def _with_me(self, view: RunView, mine: Exit | None = None, outputs: bool = False) -> RunView:
+        """The view with what this process knows of itself."""
+        old = view.attempt(self._number) or AttemptView(self._number)
+        claim = Claim(self.placement, self._nonce, 0.0)
+        new = replace(
+            old,
+            claims={**old.claims, self.member: claim},
+            claimed={self.member: view.now, **old.claimed},
+            exits={**old.exits, **({self.member: mine} if mine else {})},
+            outputs=old.outputs | (frozenset(self.job.outputs) if outputs else frozenset()),
+        )
+        attempts = {attempt.number: attempt for attempt in (*view.attempts, new)}
+        return replace(view, attempts=tuple(attempts[number] for number in sorted(attempts)))
+
+    # while it runs
+
+    def should_stop(self) -> Stop | None:
+        """Why the command has to end, or None. Asks no store."""
+        stop = self._beating.fence() if self._beating is not None else None
+        if stop is not None:
+            self._halt(stop)
+        return self.stop
+
+    def _halt(self, stop: Stop) -> None:
+        if self.stop is None:
+            self.stop = stop
+            self.log(f"stopping: {stop.message}")
+        self.stopped.set()
+
+    def _break(self, number: int, member: int, why: str) -> bool:
+        broken = Broken(self.members[member], self.member, why, self._nonce)
+        return self.store.create(self.keys.attempt(number).broken, msgspec.json.encode(broken))
+
+    # the end
+
+    def end(self, ended: Exit, outputs_done: bool, data: Mapping[str, str] | None = None) -> int:
+        """Writes exit, broken, result and works as design 6 says, waiting for other ranks where it says so; the
+        container's exit code. Call it once everything else is in the store. `data`: input -> digest of what was read.
+        """
+        if self.index == 0 and ended.reason is Reason.SUCCEEDED and not outputs_done:
+            ended = msgspec.structs.replace(ended, reason=Reason.OUTPUT_MISSING)
+        ended = msgspec.structs.replace(ended, member=self.member, nonce=self._nonce)
+        try:
+            return self._end(ended, outputs_done, data)
+        finally:
+            if self._beating is not None:
+                self._beating.finish()
+
+    def _end(self, mine: Exit, outputs_done: bool, data: Mapping[str, str] | None) -> int:
+        alone = len(self.members) == 1 and mine.reason is Reason.SUCCEEDED
+        written, works = False, True
+        result: Result | None = None
+        while True:
+            try:
+                view = self._view if alone else self._read()
+                known = mine if written else None
+                view = self._with_me(replace(view, result=result or view.result), known, outputs_done)
+                ending = decide.Ending(self._facts(view), self._number, self.index, mine.reason, self.should_stop())
+                match decide.end(ending, works):
+                    case decide.WriteExit(reason):
+                        mine = msgspec.structs.replace(mine, reason=reason)
+                        key = self.keys.attempt(self._number).exit(self.member)
+                        self.store.create(key, msgspec.json.encode(mine))
+                        written = True
+                    case decide.Break(number, member, why):
+                        self._break(number, member, why)
+                    case decide.Finish(verdict):
+                        result = self._finish(view, verdict, data)
+                    case decide.PutWorks() if view.result is not None:
+                        complete_works(self.store, self.job, view.result, self.run)
+                        works = True
+                    case Leave() as leave:
+                        self.log(leave.message)
+                        return leave.code
+                    case _:
+                        self.clock.wait(self._interrupted, self._poll)
+            except Unreachable as error:
+                self.log(f"store: {error}")
+                if self._beating is None or self._beating.fence() is not None:
+                    return EXIT_AGAIN
+                self.clock.wait(self._interrupted, self._poll)
+
+    def _finish(self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None) -> Result:
+        return put_result(self.store, view, self.job, verdict, writer=self.member, data=data)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Asks a store that may be away again and again, for `timing.stale` seconds; raises Unreachable then."""
+        since = self.clock.boottime()
+        while True:
+            try:
+                return ask()
+            except Unreachable as error:
+                if self.clock.boottime() - since > self.job.timing.stale or self._interrupted.is_set():
+                    raise
+                self.log(f"store: {error}")
+                self.clock.wait(self._interrupted, self._poll)
