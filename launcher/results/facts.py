@@ -17,6 +17,8 @@ from launcher.spec.model import ResolvedJob
 from launcher.store import layout
 from launcher.store.base import Store
 
+Prices = Mapping[str, tuple[float, str]]  # unit (a GPU's name, `gpu` or `cpu`) -> (per hour, currency)
+
 
 class CodeNote(msgspec.Struct, frozen=True):
     """What submit knew of the code overlay besides its bytes."""
@@ -53,14 +55,17 @@ class Facts:
         return "results" in self.job.outputs
 
 
-def load_facts(store: Store, runs: Sequence[str], names: Mapping[str, str] | None = None) -> list[Facts]:
-    """The facts of many runs, read in parallel; `names` are the group's (a matrix gives one job several)."""
+def load_facts(
+    store: Store, runs: Sequence[str], names: Mapping[str, str] | None = None, prices: Prices | None = None
+) -> list[Facts]:
+    """The facts of many runs, read in parallel; `names` are the group's (a matrix gives one job several), `prices` the
+    profile's, for runs whose budget brought none."""
     names = names or {}
     with ThreadPoolExecutor(16) as pool:
-        return list(pool.map(lambda run: _load(store, run, names.get(run, "")), runs))
+        return list(pool.map(lambda run: _load(store, run, names.get(run, ""), prices or {}), runs))
 
 
-def _load(store: Store, run: str, name: str) -> Facts:
+def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
     keys = layout.RunKeys(run)
     found = store.read(keys.job)
     if found is None:
@@ -78,7 +83,7 @@ def _load(store: Store, run: str, name: str) -> Facts:
     image = job.roles[job.leading].image
     note = _note(store, job.code.digest) if job.code is not None else CodeNote()
     gpus = sum(role.replicas * role.resources.gpus for role in job.roles.values())
-    price, currency = hourly_price(job)
+    price, currency = hourly_price(job, prices)
     return Facts(
         run=run,
         name=name or job.name,
@@ -101,12 +106,20 @@ def _load(store: Store, run: str, name: str) -> Facts:
     )
 
 
-def hourly_price(job: ResolvedJob) -> tuple[float | None, str]:
-    """What an hour of this run costs, by the price that the profile wrote into the job; None where it wrote none."""
-    price = job.options.get("price")
-    if isinstance(price, int | float) and not isinstance(price, bool):
-        return float(price), str(job.options.get("currency", "USD"))
-    return None, ""
+def hourly_price(job: ResolvedJob, prices: Prices) -> tuple[float | None, str]:
+    """What an hour of the whole run costs; None where no price is known. What a budget was judged by comes first."""
+    if job.limits.budget is not None and job.limits.budget.hourly:
+        return job.limits.budget.hourly, job.limits.budget.currency
+    total, currencies = 0.0, set()
+    for role in job.roles.values():
+        resources = role.resources
+        unit, count = (resources.gpu or "gpu", float(resources.gpus)) if resources.gpus else ("cpu", resources.cpus)
+        if unit not in prices:
+            return None, ""
+        price, currency = prices[unit]
+        total += price * count * role.replicas
+        currencies.add(currency)
+    return (total, currencies.pop()) if len(currencies) == 1 else (None, "")
 
 
 def _note(store: Store, digest: str) -> CodeNote:

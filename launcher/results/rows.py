@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from launcher.errors import NotFound
 from launcher.results.compare import Comparison, compare
@@ -13,6 +13,14 @@ from launcher.results.facts import Facts
 from launcher.results.read import Damaged, Metric, Task, open_output, read_metrics, read_tasks
 from launcher.store.base import Store
 
+# the columns of CSV, JSON and Parquet in their order, with their types; names are stable
+COLUMNS: Final[dict[str, type]] = {
+    "benchmark": str, "version": str, "split": str, "agent": str, "metric": str,
+    "value": float, "ci_low": float, "ci_high": float, "n": int, "infra_failures": int, "seeds": list,
+    "run": str, "name": str, "state": str, "reason": str, "problem": str, "attempt": int,
+    "work": str, "environment": str, "git_commit": str, "git_dirty": bool, "data": dict, "backend": str,
+    "gpu_hours": float, "minutes": float, "cost": float, "currency": str, "variant": dict,
+}  # fmt: skip
 MAX_COMPARISONS = 4  # in a table nobody asked to compare; `launcher compare` has no limit
 
 
@@ -25,7 +33,7 @@ class Row:
     problem: str = ""
 
     def flat(self) -> dict[str, Any]:
-        """Every column, for CSV, JSON and Parquet; the names are stable."""
+        """Every one of COLUMNS, None for unknown."""
         facts, metric = self.facts, self.metric
         return {
             "benchmark": metric.benchmark if metric else None,
@@ -90,7 +98,7 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
     def place(*key: str) -> int:
         return order.setdefault(key, len(order))
 
-    keyed = []
+    keyed: list[tuple[tuple[int, int, int], Row]] = []
     for row in rows:
         metric = row.metric
         if metric is None:
@@ -123,7 +131,7 @@ def load_tasks(store: Store, facts: Facts) -> list[Task]:
 def auto_compare(store: Store, facts: Sequence[Facts]) -> list[Comparison]:
     """Every later evaluation of a benchmark against the first one of it, where they share tasks."""
     firsts: dict[str, tuple[Facts, list[Task]]] = {}
-    found = []
+    found: list[Comparison] = []
     for one in facts:
         try:
             tasks = load_tasks(store, one)

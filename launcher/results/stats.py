@@ -77,7 +77,8 @@ def mcnemar(only_first: int, only_second: int) -> float:
         raise ValueError("numbers of pairs are not negative")
     n = only_first + only_second
     tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1))
-    return min(1.0, 2 * tail / 2**n)  # whole numbers up to one division, which Python rounds correctly at any size
+    whole: int = 2**n
+    return min(1.0, 2 * tail / whole)  # whole numbers up to one division, which Python rounds correctly at any size
 
 
 def binary(values: Sequence[float]) -> bool:

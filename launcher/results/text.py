@@ -133,11 +133,16 @@ def comparison_text(one: Comparison) -> str:
         {"": one.b, "value": _value(one.value_b, one.metric), "95 % interval": _bounds(one.value_b, one.metric)},
     ]
     rows = [{"run": row.pop(""), **row, "n": str(one.pairs)} for row in rows]
-    lines = [f"{one.metric} on {one.pairs} tasks scored on both sides", table(rows, right=("value", "95 % interval", "n"))]
+    lines = [
+        f"{one.metric} on {one.pairs} tasks scored on both sides",
+        table(rows, right=("value", "95 % interval", "n")),
+    ]
     if one.difference is not None:
         method = "Wilson intervals; difference: paired bootstrap" if one.p is not None else "paired bootstrap"
         lines.append(f"\ndifference {difference(one.difference, one.metric)}   ({method})")
-        lines.append(f"{one.gained} better in {one.b}, {one.lost} better in {one.a}, {one.pairs - one.gained - one.lost} equal")
+        lines.append(
+            f"{one.gained} better in {one.b}, {one.lost} better in {one.a}, {one.pairs - one.gained - one.lost} equal"
+        )
         if one.p is not None:
             lines.append(f"exact McNemar {probability(one.p)}")
     for title, keys in (

@@ -1,0 +1,36 @@
+"""`launcher report`: one self-contained HTML page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from launcher.cli import common
+from launcher.errors import BadInput
+
+SUMMARY = "Write one self-contained HTML page: results, curves, replays, time line, provenance."
+EXAMPLE = "launcher report group-1a2b3c4d5e6f --file report.html"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="RUN|GROUP", help="runs, groups, or GROUP/NAME")
+    parser.add_argument("--file", metavar="OUT", type=Path, default=Path("report.html"), help="default: %(default)s")
+    common.add_profile(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.report.page import write
+    from launcher.selection import select
+    from launcher.spec.profile import load_profile
+    from launcher.store import open_store
+
+    profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
+    store = open_store(profile.store)
+    chosen = select(store, args.names)
+    try:
+        write(store, chosen, args.file)
+    except OSError as error:
+        raise BadInput(f"{args.file} can not be written: {error.strerror}") from None
+    print(args.file)
+    return 0

@@ -1,0 +1,58 @@
+"""`launcher wait`: returns when runs have ended; its exit code is their outcome."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from launcher.cli import common
+from launcher.cli.times import duration, parse_duration
+
+SUMMARY = "Wait until runs end. Exit code 0 when all succeeded, 1 when one did not or the time was up."
+EXAMPLE = "launcher wait group-1a2b3c4d5e6f --timeout 6h && launcher results group-1a2b3c4d5e6f"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="RUN|GROUP", help="runs, groups, or GROUP/NAME")
+    parser.add_argument(
+        "--timeout", type=_timeout, metavar="TIME", help="give up after so long: 90s, 15m, 6h; default: never"
+    )
+    common.add_profile(parser)
+
+
+def _timeout(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time; write 90s, 15m, 6h or 2d") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.cli.follow import wait_for
+    from launcher.selection import select
+    from launcher.spec.profile import load_profile
+    from launcher.status import Line, backends
+    from launcher.store import open_store
+
+    profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
+    store = open_store(profile.store)
+    chosen = select(store, args.names)
+
+    def ended(line: Line) -> None:
+        why = f" ({line.reason})" if line.reason not in ("", line.state) else ""
+        detail = f": {line.detail}" if line.detail and line.state != "succeeded" else ""
+        print(f"{line.run} {line.state}{why} after {duration(line.running)}{detail}", flush=True)
+
+    deadline = None if args.timeout is None else time.monotonic() + args.timeout
+    lines = wait_for(store, chosen.runs, backends(profile), deadline, ended)
+    left = [line for line in lines if not line.final]
+    if left:
+        print(f"launcher wait: after {duration(args.timeout)} still {_states(left)}", file=sys.stderr)
+    return 0 if all(line.state == "succeeded" for line in lines) else 1
+
+
+def _states(lines: list) -> str:  # type: ignore[type-arg]
+    return ", ".join(f"{line.run} {line.state}" for line in lines)

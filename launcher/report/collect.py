@@ -1,0 +1,177 @@
+"""Everything a report shows, read from the store. What can not be read becomes a line that says so."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from launcher.errors import NotFound
+from launcher.protocol.read import read_run
+from launcher.protocol.view import AttemptView, RunView
+from launcher.reasons import RULES
+from launcher.report.metrics import Curves, curves, read_metrics
+from launcher.report.replays import Replay, choose, picture_kind, read_replay, smaller
+from launcher.results.compare import Comparison
+from launcher.results.facts import Facts, load_facts
+from launcher.results.read import Damaged, Output, open_output
+from launcher.results.rows import Row, auto_compare, by_depth, load_rows
+from launcher.selection import Selection
+from launcher.store.base import Store
+
+MAX_SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class AttemptLine:
+    """One bar of the time line; times by the clocks of the machines, seconds since the epoch."""
+
+    name: str
+    number: int
+    started: float
+    ended: float
+    reason: str
+    message: str
+    final: bool  # the attempt has ended
+
+
+@dataclass(frozen=True)
+class Picture:
+    caption: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class Report:
+    title: str
+    store: str
+    facts: Sequence[Facts]
+    rows: Sequence[Row]
+    comparisons: Sequence[Comparison]
+    curves: Sequence[Curves]
+    replays: Sequence[Replay]
+    replays_of: str
+    samples: Sequence[Picture]
+    attempts: Sequence[AttemptLine]
+    problems: Sequence[str]
+
+
+def collect(store: Store, selection: Selection) -> Report:
+    """Reads the runs of a selection, in the order of their stages."""
+    runs = by_depth(selection.runs, selection.edges)
+    facts = load_facts(store, runs, selection.names)
+    with ThreadPoolExecutor(8) as pool:
+        views = list(pool.map(lambda run: read_run(store, run), runs))
+        metrics = list(pool.map(lambda view: read_metrics(store, view), views))
+    problems: list[str] = []
+    for one, found in zip(facts, metrics, strict=True):
+        if found.unreadable:
+            problems.append(f"{one.name}: {found.unreadable} lines of metrics are not readable")
+    charts, more = curves((one.name, found) for one, found in zip(facts, metrics, strict=True) if found.values)
+    if more:
+        problems.append(f"{more} more metrics are in the store")
+    outputs = _outputs(store, facts)
+    replays, source = _replays(outputs, problems)
+    lines = [line for one, view in zip(facts, views, strict=True) for line in _attempts(one.name, view, one.finished)]
+    return Report(
+        title=_title(facts, selection),
+        store=store.url,
+        facts=facts,
+        rows=load_rows(store, facts),
+        comparisons=auto_compare(store, facts),
+        curves=charts,
+        replays=replays,
+        replays_of=source,
+        samples=_samples(outputs, problems),
+        attempts=lines,
+        problems=problems,
+    )
+
+
+def _title(facts: Sequence[Facts], selection: Selection) -> str:
+    names = list(dict.fromkeys(one.name for one in facts))
+    if len(names) == 1:
+        return facts[0].run if len(facts) == 1 else names[0]
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} and {len(names) - 2} more"
+
+
+def _outputs(store: Store, facts: Sequence[Facts]) -> list[tuple[Facts, Output]]:
+    found = []
+    for one in facts:
+        if one.state == "succeeded" and one.evaluates:
+            output = open_output(store, one.run, one.attempt)
+            if output is not None:
+                found.append((one, output))
+    return found
+
+
+def _replays(outputs: Sequence[tuple[Facts, Output]], problems: list[str]) -> tuple[list[Replay], str]:
+    """Replays of the last evaluation, which is the trained agent's where there are several."""
+    for one, output in reversed(outputs):
+        folders = choose(output)
+        found = []
+        for folder in folders:
+            try:
+                found.append(read_replay(output, folder))
+            except (Damaged, NotFound) as error:
+                problems.append(str(error))
+        if found:
+            return found, one.name
+    return [], ""
+
+
+def _samples(outputs: Sequence[tuple[Facts, Output]], problems: list[str]) -> list[Picture]:
+    found: list[Picture] = []
+    for one, output in outputs:
+        names = sorted(name for name in output.files if name.startswith("samples/") and name.endswith(".png"))
+        for name in names[: MAX_SAMPLES - len(found)]:
+            try:
+                body = output.read(name)
+            except (Damaged, NotFound) as error:
+                problems.append(str(error))
+                continue
+            body = smaller(body) if len(body) > 512 * 1024 else body
+            kind = picture_kind(body)
+            if kind is None:
+                problems.append(f"{one.name}: {name} is no picture")
+                continue
+            uri = f"data:image/{kind};base64,{base64.b64encode(body).decode()}"
+            found.append(Picture(f"{one.name}: {name.removeprefix('samples/').removesuffix('.png')}", uri))
+    return found
+
+
+def _attempts(name: str, view: RunView, finished: float | None) -> list[AttemptLine]:
+    lines = []
+    for attempt in view.attempts:
+        starts = [claim.time for claim in attempt.claims.values() if claim.time]
+        ends = [end.ended for end in attempt.exits.values() if end.ended]
+        ends += [beat.time for beat, _ in attempt.beats.values() if beat.time] if not ends else []
+        if not starts and not ends:
+            continue
+        started = min(starts or ends)
+        reason, message = _reason(attempt)
+        latest = attempt is view.attempts[-1]
+        over = bool(attempt.exits) or not latest or finished is not None
+        lines.append(
+            AttemptLine(
+                name=name,
+                number=attempt.number,
+                started=started,
+                ended=max(ends or [started]),
+                reason=reason if attempt.exits else "lost" if over else "running",
+                message=message,
+                final=over,
+            )
+        )
+    return lines
+
+
+def _reason(attempt: AttemptView) -> tuple[str, str]:
+    """The worst of the ranks' reasons, and its message."""
+    if not attempt.exits:
+        return "", ""
+    worst = max(attempt.exits.values(), key=lambda end: RULES[end.reason].severity)
+    return str(worst.reason), worst.message

@@ -1,0 +1,55 @@
+"""HTML that is safe by construction: everything is escaped unless it already is Markup. Model output is untrusted."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+# what browsers or editors choke on: control characters other than tab and newline
+_CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if code not in (9, 10)} | {13: None}
+VOID = frozenset({"img", "input", "meta", "br", "hr"})
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def clean(text: str) -> str:
+    """Text without control characters and lone surrogates."""
+    return text.translate(_CONTROL).encode("utf-8", "replace").decode("utf-8")
+
+
+def esc(value: Any) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape(clean(str(value)), quote=True))
+
+
+def join(parts: Any) -> Markup:
+    return Markup("".join(esc(part) for part in parts))
+
+
+def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
+    """An element. `class_` is `class`, `data_x` is `data-x`; attributes that are None or False are left out, True
+    stands alone; children that are None are left out."""
+    rendered = ""
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        rendered += f" {key}" if value is True else f' {key}="{esc(value)}"'
+    if name in VOID:
+        return Markup(f"<{name}{rendered}>")
+    inner = "".join(esc(child) for child in children if child is not None)
+    return Markup(f"<{name}{rendered}>{inner}</{name}>")
+
+
+def data(value: Any) -> Markup:
+    """A block of JSON for the page's script; nothing in it can end the element or be read as markup."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Markup(f'<script type="application/json">{text}</script>')

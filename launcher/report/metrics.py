@@ -1,0 +1,95 @@
+"""Metrics of a run as curves: the pieces of every attempt, and where attempts overlap, the highest attempt's value."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from launcher.logs import read_pieces
+from launcher.protocol.view import RunView
+from launcher.report.svg import Series
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+MAX_CURVES = 12
+FIRST = ("loss", "accuracy", "success", "reward")  # what people look for, by the metric's name
+LAST = ("learning_rate", "grad_norm", "epoch", "lr")
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """Values by metric, each a list of (step, value) in order of the steps. `infinite` counts values that are no finite
+    number, by metric; `unreadable` counts lines that are no metric."""
+
+    values: dict[str, list[tuple[float, float]]]
+    infinite: dict[str, int]
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One chart: a metric, with a curve for every run that has it."""
+
+    metric: str
+    series: tuple[Series, ...]
+    note: str = ""
+
+
+def read_metrics(store: Store, view: RunView) -> RunMetrics:
+    """The metrics of all attempts; of the members of one attempt the leader counts where they overlap."""
+    values: dict[str, dict[float, float]] = {}
+    infinite: dict[str, int] = {}
+    unreadable = 0
+    members = view.job.members() if view.job is not None else ()
+    for attempt in view.attempts:
+        keys = RunKeys(view.run).attempt(attempt.number)
+        for member in reversed(members):
+            pieces = read_pieces(store, keys.metrics(member), ".jsonl")
+            for line in b"".join(piece.body if piece.body else b"\n" for piece in pieces).splitlines():
+                found = _line(line)
+                if found is None:
+                    unreadable += bool(line.strip())
+                    continue
+                name, step, value = found
+                if math.isfinite(value):
+                    values.setdefault(name, {})[step] = value
+                else:
+                    infinite[name] = infinite.get(name, 0) + 1
+    return RunMetrics({name: sorted(steps.items()) for name, steps in values.items()}, infinite, unreadable)
+
+
+def _line(line: bytes) -> tuple[str, float, float] | None:
+    try:
+        found = json.loads(line)
+        name, step, value = found["name"], found["step"], found["value"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(name, str) or not all(isinstance(v, int | float) for v in (step, value)):
+        return None
+    try:
+        step, value = float(step), float(value)
+    except OverflowError:
+        return None
+    return (name, step, value) if math.isfinite(step) else None
+
+
+def curves(runs: Iterable[tuple[str, RunMetrics]]) -> tuple[list[Curves], int]:
+    """(the charts, how many more metrics there are) for runs given with their labels."""
+    found: dict[str, list[Series]] = {}
+    notes: dict[str, list[str]] = {}
+    for label, metrics in runs:
+        for name, points in metrics.values.items():
+            found.setdefault(name, []).append(Series(label, points))
+        for name, count in metrics.infinite.items():
+            notes.setdefault(name, []).append(f"{count} values of {label} are no finite numbers")
+    names = sorted(found, key=_priority)
+    charts = [Curves(name, tuple(found[name]), "; ".join(notes.get(name, []))) for name in names]
+    return charts[:MAX_CURVES], len(charts[MAX_CURVES:])
+
+
+def _priority(name: str) -> tuple[int, str]:
+    if name.endswith(LAST):
+        return len(FIRST) + 1, name
+    return next((k for k, word in enumerate(FIRST) if word in name), len(FIRST)), name

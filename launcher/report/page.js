@@ -1,0 +1,50 @@
+// Moves through the replays; everything it shows is already in the page.
+"use strict";
+const NS = "http://www.w3.org/2000/svg";
+function shape(parent, name, attributes) {
+  const node = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  parent.appendChild(node);
+}
+for (const replay of document.querySelectorAll("[data-replay]")) {
+  const data = JSON.parse(replay.querySelector("script").textContent);
+  const picture = replay.querySelector("img"), overlay = replay.querySelector(".stage svg");
+  const [back, next] = replay.querySelectorAll("button");
+  const slider = replay.querySelector("input"), place = replay.querySelector("output");
+  const items = [...replay.querySelectorAll("li")];
+  const [w, h] = data.screen, unit = Math.max(w, h);
+  function mark(x, y, r, colour) {
+    shape(overlay, "circle", {cx: x * w, cy: y * h, r, fill: "none", stroke: "#fff", "stroke-width": unit * .011});
+    shape(overlay, "circle", {cx: x * w, cy: y * h, r, fill: "none", stroke: colour, "stroke-width": unit * .006});
+    shape(overlay, "circle", {cx: x * w, cy: y * h, r: unit * .006, fill: colour, stroke: "#fff", "stroke-width": unit * .002});
+  }
+  function show(index) {
+    const step = data.steps[index];
+    slider.value = index;
+    back.disabled = index === 0;
+    next.disabled = index === data.steps.length - 1;
+    place.textContent = `${index + 1} / ${data.steps.length}`;
+    overlay.replaceChildren();
+    const frame = step.frame === null ? null : data.frames[step.frame];
+    picture.style.visibility = frame ? "visible" : "hidden";
+    if (frame) picture.src = frame;
+    picture.alt = `screen at step ${index + 1}: ${step.text}`;
+    if (step.x !== null) {
+      if (step.x2 !== null) {
+        for (const [stroke, width] of [["#fff", .011], ["#e0342b", .006]])
+          shape(overlay, "line", {x1: step.x * w, y1: step.y * h, x2: step.x2 * w, y2: step.y2 * h,
+            stroke, "stroke-width": unit * width, "stroke-linecap": "round"});
+        mark(step.x2, step.y2, unit * .012, "#e0342b");
+      }
+      mark(step.x, step.y, unit * .024, "#e0342b");
+    }
+    items.forEach((item, k) => item.classList.toggle("on", k === index));
+    const list = items[index].parentNode, top = items[index].offsetTop - list.offsetTop;
+    if (top < list.scrollTop || top + items[index].offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top - 8;
+  }
+  back.addEventListener("click", () => show(+slider.value - 1));
+  next.addEventListener("click", () => show(+slider.value + 1));
+  slider.addEventListener("input", () => show(+slider.value));
+  items.forEach((item, k) => item.addEventListener("click", () => show(k)));
+  show(data.start);
+}

@@ -1,0 +1,227 @@
+"""Three episodes of an evaluation, a failing one among them, with their frames as data URIs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from launcher.errors import NotFound
+from launcher.results.read import Damaged, Output, decode_lines
+
+SHOWN = 3
+LOOKED_AT = 400  # episodes read in search of a failing one
+FRAME_BYTES = 4 * 1024 * 1024  # of all frames of one replay; larger ones are made smaller, or left out without Pillow
+MAX_WIDTH = 1280  # pixels of a frame that had to be made smaller
+MAGIC = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+
+
+class EpisodeHead(msgspec.Struct, frozen=True):
+    """What of episode.json is shown."""
+
+    episode_id: str
+    instruction: str
+    screen: tuple[int, int]
+    task_id: str = ""
+    goal: str = ""
+    seed: int | str | None = None
+    success: bool | None = None
+    score: float | None = None
+    outcome: str = "scored"
+    error: str | None = None
+    agent: str = ""
+    duration_ms: float | None = None
+
+
+class StepLine(msgspec.Struct, frozen=True):
+    """What of a line of steps.jsonl is shown."""
+
+    index: int
+    screenshot: str
+    action: dict[str, Any] | None = None
+    response: str | None = None
+    thought: str | None = None
+    parse_error: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stop of a replay. `frame` is an index into the replay's frames, None where the frame is left out; the points
+    are normalised, None where the action has none."""
+
+    frame: int | None
+    text: str
+    thought: str = ""
+    error: str = ""
+    x: float | None = None
+    y: float | None = None
+    x2: float | None = None
+    y2: float | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    head: EpisodeHead
+    steps: tuple[Step, ...]
+    frames: tuple[str, ...]  # data URIs, each once
+    left_out: int  # frames that were too large or no picture
+
+
+def choose(output: Output, count: int = SHOWN) -> list[str]:
+    """The folders of the episodes to show: of the scored ones the first successes and the first failure."""
+    folders = sorted(
+        path.removesuffix("/episode.json")
+        for path in output.files
+        if path.startswith("episodes/") and path.count("/") == 2 and path.endswith("/episode.json")
+    )
+    good: list[str] = []
+    bad: list[str] = []
+    other: list[str] = []
+    for folder in folders[:LOOKED_AT]:
+        try:
+            head = read_head(output, folder)
+        except (Damaged, NotFound):
+            continue
+        kind = other if head.outcome != "scored" or head.success is None else good if head.success else bad
+        kind.append(folder)
+        if bad and len(good) >= count - 1:
+            break
+    chosen = good[: count - 1] + bad[:1] + good[count - 1 :] + bad[1:] + other
+    return chosen[:count]
+
+
+def read_head(output: Output, folder: str) -> EpisodeHead:
+    try:
+        return msgspec.json.decode(output.read(f"{folder}/episode.json"), type=EpisodeHead)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"{output.prefix}{folder}/episode.json: {error}") from None
+
+
+def read_replay(output: Output, folder: str) -> Replay:
+    """One episode; raises Damaged or NotFound."""
+    head = read_head(output, folder)
+    lines = decode_lines(output.read(f"{folder}/steps.jsonl"), StepLine, f"{output.prefix}{folder}/steps.jsonl")
+    names = [line.screenshot for line in lines]
+    final = f"{len(lines):03d}.png"
+    if f"{folder}/{final}" in output.files:
+        names.append(final)
+    frames = Frames(output, folder, names)
+    steps = [
+        Step(
+            frame=frames.index(line.screenshot),
+            text=action_text(line.action) if line.action is not None else (line.response or "no action").strip(),
+            thought=(line.thought or "").strip(),
+            error=line.parse_error or "",
+            **points(line.action),
+        )
+        for line in lines
+    ]
+    if final in names:
+        steps.append(Step(frame=frames.index(final), text="end"))
+    if not steps:
+        raise Damaged(f"{output.prefix}{folder} has no steps")
+    return Replay(head, tuple(steps), tuple(frames.uris), frames.left_out)
+
+
+def points(action: Mapping[str, Any] | None) -> dict[str, float | None]:
+    """The action's points, only where they are numbers on the screen."""
+
+    def at(name: str) -> float | None:
+        value = action.get(name) if action is not None else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            return None
+        return float(value)
+
+    x, y, x2, y2 = (at(name) for name in ("x", "y", "x2", "y2"))
+    if x is None or y is None:
+        x = y = None
+    if x is None or x2 is None or y2 is None:
+        x2 = y2 = None
+    return {"x": x, "y": y, "x2": x2, "y2": y2}
+
+
+def action_text(action: Mapping[str, Any]) -> str:
+    """An action in one line, whatever its type: `click 0.412, 0.730`, `type "alice"`."""
+    words = [str(action.get("type", "?")).replace("_", " ")]
+    for a, b in (("x", "y"), ("x2", "y2")):
+        x, y = action.get(a), action.get(b)
+        if isinstance(x, int | float) and isinstance(y, int | float):
+            words.append(f"{'to ' if a == 'x2' else ''}{x:.3f}, {y:.3f}")
+    for key, value in action.items():
+        if key in ("type", "x", "y", "x2", "y2") or value is None:
+            continue
+        if key == "text":
+            words.append(f"“{value}”")
+        elif key == "keys" and isinstance(value, list):
+            words.append("+".join(map(str, value)))
+        elif key == "direction":
+            words.append(str(value))
+        else:
+            words.append(f"{key} {value}")
+    return " ".join(words)
+
+
+class Frames:
+    """The frames of one episode as data URIs, equal ones once, all of them within FRAME_BYTES."""
+
+    def __init__(self, output: Output, folder: str, names: list[str]) -> None:
+        self.uris: list[str] = []
+        self.left_out = 0
+        self._index: dict[str, int | None] = {}
+        bodies = dict(self._read(output, folder, names))
+        shrink = (
+            sum(len(body) for body in {hashlib.sha256(b).digest(): b for b in bodies.values()}.values()) > FRAME_BYTES
+        )
+        seen: dict[bytes, int] = {}
+        room = FRAME_BYTES
+        for name, body in bodies.items():
+            digest = hashlib.sha256(body).digest()
+            if digest in seen:
+                self._index[name] = seen[digest]
+                continue
+            if shrink:
+                body = smaller(body)
+            kind = picture_kind(body)
+            if kind is None or len(body) > room:
+                self.left_out += 1
+                continue
+            room -= len(body)
+            seen[digest] = self._index[name] = len(self.uris)
+            self.uris.append(f"data:image/{kind};base64,{base64.b64encode(body).decode()}")
+
+    def _read(self, output: Output, folder: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+        for name in dict.fromkeys(names):
+            try:
+                yield name, output.read(f"{folder}/{name}")
+            except (Damaged, NotFound):
+                self.left_out += 1
+
+    def index(self, name: str) -> int | None:
+        return self._index.get(name)
+
+
+def picture_kind(body: bytes) -> str | None:
+    """The kind of a picture by its first bytes; None for anything else."""
+    return next((kind for magic, kind in MAGIC.items() if body.startswith(magic)), None)
+
+
+def smaller(body: bytes) -> bytes:
+    """The same picture in fewer bytes where Pillow is installed, otherwise as it is."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ModuleNotFoundError:
+        return body
+    try:
+        with Image.open(io.BytesIO(body)) as image:
+            if image.width > MAX_WIDTH:
+                image.thumbnail((MAX_WIDTH, MAX_WIDTH * 4))
+            out = io.BytesIO()
+            image.convert("RGB").save(out, "WEBP", quality=80)
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError):
+        return body
+    return out.getvalue() if out.tell() < len(body) else body

@@ -1,0 +1,173 @@
+"""Small charts as inline SVG: curves over steps, estimates with their intervals. Colours come from the page's CSS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.report.html import Markup, tag
+
+WIDTH, HEIGHT = 400, 226
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 38
+MAX_POINTS = 400  # a curve's points on the page; more than the pixels it has would only make the page heavier
+SMOOTH_FROM = 60  # points from which a moving average is drawn over the raw values
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve: (step, value) in order of the steps, all finite."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers that lie in [low, high]; one number when the range is empty."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels with the same number of decimals; thousands as k and millions as M."""
+    top = max(map(abs, ticks), default=0.0)
+    unit, suffix = (1e6, "M") if top >= 1e6 else (1e3, "k") if top >= 1e4 else (1.0, "")
+    if 0 < top < 1e-3:
+        return [f"{tick:.0e}".replace("e-0", "e-") if tick else "0" for tick in ticks]
+    scaled = [tick / unit for tick in ticks]
+    decimals = next((d for d in range(7) if all(abs(v - round(v, d)) < 1e-9 for v in scaled)), 3)
+    return [f"{value:.{decimals}f}{suffix}".replace("-", "−") for value in scaled]
+
+
+def thin(points: Sequence[tuple[float, float]], limit: int = MAX_POINTS) -> list[tuple[float, float]]:
+    """At most about `limit` points; each bucket keeps its lowest and highest value, so no spike is lost."""
+    if len(points) <= limit:
+        return list(points)
+    size = math.ceil(len(points) / (limit // 2))
+    kept: list[tuple[float, float]] = [points[0]]
+    for start in range(0, len(points), size):
+        bucket = points[start : start + size]
+        kept += sorted({min(bucket, key=lambda p: p[1]), max(bucket, key=lambda p: p[1])})
+    return [*kept, points[-1]]
+
+
+def smooth(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """A centred moving average over a twentieth of the points."""
+    half = max(2, len(points) // 40)
+    sums = [0.0]
+    for _, value in points:
+        sums.append(sums[-1] + value)
+    out = []
+    for index, (step, _) in enumerate(points):
+        low, high = max(0, index - half), min(len(points), index + half + 1)
+        out.append((step, (sums[high] - sums[low]) / (high - low)))
+    return out
+
+
+def curves(series: Sequence[Series], label: str) -> Markup:
+    """One chart; `label` names it for readers who do not see it. Needs a point."""
+    xs = [x for one in series for x, _ in one.points]
+    ys = [y for one in series for _, y in one.points]
+    x_low, x_high = min(xs), max(xs)
+    y_low, y_high = _padded(min(ys), max(ys))
+    if x_low == x_high:
+        x_low, x_high = x_low - 1, x_high + 1
+
+    def px(x: float) -> float:
+        return LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
+
+    def py(y: float) -> float:
+        return HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
+
+    parts: list[Markup] = []
+    y_ticks = nice_ticks(y_low, y_high, 4)
+    for tick, text in zip(y_ticks, tick_labels(y_ticks), strict=True):
+        parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{py(tick):.1f}", y2=f"{py(tick):.1f}", class_="grid"))
+        parts.append(tag("text", text, x=LEFT - 8, y=f"{py(tick) + 4:.1f}", class_="tick end"))
+    x_ticks = nice_ticks(x_low, x_high, 5)
+    if all(x == int(x) for x in xs):
+        x_ticks = [tick for tick in x_ticks if tick == int(tick)]
+    for tick, text in zip(x_ticks, tick_labels(x_ticks), strict=True):
+        parts.append(
+            tag(
+                "line",
+                x1=f"{px(tick):.1f}",
+                x2=f"{px(tick):.1f}",
+                y1=HEIGHT - BOTTOM,
+                y2=HEIGHT - BOTTOM + 4,
+                class_="axis",
+            )
+        )
+        parts.append(tag("text", text, x=f"{px(tick):.1f}", y=HEIGHT - BOTTOM + 17, class_="tick mid"))
+    parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM, class_="axis"))
+    parts.append(tag("text", "step", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 5, class_="tick mid"))
+
+    def line(points: Sequence[tuple[float, float]], css: str) -> Markup:
+        path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in points)
+        return tag("polyline", points=path, class_=css)
+
+    for index, one in enumerate(series):
+        colour = f"s{index % 6}"
+        if len(one.points) == 1:
+            (x, y), *_ = one.points
+            parts.append(tag("circle", cx=f"{px(x):.1f}", cy=f"{py(y):.1f}", r=3.5, class_=f"dot {colour}"))
+            continue
+        noisy = len(one.points) >= SMOOTH_FROM
+        parts.append(line(thin(one.points), f"curve {colour}{' raw' if noisy else ''}"))
+        if noisy:
+            parts.append(line(thin(smooth(one.points)), f"curve {colour}"))
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A little room above and below; from exactly 0 where the values come close to it."""
+    if low == high:
+        pad = abs(low) * 0.1 or 1.0
+        return low - pad, high + pad
+    room = (high - low) * 0.06
+    if 0 <= low <= (high - low) * 0.5:
+        return 0.0, high + room
+    return low - room, high + room
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with bounds, all in [0, 1]."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+
+
+def estimates(rows: Sequence[Estimate], label: str) -> Markup:
+    """Rates as dots with their intervals, one row each, on one axis from 0 to 100 %."""
+    row_height, margin, width = 46, 10, 400
+    bottom = row_height * len(rows) + 2
+    parts: list[Markup] = []
+
+    def px(value: float) -> str:
+        return f"{margin + value * (width - 2 * margin):.1f}"
+
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(tag("line", x1=px(tick), x2=px(tick), y1=0, y2=bottom, class_="grid"))
+        anchor, x = ("start", "0") if tick == 0 else ("end", str(width)) if tick == 1 else ("mid", px(tick))
+        parts.append(tag("text", f"{100 * tick:.0f} %", x=x, y=bottom + 16, class_=f"tick {anchor}"))
+    for index, row in enumerate(rows):
+        top = row_height * index
+        y = top + 31
+        colour = f"s{index % 6}"
+        figures = f"{100 * row.value:.1f} %  ({100 * row.low:.1f} – {100 * row.high:.1f})"
+        parts.append(tag("text", row.label, x=margin, y=top + 16, class_="label"))
+        parts.append(tag("text", figures, x=width - margin, y=top + 16, class_="label end"))
+        parts.append(tag("line", x1=px(row.low), x2=px(row.high), y1=y, y2=y, class_=f"whisker {colour}"))
+        for end in (row.low, row.high):
+            parts.append(tag("line", x1=px(end), x2=px(end), y1=y - 5, y2=y + 5, class_=f"whisker {colour}"))
+        parts.append(tag("circle", cx=px(row.value), cy=y, r=5, class_=f"dot {colour}"))
+    return tag("svg", *parts, viewBox=f"0 0 {width} {bottom + 22}", role="img", aria_label=label)

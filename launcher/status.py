@@ -1,0 +1,218 @@
+"""The states of many runs: finished ones from the cache, the others folded from the store, missing results put."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from launcher.backends.base import Backend
+from launcher.cache import Cache
+from launcher.errors import BadInput, NotFound, SlipwayError
+from launcher.protocol.finish import finish
+from launcher.protocol.fold import Status, fold
+from launcher.protocol.read import read_run
+from launcher.protocol.records import Result
+from launcher.protocol.view import RunView
+from launcher.spec.profile import Profile
+from launcher.store.base import Store
+from launcher.store.layout import RUNS, RunKeys
+
+FINAL = ("succeeded", "failed", "cancelled")
+STATES = ("queued", "starting", "running", "stopping", *FINAL)
+VERIFIED = 16  # cached rows compared with the store at each reading
+PARALLEL = 16
+WRITER = "status"
+
+BackendOf = Callable[[str], Backend | None]
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One run as `status` shows it; also what the cache holds of a finished one. Times are seconds since the epoch."""
+
+    run: str
+    name: str
+    state: str
+    backend: str = ""
+    labels: dict[str, str] = {}
+    attempt: int = 0
+    attempts: int = 0
+    phase: str = ""
+    step: float | None = None
+    total: float | None = None
+    message: str = ""
+    eta: float | None = None  # seconds
+    checkpoint: int | None = None
+    reason: str = ""
+    detail: str = ""
+    created: float | None = None  # the first claim; before it, when job.json was written
+    ended: float | None = None
+    running: float = 0.0  # seconds, over all attempts
+    stale: bool = False
+    nonce: str = ""  # the result's, to know it again
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def progress(self) -> float | None:
+        """In [0, 1]; None where the total is not known."""
+        if self.step is None or not self.total or self.total <= 0:
+            return None
+        return min(1.0, max(0.0, self.step / self.total))
+
+
+def to_line(view: RunView, status: Status, created: float | None = None) -> Line:
+    job, result = view.job, view.result
+    return Line(
+        run=view.run,
+        name=status.name,
+        state=status.state,
+        backend=job.backend if job is not None else "",
+        labels=dict(job.labels) if job is not None else {},
+        attempt=status.attempt or 0,
+        attempts=status.attempts,
+        phase=status.phase or "",
+        step=status.step,
+        total=status.total,
+        message=status.message or "",
+        eta=status.eta,
+        checkpoint=status.checkpoint,
+        reason=str(status.reason or ""),
+        detail=status.detail or "",
+        created=status.started or created,
+        ended=status.ended,
+        running=status.running,
+        stale=status.stale,
+        nonce=result.nonce if result is not None else "",
+    )
+
+
+def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tuple[RunView, Line]:
+    """One run read from the store, after a missing result was put (design 6) where `backend_of` is given."""
+    view = read_run(store, run)
+    status = fold(view)
+    if backend_of is not None and status.state not in FINAL and _may_have_ended(view, status.stale):
+        active = backend_active(view, backend_of)
+        if finish(store, run, backend_active=active, writer=WRITER) is not None:
+            view = read_run(store, run)
+            status = fold(view)
+    created = None
+    if status.started is None:
+        head = store.head(RunKeys(run).job)
+        created = head.modified if head is not None else None
+    return view, to_line(view, status, created)
+
+
+def _may_have_ended(view: RunView, stale: bool) -> bool:
+    """Whether it is worth asking the backend: the highest attempt has exited, or has been silent for too long."""
+    return stale or (bool(view.attempts) and bool(view.attempts[-1].exits))
+
+
+def backend_active(view: RunView, backend_of: BackendOf) -> bool | None:
+    """Whether the backend has anything of the run that runs or may start; None where it can not be known from here.
+
+    This machine's local backend knows nothing of another machine's queue, so it can not say that a run there ended.
+    """
+    job = view.job
+    if job is None:
+        return None
+    backend = backend_of(job.backend)
+    if backend is None:
+        return None
+    try:
+        seen = backend.look_up(view.run)
+    except SlipwayError:
+        return None
+    if seen is not None:
+        return seen.active
+    hosts = {claim.placement.host for attempt in view.attempts[-1:] for claim in attempt.claims.values()}
+    if job.backend == "local" and hosts != {socket.gethostname()}:
+        return None
+    return False
+
+
+def read_lines(
+    store: Store, runs: Sequence[str], *, cache: Cache, backend_of: BackendOf | None = None
+) -> tuple[list[Line], list[str]]:
+    """(the lines of `runs` in their order, what could not be read). Finished runs are read once and then cached."""
+    known = _verified(store, runs, cache)
+    missing = [run for run in runs if run not in known]
+    problems: list[str] = []
+
+    def read(run: str) -> Line | None:
+        try:
+            return read_line(store, run, backend_of)[1]
+        except NotFound:
+            return None  # deleted meanwhile, or a prefix that holds no run
+        except (BadInput, SlipwayError) as error:
+            if error.exit_code == 4:
+                raise
+            problems.append(f"{run}: {error}")
+            return None
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        fresh = {line.run: line for line in pool.map(read, missing) if line is not None}
+    cache.put(store.url, [(run, msgspec.msgpack.encode(line)) for run, line in fresh.items() if line.final])
+    found = known | fresh
+    return [found[run] for run in runs if run in found], sorted(problems)
+
+
+def _verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]:
+    """The cached lines among `runs`, if the store is still the one that they were read from."""
+    wanted = set(runs)
+    decode = msgspec.msgpack.Decoder(Line).decode
+    try:
+        known = {run: decode(row) for run, row in cache.get(store.url).items() if run in wanted}
+    except msgspec.MsgspecError:
+        cache.forget(store.url)
+        return {}
+    if not known:
+        return {}
+    sample = random.sample(sorted(known), min(VERIFIED, len(known)))
+
+    def same(run: str) -> bool:
+        found = store.read(RunKeys(run).result)
+        try:
+            return found is not None and msgspec.json.decode(found[0], type=Result).nonce == known[run].nonce
+        except msgspec.MsgspecError:
+            return False
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        holds = all(pool.map(same, sample))
+    if not holds:
+        cache.forget(store.url)
+        return {}
+    return known
+
+
+def list_runs(store: Store) -> list[str]:
+    return store.folders(RUNS)
+
+
+def matches(line: Line, labels: Mapping[str, str | None], states: Sequence[str]) -> bool:
+    """Whether a run has all the labels (None: any value) and one of the states."""
+    if states and line.state not in states:
+        return False
+    return all(key in line.labels and value in (None, line.labels[key]) for key, value in labels.items())
+
+
+def backends(profile: Profile) -> BackendOf:
+    """name -> that backend with this machine's settings, made once; None where its SDK or settings are missing."""
+    from launcher.backends.base import backend
+
+    made: dict[str, Backend | None] = {}
+
+    def get(name: str) -> Backend | None:
+        if name not in made:
+            try:
+                made[name] = backend(name, profile.backend_options(name))
+            except BadInput:
+                made[name] = None
+        return made[name]
+
+    return get
