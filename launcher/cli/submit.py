@@ -79,7 +79,7 @@ def send(group: object, profile: object, output: str, *, follow: bool, plan: boo
     if follow:
         from launcher.cli.follow import follow as watch
 
-        return watch(store, label, made)
+        return watch(store, label, made, options=options, prices=profile.prices)
     if all(one.state == "succeeded" for one in done):
         print(f"\nnothing to run: all succeeded before.  launcher results {label}{options}", file=sys.stderr)
     elif output == "table":
