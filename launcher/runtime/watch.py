@@ -31,6 +31,7 @@ class Checkpoint:
     step: int
     path: Path
     signature: Signature
+    single: bool = False  # it is one file, not a folder
 
 
 def step_of(name: str) -> int | None:
@@ -78,18 +79,23 @@ class Watcher:
 
     def complete(self, taken: set[int], *, ended: bool = False) -> list[Checkpoint]:
         """Those that are complete and not in `taken`, by step. `ended`: the command has ended, and was not killed."""
+        found = []
+        for step, path in self._paths():
+            if step not in taken and (signature := look(path)) and self._whole(path, signature, ended):
+                found.append(Checkpoint(step, path, signature, path.is_file()))
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+    def present(self) -> set[int]:
+        """The steps of which something is there, whole or not."""
+        return {step for step, _ in self._paths()}
+
+    def _paths(self) -> list[tuple[int, Path]]:
         try:
-            paths = sorted(path for path in self._root.iterdir() if fnmatchcase(path.name, self._match))
+            paths = [path for path in self._root.iterdir() if fnmatchcase(path.name, self._match)]
         except OSError:
             return []
-        found = []
-        for path in paths:
-            step = step_of(path.name)
-            if step is None:
-                self.ignored.add(path.name)
-            elif step not in taken and (signature := look(path)) and self._whole(path, signature, ended):
-                found.append(Checkpoint(step, path, signature))
-        return sorted(found, key=lambda checkpoint: checkpoint.step)
+        self.ignored |= {path.name for path in paths if step_of(path.name) is None}
+        return [(step, path) for path in paths if (step := step_of(path.name)) is not None]
 
     def _whole(self, path: Path, signature: Signature, ended: bool) -> bool:
         if self._done and path.is_dir():
@@ -109,7 +115,7 @@ def snapshot(checkpoint: Checkpoint, into: Path) -> bool:
         for relative, *_ in checkpoint.signature:
             target = into / relative
             target.parent.mkdir(parents=True, exist_ok=True)
-            source = checkpoint.path if checkpoint.path.is_file() else checkpoint.path / relative
+            source = checkpoint.path if checkpoint.single else checkpoint.path / relative
             try:
                 os.link(source, target)
             except FileNotFoundError:

@@ -1,0 +1,172 @@
+"""Checkpoints on their way to the store, while the command goes on: files first, then this rank's manifest, then, when
+every rank of the leading role has its own there, the leader's complete.json. Then the oldest go, as `keep` says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+import msgspec
+
+from launcher.protocol.records import Complete, Exit
+from launcher.reasons import Reason
+from launcher.runtime import stored
+from launcher.runtime.context import Context
+from launcher.runtime.folders import remove
+from launcher.runtime.stored import Stored
+from launcher.runtime.watch import Checkpoint, Watcher, best_step, snapshot
+from launcher.spec.model import Output
+from launcher.store.manifest import write_tree
+
+Insist = Callable[[Callable[[], None]], None]
+
+
+class Checkpoints:
+    """One output of kind `checkpoints`, of one rank of the leading role. Not thread-safe.
+
+    `newest` is the newest complete step of this attempt that this rank knows of; `on_complete` hears of each.
+    """
+
+    def __init__(self, context: Context, name: str, output: Output, on_complete: Callable[[int], None]) -> None:
+        tuning = context.address.tuning
+        self._context = context
+        self._keep = output.keep
+        self._on_complete = on_complete
+        self._watcher = Watcher(context.folders.outputs / name, output.match, output.done, tuning.quiet, time.monotonic)
+        self._taken: set[int] = set()  # steps that need nothing more from this rank
+        self._snapshots: dict[int, Checkpoint] = {}
+        self._pending: dict[int, Complete] = {}  # the leader's: waiting for other ranks' manifests
+        self._seen: set[tuple[int, str]] = set()  # manifests that are there
+        self._absent: set[tuple[int, str]] = set()  # those that will never be
+        self._kept: list[Stored] | None = None  # complete ones of all attempts
+        self._best: int | None = None
+        self._doomed: list[Stored] = []
+        self._looked = time.monotonic()  # when a rank other than the leader last looked for the leader's steps
+        self._leaders: dict[int, float] = {}  # step -> when the leader's part was first seen
+        self._said: set[str] = set()
+
+    def poll(self, *, ended: bool = False) -> None:
+        """One round; raises Unreachable, after which the next round goes on from there."""
+        for step, checkpoint in sorted(self._snapshots.items()):
+            self._upload(step, checkpoint)
+        for checkpoint in self._chosen(self._watcher.complete(self._taken, ended=ended)):
+            if snapshot(checkpoint, self._context.folders.snapshots / str(checkpoint.step)):
+                self._snapshots[checkpoint.step] = checkpoint
+                self._upload(checkpoint.step, checkpoint)
+            else:
+                remove(self._context.folders.snapshots / str(checkpoint.step))
+        if self._context.leader:
+            self._complete()
+        else:
+            self._declare_absent()
+        for name in self._watcher.ignored - self._said:
+            self._context.say(f"checkpoint `{name}` has no step in its name: it stays here")
+        self._said |= self._watcher.ignored
+
+    def finish(self, *, clean: bool, succeeded: bool, insist: Insist, waiting: Callable[[], bool]) -> None:
+        """The last rounds. `clean`: the command was not killed, so what it left is whole. While `waiting()` the leader
+        waits for the other ranks' parts, and a rank that was stopped sees whether the leader needs its word."""
+        insist(lambda: self.poll(ended=clean))
+        pause = self._context.address.tuning.poll
+        if self._context.leader:
+            while self._pending and waiting():
+                time.sleep(pause)
+                insist(self._complete)
+            if self._pending:
+                steps = ", ".join(map(str, sorted(self._pending)))
+                self._context.say(f"checkpoint {steps} stays incomplete: another rank's part is missing")
+        elif not succeeded:
+            leader = self._context.keys.exit(self._context.leading[0])
+            while clean and waiting() and not self._context.store.head(leader):
+                insist(lambda: self._declare_absent(at_once=True))
+                time.sleep(pause)
+
+    def _chosen(self, found: list[Checkpoint]) -> list[Checkpoint]:
+        """Those to upload: one that `keep` would delete at once is left out, when no other rank may want it."""
+        if self._keep and len(self._context.leading) == 1:
+            self._taken |= {checkpoint.step for checkpoint in found[: -self._keep]}
+            found = found[-self._keep :]
+        return found
+
+    def _upload(self, step: int, checkpoint: Checkpoint) -> None:
+        keys, member = self._context.keys, self._context.member
+        folder = self._context.folders.snapshots / str(step)
+        write_tree(
+            self._context.store, keys.checkpoint_files(step, member), keys.checkpoint_manifest(step, member), folder
+        )
+        if self._context.leader:
+            self._best = best_step(folder) or self._best
+            self._pending[step] = Complete(
+                step=step,
+                name=checkpoint.path.name,
+                members=self._context.leading,
+                single=checkpoint.single,
+                best=self._best,
+                nonce=uuid4().hex,
+            )
+            self._seen.add((step, member))
+        self._taken.add(step)
+        del self._snapshots[step]
+        remove(folder)
+
+    def _complete(self) -> None:
+        store, keys = self._context.store, self._context.keys
+        for step, record in sorted(self._pending.items()):
+            missing = [member for member in record.members if (step, member) not in self._seen]
+            for member in missing:
+                # the exit first: a rank that succeeded wrote all its manifests before it
+                over = self._succeeded(member)
+                if store.head(keys.checkpoint_manifest(step, member)):
+                    self._seen.add((step, member))
+                elif over:
+                    self._absent.add((step, member))
+            if all((step, member) in self._seen | self._absent for member in record.members):
+                members = tuple(member for member in record.members if (step, member) in self._seen)
+                body = msgspec.json.encode(msgspec.structs.replace(record, members=members, time=time.time()))
+                store.create(keys.checkpoint_complete(step), body)
+                del self._pending[step]
+                self._context.say(f"checkpoint {step} is in the store")
+                self._on_complete(step)
+                self._retire(Stored(step, self._context.attempt, self._context.address.run))
+        while self._doomed:
+            stored.delete(store, self._doomed[-1])
+            self._doomed.pop()
+
+    def _succeeded(self, member: str) -> bool:
+        found = self._context.store.read(self._context.keys.exit(member))
+        return found is not None and msgspec.json.decode(found[0], type=Exit).reason is Reason.SUCCEEDED
+
+    def _retire(self, new: Stored) -> None:
+        """Chooses what `keep` lets go: all but the newest and the best one. Of earlier attempts, which are dead by now,
+        also what never became complete."""
+        if not self._keep:
+            return
+        if self._kept is None:
+            store, run = self._context.store, self._context.address.run
+            earlier = [one for one in stored.begun(store, run) if one.attempt < self._context.attempt]
+            whole = {one for one, _ in stored.complete(store, run)}
+            self._doomed += [one for one in earlier if one not in whole]
+            self._kept = [one for one in earlier if one in whole]
+        kept = sorted([*self._kept, new], reverse=True)
+        self._kept = [one for index, one in enumerate(kept) if index < self._keep or one.step == self._best]
+        self._doomed += [one for one in kept if one not in self._kept]
+
+    def _declare_absent(self, *, at_once: bool = False) -> None:
+        """Tells the leader, by an empty manifest, that this rank has no part of a step: many trainers save on one node
+        only. Looked for rarely, and said only long after the leader's part was seen."""
+        silent = self._context.address.tuning.silent
+        now = time.monotonic()
+        if now - self._looked < silent / 2 and not at_once:
+            return
+        self._looked = now
+        keys, member, store = self._context.keys, self._context.member, self._context.store
+        mine = self._taken | self._snapshots.keys() | self._watcher.present()
+        for step in {int(name) for name in store.folders(keys.checkpoints)} - mine:
+            if not store.head(keys.checkpoint_manifest(step, self._context.leading[0])):
+                continue
+            if at_once or now - self._leaders.setdefault(step, now) >= silent:
+                nothing = self._context.folders.snapshots / "nothing"
+                nothing.mkdir(parents=True, exist_ok=True)
+                write_tree(store, keys.checkpoint_files(step, member), keys.checkpoint_manifest(step, member), nothing)
+                self._taken.add(step)

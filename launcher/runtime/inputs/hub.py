@@ -1,0 +1,47 @@
+"""hf://owner/name@revision and hf://datasets/owner/name@revision, through huggingface_hub's own cache and settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from launcher.reasons import Reason
+from launcher.runtime.folders import remove
+from launcher.runtime.inputs import Fetch
+from launcher.runtime.inputs.local import folder_digest
+
+_URL = re.compile(r"hf://(?:(datasets|spaces|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def fetch(one: Fetch) -> str:
+    assert one.spec.url is not None
+    match = _URL.fullmatch(one.spec.url)
+    if match is None:
+        raise one.fault(Reason.CONFIG_ERROR, f"`{one.spec.url}`: write hf://owner/name@revision")
+    kind, name, revision = match.groups()
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    except ModuleNotFoundError:
+        raise one.missing(f"{one.spec.url} needs huggingface_hub: pip install huggingface_hub") from None
+    one.context.say(f"input {one.name}: {one.spec.url}")
+    try:
+        path = Path(snapshot_download(name, repo_type=(kind or "models").removesuffix("s"), revision=revision))
+    except RepositoryNotFoundError as error:
+        raise one.missing(f"{one.spec.url}: {_first_line(error)}") from None
+    except LocalEntryNotFoundError as error:
+        raise one.fault(Reason.INFRASTRUCTURE, f"{one.spec.url}: {_first_line(error)}") from None
+    except HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", 0) or 0
+        reason = Reason.INPUT_MISSING if 400 <= status < 500 and status not in (408, 429) else Reason.INFRASTRUCTURE
+        raise one.fault(reason, f"{one.spec.url}: {_first_line(error)}") from None
+    remove(one.dest)
+    one.dest.symlink_to(path)
+    if revision and _COMMIT.fullmatch(revision) and not one.spec.digest:
+        return f"hf:{revision}"  # a commit names its content
+    return folder_digest(one, path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,153 @@
+"""Checkpoints that are in a store: finding, fetching, deleting."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from launcher.errors import NotFound, SlipwayError
+from launcher.protocol.records import Complete
+from launcher.runtime.folders import remove
+from launcher.store import manifest as manifests
+from launcher.store.base import Store
+from launcher.store.file import FileStore
+from launcher.store.layout import AttemptKeys, RunKeys
+from launcher.store.manifest import File, Manifest
+from launcher.store.transfer import Progress
+
+LINKED: Final = 16 << 20  # bytes
+
+
+@dataclass(frozen=True, order=True)
+class Stored:
+    """Newest is the highest step; of equal ones the later attempt's."""
+
+    step: int
+    attempt: int
+    run: str
+
+    @property
+    def keys(self) -> AttemptKeys:
+        return RunKeys(self.run).attempt(self.attempt)
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.keys.checkpoints}{self.step}/"
+
+
+def begun(store: Store, run: str) -> list[Stored]:
+    """Every checkpoint of which something is there, newest first; complete or not."""
+    found = []
+    for attempt in store.folders(RunKeys(run).attempts):
+        if attempt.isdecimal():
+            steps = store.folders(RunKeys(run).attempt(int(attempt)).checkpoints)
+            found += [Stored(int(step), int(attempt), run) for step in steps if step.isdecimal()]
+    return sorted(found, reverse=True)
+
+
+def complete(store: Store, run: str) -> Iterator[tuple[Stored, Complete]]:
+    """The complete checkpoints of a run, newest first; each is looked up when it is asked for."""
+    for stored in begun(store, run):
+        record = read_complete(store, stored)
+        if record is not None:
+            yield stored, record
+
+
+def read_complete(store: Store, stored: Stored) -> Complete | None:
+    key = stored.keys.checkpoint_complete(stored.step)
+    found = store.read(key)
+    if found is None:
+        return None
+    try:
+        return msgspec.json.decode(found[0], type=Complete)
+    except msgspec.DecodeError as error:
+        raise SlipwayError(f"{key} is not a valid record: {error}") from None
+
+
+def select(store: Store, run: str, step: str) -> tuple[Stored, Complete]:
+    """`latest`, `best` or a number; raises NotFound."""
+    newest = next(complete(store, run), None)
+    if newest is None:
+        raise NotFound(f"run {run} has no complete checkpoint")
+    if step == "latest":
+        return newest
+    if step == "best" and newest[1].best is None:
+        raise NotFound(f"run {run}: its trainer recorded no best checkpoint; ask for `latest` or a step")
+    wanted = newest[1].best if step == "best" else int(step)
+    found = next((pair for pair in complete(store, run) if pair[0].step == wanted), None)
+    if found is None:
+        raise NotFound(f"run {run} has no complete checkpoint of step {wanted}")
+    return found
+
+
+def fetch_tree(
+    store: Store, prefix: str, manifest: Manifest, into: Path, progress: Progress | None = None, *, link: bool = False
+) -> None:
+    """`manifest.fetch_tree` into a folder that then holds nothing else. `link`: large files of a store on this disk
+    become hard links, verified, instead of copies; small ones do not, so that few commands could change the store's."""
+    if into.is_dir():
+        for name, path in list(manifests.walk(into)):
+            if name not in manifest.files:
+                remove(path)
+    if link and isinstance(store, FileStore):
+        _link_large(store, prefix, manifest.files, into)
+    manifests.fetch_tree(store, prefix, manifest, into, progress=progress)
+
+
+def _link_large(store: FileStore, prefix: str, files: Mapping[str, File], into: Path) -> None:
+    for name, file in files.items():
+        target = into / name
+        if file.size >= LINKED and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):  # another disk: then it is copied
+                target.hardlink_to(store.root / f"{prefix}{name}")
+
+
+def fetch(
+    store: Store,
+    stored: Stored,
+    record: Complete,
+    into: Path,
+    member: str | None = None,
+    *,
+    link: bool = False,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Every rank's files, verified, into one new folder; where two ranks have a file of the same name, `member`'s own
+    goes first, then the leader's. Gives the manifest of the whole. Raises NotFound when the checkpoint is deleted
+    meanwhile."""
+    members = sorted(record.members, key=lambda name: (name != member, record.members.index(name)))
+    whole: dict[str, File] = {}
+    into.mkdir(parents=True, exist_ok=True)
+    for name in members:
+        manifest = manifests.read_manifest(store, stored.keys.checkpoint_manifest(stored.step, name))
+        if manifest is None:
+            raise NotFound(f"checkpoint {stored.step} of {stored.run} is gone")
+        files = {path: entry for path, entry in manifest.files.items() if path not in whole}
+        whole |= files
+        prefix = stored.keys.checkpoint_files(stored.step, name)
+        if link and isinstance(store, FileStore):
+            _link_large(store, prefix, files, into)
+        manifests.fetch_tree(store, prefix, msgspec.structs.replace(manifest, files=files), into, progress=progress)
+    return Manifest(dict(sorted(whole.items())), record.time, record.nonce)
+
+
+def restore(store: Store, stored: Stored, record: Complete, folder: Path, member: str) -> Path:
+    """Fetches a checkpoint under its own name into `folder`; what the command finds in $SLIPWAY_RESUME."""
+    remove(folder)
+    fetch(store, stored, record, folder if record.single else folder / record.name, member)
+    return folder / record.name
+
+
+def delete(store: Store, stored: Stored) -> None:
+    """The marker first, so that at no moment a part looks like a whole."""
+    store.delete([stored.keys.checkpoint_complete(stored.step)])
+    keys = [meta.key for meta in store.scan(stored.prefix)]
+    lists = {key for key in keys if key.startswith(f"{stored.prefix}manifest/")}
+    store.delete(lists)
+    store.delete(key for key in keys if key not in lists)
