@@ -63,6 +63,19 @@ def ratio(parts: Sequence[float], wholes: Sequence[float], *, seed: int = 0) -> 
     return Estimate(value, _quantile(found, 0.025), _quantile(found, 0.975), round(total))
 
 
+def rate(parts: Sequence[float], wholes: Sequence[float]) -> Estimate | None:
+    """`ratio` for what lies in [0, 1].
+
+    Where all tasks agree on 0 or 1 there is nothing to resample; the interval is then Wilson's, a task being the unit.
+    """
+    found = ratio(parts, wholes)
+    if found is None or found.low < found.high or found.value not in (0.0, 1.0):
+        return found
+    tasks = sum(bool(whole) for whole in wholes)
+    bounds = wilson(tasks if found.value else 0, tasks)
+    return found if bounds is None else Estimate(found.value, bounds.low, bounds.high, found.n)
+
+
 def _quantile(values: Sequence[float], q: float) -> float:
     """Linear between the neighbours in a sorted list."""
     at = q * (len(values) - 1)

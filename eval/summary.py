@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from eval.rollout import Record
-from eval.stats import Estimate, ratio, wilson
+from eval.stats import Estimate, rate, ratio, wilson
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,15 +74,15 @@ def summarise(records: Sequence[Record], *, version: str, split: str, seed: int)
         ("success", wilson(sum(bool(r.success) for r in records), len(records)))
     ]
     if any(record.score not in (0.0, 1.0) for record in scored):
-        estimates.append(("score", ratio([r.score or 0.0 for r in records], [1.0] * len(records))))
+        estimates.append(("score", rate([r.score or 0.0 for r in records], [1.0] * len(records))))
     if any(record.judged for record in scored):
-        estimates.append(("step_accuracy", ratio([r.correct for r in scored], [r.judged for r in scored])))
+        estimates.append(("step_accuracy", rate([r.correct for r in scored], [r.judged for r in scored])))
         for kind in sorted({kind for record in scored for kind in record.by_type}):
             tallies = [record.by_type.get(kind, [0, 0]) for record in scored]
-            estimates.append((f"step_accuracy/{kind}", ratio([t[1] for t in tallies], [t[0] for t in tallies])))
+            estimates.append((f"step_accuracy/{kind}", rate([t[1] for t in tallies], [t[0] for t in tallies])))
     if any(record.pointed for record in scored):
-        estimates.append(("click_in_box", ratio([r.in_box for r in scored], [r.pointed for r in scored])))
-    estimates.append(("parse_failures", ratio([r.parse_failures for r in scored], [r.steps for r in scored])))
+        estimates.append(("click_in_box", rate([r.in_box for r in scored], [r.pointed for r in scored])))
+    estimates.append(("parse_failures", rate([r.parse_failures for r in scored], [r.steps for r in scored])))
     estimates.append(("mean_steps", ratio([r.steps for r in scored], [1.0] * len(scored))))
     return [
         row(

@@ -182,6 +182,49 @@ def actions(code: str) -> list[Action]:
     return found
 
 
+def sections(text: str) -> tuple[str | None, str]:
+    """(thought, code) of an answer with headings (Observation, Thought, Action, Code), Code last, its fence taken off.
+
+    Raises ParseError for text outside of the sections, a heading that comes twice, or no code.
+    """
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.strip().split("\n"):
+        heading = line.removeprefix("## ").rstrip().rstrip(":")
+        if line.startswith("## ") and heading in ("Observation", "Thought", "Action", "Code"):
+            if heading in found or "Code" in found:
+                raise ParseError(f"a second heading {heading}" if heading in found else "text after the code")
+            current = found.setdefault(heading, [])
+        elif current is None:
+            raise ParseError("text before the first heading")
+        else:
+            current.append(line)
+    if "Code" not in found:
+        raise ParseError("no heading ## Code")
+    code = "\n".join(found["Code"]).strip()
+    if code.startswith("```"):
+        first, _, rest = code.partition("\n")
+        if first not in ("```", "```python", "```code") or not rest.endswith("```"):
+            raise ParseError("a broken code fence")
+        code = rest.removesuffix("```").strip()
+    return "\n".join(found.get("Thought", [])).strip() or None, code
+
+
+def click_type(call: Call) -> ActionType:
+    """What a call of the click family is, its button and count considered. Raises ParseError, Unrepresentable."""
+    kind = CLICKS[call.name]
+    button, times = call.arguments.get("button", "left"), _times(call, "clicks")
+    if kind is not ActionType.CLICK:
+        if button != "left":
+            raise Unrepresentable(f"{call.name} with button {button!r}")
+        return kind
+    by = {("left", 1): kind, ("left", 2): ActionType.DOUBLE_CLICK, ("left", 3): ActionType.TRIPLE_CLICK}
+    by |= {("right", 1): ActionType.RIGHT_CLICK, ("middle", 1): ActionType.MIDDLE_CLICK}
+    if (button, times) not in by:
+        raise Unrepresentable(f"click with button {button!r}, {times} times")
+    return by[button, times]
+
+
 def _times(call: Call, name: str) -> int:
     value = call.arguments.get(name, 1)
     if not isinstance(value, int) or not 1 <= value <= 1000:
@@ -230,7 +273,8 @@ def _scroll(call: Call, point: tuple[float, float] | None) -> Action:
 def _action(call: Call) -> Action:
     given = call.arguments
     if call.name in CLICKS:
-        return _click(call)
+        x, y = _need(call)
+        return _make(click_type(call), x=x, y=y)
     if call.name == "moveTo":
         x, y = _need(call)
         return _make(ActionType.HOVER, x=x, y=y)
@@ -259,22 +303,6 @@ def _action(call: Call) -> Action:
             raise ParseError(f"terminate needs status success or failure, not {status!r}")
         return _make(ActionType.DONE if status == "success" else ActionType.FAIL, text=answer)
     raise Unrepresentable(f"{call.name} alone")
-
-
-def _click(call: Call) -> Action:
-    x, y = _need(call)
-    kind = CLICKS[call.name]
-    button = call.arguments.get("button", "left")
-    times = _times(call, "clicks")
-    if kind is ActionType.CLICK:
-        by = {("left", 1): kind, ("left", 2): ActionType.DOUBLE_CLICK, ("left", 3): ActionType.TRIPLE_CLICK}
-        by |= {("right", 1): ActionType.RIGHT_CLICK, ("middle", 1): ActionType.MIDDLE_CLICK}
-        if (button, times) not in by:
-            raise Unrepresentable(f"click with button {button!r}, {times} times")
-        return _make(by[button, times], x=x, y=y)
-    if button != "left":
-        raise Unrepresentable(f"{call.name} with button {button!r}")
-    return _make(kind, x=x, y=y)
 
 
 @dataclass(frozen=True)
@@ -349,29 +377,9 @@ class PyAutoGui:
         return f"## Thought:\n{thought}\n\n{code}"
 
     def parse_response(self, text: str) -> Response:
-        """Sections by heading (Observation, Thought, Action, Code), Code last; its fence, if any, is taken off."""
-        sections: dict[str, list[str]] = {}
-        current: list[str] | None = None
-        for line in text.strip().split("\n"):
-            heading = line.removeprefix("## ").rstrip().rstrip(":")
-            if line.startswith("## ") and heading in ("Observation", "Thought", "Action", "Code"):
-                if heading in sections or "Code" in sections:
-                    raise ParseError(f"a second heading {heading}" if heading in sections else "text after the code")
-                current = sections.setdefault(heading, [])
-            elif current is None:
-                raise ParseError("text before the first heading")
-            else:
-                current.append(line)
-        if "Code" not in sections:
-            raise ParseError("no heading ## Code")
-        code = "\n".join(sections["Code"]).strip()
-        if code.startswith("```"):
-            first, _, rest = code.partition("\n")
-            if first not in ("```", "```python", "```code") or not rest.endswith("```"):
-                raise ParseError("a broken code fence")
-            code = rest.removesuffix("```")
-        thought = "\n".join(sections.get("Thought", [])).strip()
-        return Response(thought or None, self.parse(code))
+        """Exactly one action under `## Code`. Raises ParseError."""
+        thought, code = sections(text)
+        return Response(thought, self.parse(code))
 
     def instructions(self) -> str:
         """How to answer, for a system prompt."""

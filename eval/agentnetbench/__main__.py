@@ -1,0 +1,253 @@
+"""Scores an agent offline on AgentNetBench: `python -m eval.agentnetbench --config $SLIPWAY_CONFIG`.
+
+At each step the agent sees the screenshot and, as history, what the human did before; its answer is compared with the
+ground truth. Writes results/ under $SLIPWAY_OUTPUTS: responses.jsonl (one line per answer, as they come; a run that was
+cut off goes on from there), summary.json and tasks.jsonl (one line per step; scored from the answers alone).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from eval import config as configuration
+from eval.actions import Action, ParseError, Unrepresentable
+from eval.agentnetbench.data import BenchError, BenchStep, Trajectory, load
+from eval.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
+from eval.agents.base import Agent, History
+from eval.agents.config import CommonestConfig, TransformersConfig, make_agent
+from eval.config import Config, ConfigError
+from eval.desktop import BadFrame, Observation, Task
+from eval.dialects.base import Dialect
+from eval.dialects.pyautogui import actions
+from eval.progress import metric, progress
+from eval.prompts import PastStep, PromptConfig
+from eval.rollout import Record, write_records
+from eval.run import output_folder
+from eval.stats import rate
+from eval.summary import Row, row, table, write_summary
+
+BENCHMARK: Final = "agentnetbench"
+
+
+class BenchConfig(Config, frozen=True):
+    """
+    bench       folder with the trajectories (*.json) and images/
+    versions    revisions of the scoring rules; the last one gives the scores in tasks.jsonl
+    batch_size  steps whose screenshots are open at once
+    """
+
+    bench: str
+    agent: TransformersConfig | CommonestConfig
+    prompt: PromptConfig = PromptConfig()
+    versions: tuple[Version, ...] = VERSIONS
+    split: str = "test"
+    batch_size: int = 8
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One line of responses.jsonl. Without a response, `infra` says what kept the agent from being asked."""
+
+    task_id: str
+    step: int
+    response: str | None = None
+    infra: str | None = None
+
+
+def past_steps(trajectory: Trajectory, index: int, images: int) -> list[PastStep]:
+    """What the human did before step `index`; code that no Action holds is left out. The last ones have frames."""
+    past: list[PastStep] = []
+    for number, step in enumerate(trajectory.steps[:index]):
+        try:
+            done: list[Action] = actions(step.code)
+        except (ParseError, Unrepresentable):
+            continue
+        image = step.open() if number >= index - (images - 1) else None
+        past += [PastStep(action, image) for action in done]
+    return past
+
+
+def read_answers(path: Path) -> dict[tuple[str, int], Answer]:
+    """The answers of an earlier start; a last line that was cut off, and steps that were `infra`, are asked again."""
+    if not path.is_file():
+        return {}
+    *lines, last = path.read_bytes().split(b"\n")
+    lines += [last] if last.endswith(b"}") else []
+    answers = [msgspec.json.decode(line, type=Answer) for line in lines if line]
+    return {(answer.task_id, answer.step): answer for answer in answers if answer.infra is None}
+
+
+def _batches(
+    trajectories: Sequence[Trajectory], known: dict[tuple[str, int], Answer], size: int
+) -> Iterator[list[tuple[Trajectory, int]]]:
+    todo = [
+        (trajectory, index)
+        for trajectory in trajectories
+        for index, step in enumerate(trajectory.steps)
+        if (trajectory.task_id, step.number) not in known
+    ]
+    for start in range(0, len(todo), size):
+        yield todo[start : start + size]
+
+
+async def answer_all(
+    agent: Agent, trajectories: Sequence[Trajectory], path: Path, *, images: int, batch_size: int
+) -> dict[tuple[str, int], Answer]:
+    """Asks the agent at every step that has no answer in `path` yet, and appends the answers there."""
+    answers = read_answers(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(msgspec.json.encode(answer) + b"\n" for answer in answers.values()))
+    total = sum(len(trajectory.steps) for trajectory in trajectories)
+    for batch in _batches(trajectories, dict(answers), batch_size):
+        observations: list[Observation] = []
+        histories: list[History] = []
+        asked: list[tuple[str, int]] = []
+        new: list[Answer] = []
+        for trajectory, index in batch:
+            step = trajectory.steps[index]
+            try:
+                image, past = step.open(), past_steps(trajectory, index, images)
+            except BadFrame as error:
+                new.append(Answer(task_id=trajectory.task_id, step=step.number, infra=f"BadFrame: {error}"))
+                continue
+            observations.append(Observation(image, image.size))
+            histories.append(History(Task(trajectory.task_id, trajectory.goal), past))
+            asked.append((trajectory.task_id, step.number))
+        decisions = await agent.act(observations, histories) if asked else []
+        for (task_id, number), decision in zip(asked, decisions, strict=True):
+            new.append(Answer(task_id=task_id, step=number, response=decision.response))
+        with path.open("ab") as file:
+            file.write(b"".join(msgspec.json.encode(answer) + b"\n" for answer in new))
+        answers |= {(answer.task_id, answer.step): answer for answer in new}
+        progress(len(answers), total, f"evaluate {agent.name}", f"{len(answers)} of {total} steps answered")
+        print(f"{agent.name}: {len(answers)} of {total} steps", flush=True)
+    return answers
+
+
+def score_step(step: BenchStep, answer: Answer, dialect: Dialect, version: Version) -> tuple[StepScore, str | None]:
+    """The score, and why the answer did not parse. An answer that is missing scores 0 as well."""
+    if answer.response is None:
+        return step_score(step, None, version), None
+    try:
+        return step_score(step, predicted_acts(answer.response, dialect), version), None
+    except ParseError as error:
+        return step_score(step, None, version), str(error)
+
+
+def evaluate(config: BenchConfig, out: Path) -> list[Row]:
+    """Asks, scores, writes; gives the rows of summary.json. Raises ConfigError."""
+    if not config.versions or len(set(config.versions)) < len(config.versions):
+        raise ConfigError("versions must name each revision once")
+    if config.batch_size < 1:
+        raise ConfigError("batch_size must be at least 1")
+    try:
+        trajectories = load(Path(config.bench))
+    except BenchError as error:
+        raise ConfigError(str(error)) from None
+    agent = make_agent(config.agent, config.prompt.builder())
+    work = answer_all(
+        agent, trajectories, out / "responses.jsonl", images=config.prompt.images, batch_size=config.batch_size
+    )
+    answers = asyncio.run(work)
+    rows: list[Row] = []
+    for version in config.versions:
+        new, records = score_all(config, trajectories, answers, version)
+        rows += new
+    write_records(out / "tasks.jsonl", records)
+    write_summary(out / "summary.json", rows)
+    for line in rows:
+        if line.value is not None:
+            metric(len(records), f"{line.version}/{line.metric}", line.value)
+    return rows
+
+
+def score_all(
+    config: BenchConfig,
+    trajectories: Sequence[Trajectory],
+    answers: dict[tuple[str, int], Answer],
+    version: Version,
+) -> tuple[list[Row], list[Record]]:
+    """The rows of one revision, and a record per step.
+
+    average         over all steps of all trajectories (micro); its interval resamples trajectories
+    coordinate, content, function, and type/<name>: over the steps that ask for such an action
+    parse_failures  of all answers
+    """
+    dialect = config.prompt.builder().dialect
+    records: list[Record] = []
+    # name -> trajectory -> scores of its steps
+    scores: dict[str, dict[str, list[float]]] = {}
+    failures: dict[str, list[float]] = {}
+    for trajectory in trajectories:
+        for step in trajectory.steps:
+            answer = answers[trajectory.task_id, step.number]
+            score, unparsed = score_step(step, answer, dialect, version)
+            grouped: dict[str, list[float]] = {"average": [score.total]}
+            for kind, value in score.types.items():
+                grouped.setdefault(f"type/{kind}", []).append(value)
+                if kind in GROUPS:
+                    grouped.setdefault(GROUPS[kind], []).append(value)
+            for name, values in grouped.items():
+                scores.setdefault(name, {}).setdefault(trajectory.task_id, []).append(sum(values) / len(values))
+            if answer.response is not None:
+                failures.setdefault(trajectory.task_id, []).append(float(unparsed is not None))
+            records.append(
+                Record(
+                    benchmark=BENCHMARK,
+                    agent=config.agent.name,
+                    task_id=f"{trajectory.task_id}/{step.number}",
+                    seed=0,
+                    score=None if answer.infra else score.total,
+                    success=None if answer.infra else score.total == 1.0,
+                    outcome="infra" if answer.infra else "scored",
+                    error=answer.infra or unparsed,
+                    steps=1,
+                    parse_failures=int(unparsed is not None),
+                    metrics={f"type/{kind}": value for kind, value in score.types.items()},
+                )
+            )
+    infra = sum(record.outcome == "infra" for record in records)
+    order = ["average", "coordinate", "content", "function"]
+    names = [name for name in order if name in scores] + sorted(name for name in scores if name not in order)
+    by_name = [(name, list(scores[name].values())) for name in names]
+    rows = [
+        row(
+            name,
+            rate([sum(values) for values in tasks], [float(len(values)) for values in tasks]),
+            benchmark=BENCHMARK,
+            version=version,
+            split=config.split,
+            infra=infra,
+            seed=0,
+            agent=config.agent.name,
+        )
+        for name, tasks in [*by_name, ("parse_failures", list(failures.values()))]
+    ]
+    return rows, records
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m eval.agentnetbench", description="Score an agent offline.")
+    parser.add_argument("--config", required=True, help="a JSON or YAML file, see BenchConfig")
+    parser.add_argument("--out", help="where results go; default $SLIPWAY_OUTPUTS/results")
+    arguments = parser.parse_args(argv)
+
+    def run() -> int:
+        config = configuration.load(Path(arguments.config), BenchConfig)
+        rows = evaluate(config, output_folder(arguments.out))
+        for version in config.versions:
+            print(f"\nAgentNetBench {version}")
+            print(table([line for line in rows if line.version == version]))
+        return 0
+
+    return configuration.run(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
