@@ -51,7 +51,7 @@ class Entry:
         document = {"entry": VERSION, "run": self.run, "fingerprint": self.fingerprint, "job": plain(self.job)}
         if self.upstream:
             document["upstream"] = dict(self.upstream)
-        text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+        text: str = yaml.dump(document, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=110)
         return text
 
 
