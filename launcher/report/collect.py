@@ -45,6 +45,7 @@ class Picture:
 @dataclass(frozen=True)
 class Report:
     title: str
+    groups: Sequence[str]
     store: str
     facts: Sequence[Facts]
     rows: Sequence[Row]
@@ -76,6 +77,7 @@ def collect(store: Store, selection: Selection) -> Report:
     lines = [line for one, view in zip(facts, views, strict=True) for line in _attempts(one.name, view, one.finished)]
     return Report(
         title=_title(facts, selection),
+        groups=selection.groups,
         store=store.url,
         facts=facts,
         rows=load_rows(store, facts),

@@ -14,7 +14,7 @@ from typing import Any
 from launcher.report.collect import AttemptLine, Report, collect
 from launcher.report.html import Markup, data, join, tag
 from launcher.report.metrics import Curves
-from launcher.report.replays import Replay
+from launcher.report.replays import FINAL_SCREEN, Replay
 from launcher.report.svg import Estimate, Series, curves, estimates
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
@@ -108,6 +108,7 @@ def _head(report: Report) -> Markup:
         f"{len(facts)} runs, {state}" if len(facts) > 1 else facts[0].state,
         f"{duration(sum(one.seconds for one in facts))} of running",
     ]
+    words += report.groups
     ended = max((one.finished or 0.0 for one in facts), default=0.0)
     if ended:
         words.append(when(ended))
@@ -129,7 +130,8 @@ def _hero(one: Comparison) -> Markup | None:
     counts = (
         f"{one.pairs} pairs of tasks: {one.gained} gained, {one.lost} lost, {one.pairs - one.gained - one.lost} equal"
     )
-    left_out = f"{one.left_out} tasks left out: {_left_out(one)}" if one.left_out else None
+    tasks = "task" if one.left_out == 1 else "tasks"
+    left_out = f"{one.left_out} {tasks} left out: {_left_out(one)}" if one.left_out else None
     figures = tag(
         "div",
         tag("h3", f"{one.metric.capitalize()}: {one.a} → {one.b}"),
@@ -160,7 +162,7 @@ def _left_out(one: Comparison) -> str:
         (len(one.infra_b), f"infrastructure failed in {one.b}"),
         (len(one.unscored), f"without {one.metric}"),
     ]
-    return ", ".join(f"{count} {what}" for count, what in parts if count)
+    return ", ".join(what if count == one.left_out else f"{count} {what}" for count, what in parts if count)
 
 
 def _results(report: Report) -> Markup | None:
@@ -260,7 +262,7 @@ def _replay(replay: Replay) -> Markup:
         state = badge("not judged") if head.score is None else badge(f"score {head.score:.3g}")
     else:
         state = badge("success", "good") if head.success else badge("failed", "bad")
-    actions = sum(step.text != "end" or step.x is not None for step in replay.steps)
+    actions = sum(step.text != FINAL_SCREEN for step in replay.steps)
     facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{actions} actions", head.agent]
     if head.duration_ms is not None:
         facts.append(duration(head.duration_ms / 1000))
@@ -338,7 +340,7 @@ def _attempts(report: Report) -> Markup | None:
                 _lane(one, begin, end),
                 duration(one.ended - one.started),
                 badge(one.reason, "good" if one.reason == "succeeded" else "bad" if one.final else ""),
-                one.message or "–",
+                one.message,
             ]
         )
     title = f"From {when(begin)} to {when(end)}."
@@ -368,7 +370,6 @@ def _run(one: Facts) -> Markup:
     commit = f"{one.git_commit}{' with uncommitted changes' if one.git_dirty else ''}" if one.git_commit else "unknown"
     resources = one.job.roles[one.job.leading].resources
     facts: list[tuple[str, Any]] = [
-        ("run", tag("span", one.run, class_="mono")),
         ("work", tag("span", one.work, class_="mono")),
         ("environment", tag("span", one.environment or "unknown", class_="mono")),
         ("git commit", tag("span", commit, class_="mono")),
@@ -385,6 +386,6 @@ def _run(one: Facts) -> Markup:
         facts.append(("ended", when(one.finished)))
     if one.message:
         facts.append(("message", one.message))
-    summary = tag("summary", f"{one.name}  ", badge(one.state, STATES.get(one.state, "")))
+    summary = tag("summary", tag("span", one.run, class_="mono"), badge(one.state, STATES.get(one.state, "")))
     definitions = [part for name, value in facts for part in (tag("dt", name), tag("dd", value))]
     return tag("details", summary, tag("dl", *definitions, style="margin:10px 0 4px"))

@@ -15,6 +15,7 @@ from launcher.errors import NotFound
 from launcher.results.read import Damaged, Output, decode_lines
 
 SHOWN = 3
+FINAL_SCREEN = "final screen"
 LOOKED_AT = 400  # episodes read in search of a failing one
 FRAME_BYTES = 4 * 1024 * 1024  # of all frames of one replay; larger ones are made smaller, or left out without Pillow
 MAX_WIDTH = 1280  # pixels of a frame that had to be made smaller
@@ -122,7 +123,7 @@ def read_replay(output: Output, folder: str) -> Replay:
         for line in lines
     ]
     if final in names:
-        steps.append(Step(frame=frames.index(final), text="end"))
+        steps.append(Step(frame=frames.index(final), text=FINAL_SCREEN))
     if not steps:
         raise Damaged(f"{output.prefix}{folder} has no steps")
     return Replay(head, tuple(steps), tuple(frames.uris), frames.left_out)

@@ -16,7 +16,7 @@ RATES = ("success", "accuracy", "rate", "hit", "failures", "share")
 
 def is_rate(metric: str) -> bool:
     """Whether a metric reads best in per cent; by its name, because summary.json gives no unit."""
-    return metric.endswith(RATES)
+    return metric.endswith(RATES) and not metric.endswith("learning_rate")
 
 
 def number(value: float | None, metric: str) -> str:
