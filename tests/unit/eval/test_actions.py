@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+
+from eval.actions import FIELDS, Action, ActionError, ActionType
+from tests.unit.eval.strategies import actions
+
+
+@given(actions())
+def test_json_round_trip(action: Action) -> None:
+    assert Action.from_json(json.loads(json.dumps(action.to_json()))) == action
+
+
+def test_every_type_says_what_it_takes() -> None:
+    assert set(FIELDS) == set(ActionType)
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"type": "clack"}, "unknown action type"),
+        ({"type": "click"}, "needs point"),
+        ({"type": "click", "x": 0.5}, "either x and y, or element"),
+        ({"type": "click", "x": 0.5, "y": 0.5, "element": 1}, "either x and y, or element"),
+        ({"type": "click", "x": 1.5, "y": 0.5}, "x must be a number from 0 to 1"),
+        ({"type": "click", "x": math.nan, "y": 0.5}, "x must be a number"),
+        ({"type": "click", "x": True, "y": 0.5}, "x must be a number"),
+        ({"type": "click", "x": "0.5", "y": 0.5}, "x must be a number"),
+        ({"type": "click", "x": 0.5, "y": 0.5, "text": "a"}, "does not take text"),
+        ({"type": "click", "element": -1}, "element must be a whole number"),
+        ({"type": "type"}, "needs text"),
+        ({"type": "type", "text": 5}, "text must be a string"),
+        ({"type": "key", "keys": ["ctrl", "c"]}, "takes one key"),
+        ({"type": "hotkey", "keys": ["c"]}, "two keys or more"),
+        ({"type": "key", "keys": "enter"}, "list of key names"),
+        ({"type": "key", "keys": []}, "must not be empty"),
+        ({"type": "scroll", "direction": "sideways"}, "direction must be one of"),
+        ({"type": "scroll", "direction": "up", "amount": 0}, "amount must be above 0"),
+        ({"type": "scroll", "direction": "up", "amount": math.inf}, "amount must be finite"),
+        ({"type": "mouse_down", "button": "fourth"}, "button must be one of"),
+        ({"type": "drag", "x": 0.1, "y": 0.1, "x2": 0.2}, "needs y2"),
+        ({"type": "done", "reason": "x"}, "unknown fields reason"),
+        ({"x": 0.5}, "type is missing"),
+    ],
+)
+def test_contradictions_are_refused(values: dict[str, object], what: str) -> None:
+    with pytest.raises(ActionError, match=what):
+        Action.from_json(values)
+
+
+def test_numbers_are_floats_without_a_negative_zero() -> None:
+    action = Action(ActionType.CLICK, x=-0.0, y=1)
+    assert isinstance(action.y, float)
+    assert math.copysign(1, action.x or 0.0) == 1.0

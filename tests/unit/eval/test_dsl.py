@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from eval.actions import Action, ActionType, ParseError, Unrepresentable
+from eval.dsl import Dsl, quote, unquote
+from eval.geometry import Screen
+from tests.unit.eval.strategies import TEXT, actions
+
+COORDINATES = ("x", "y", "x2", "y2", "width", "height")
+
+
+def rounded(action: Action, decimals: int) -> Action:
+    values = {k: round(v, decimals) if k in COORDINATES else v for k, v in action.to_json().items()}
+    return Action.from_json(values)
+
+
+@given(actions(marks=False), st.integers(1, 6))
+def test_round_trip_with_coordinates(action: Action, decimals: int) -> None:
+    dsl = Dsl(decimals)
+    text = dsl.format(action)
+    assert "\n" not in text
+    parsed = dsl.parse(text)
+    assert parsed == dsl.parse(dsl.format(parsed))
+    for name, value in rounded(action, decimals).to_json().items():
+        assert getattr(parsed, name) == (tuple(value) if isinstance(value, list) else pytest.approx(value, abs=1e-9))
+    assert set(parsed.to_json()) == set(action.to_json())
+
+
+@given(actions(marks=True))
+def test_round_trip_with_marks(action: Action) -> None:
+    dsl = Dsl(marks=True)
+    if set(action.to_json()) & set(COORDINATES):
+        with pytest.raises(Unrepresentable):
+            dsl.format(action)
+    else:
+        assert dsl.parse(dsl.format(action)) == action
+
+
+@given(actions(marks=False), TEXT)
+def test_responses_round_trip(action: Action, thought: str) -> None:
+    dsl = Dsl()
+    action = dsl.parse(dsl.format(action))
+    thought = thought.strip()
+    assume(thought)
+    response = dsl.parse_response(dsl.format_response(action, thought))
+    assert (response.thought, response.action) == (thought, action)
+    assert dsl.parse_response(dsl.format_response(action)).thought is None
+
+
+@given(TEXT)
+def test_quoting_is_undone_by_unquoting(text: str) -> None:
+    literal = quote(text)
+    assert literal[0] == literal[-1] == '"'
+    assert unquote(literal[1:-1]) == text
+
+
+@pytest.mark.parametrize("size", [9, 10, 64, 99, 100, 101, 800, 999, 1000, 1024, 1920, 3840])
+def test_for_screen_keeps_every_pixel(size: int) -> None:
+    dsl, screen = Dsl.for_screen(size, 3), Screen(size, size)
+    for pixel in range(size):
+        x, y = screen.to_norm(pixel, pixel)
+        action = dsl.parse(dsl.format(Action(ActionType.CLICK, x=x, y=y)))
+        assert action.point is not None
+        assert screen.from_norm(*action.point) == (pixel, pixel)
+
+
+def test_two_decimals_are_not_enough_for_a_large_screen_and_are_for_a_small_one() -> None:
+    assert Dsl.for_screen(1920, 1080).decimals == 4
+    assert Dsl.for_screen(96, 96).decimals == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (Action(ActionType.CLICK, x=0.42, y=1.0), "CLICK(x=0.42, y=1.00)"),
+        (Action(ActionType.TYPE, text="a\"b\\c'd"), 'TYPE(text="a\\"b\\\\c\'d")'),
+        (Action(ActionType.TYPE, text="two\nlines"), 'TYPE(text="two\\nlines")'),
+        (Action(ActionType.WAIT), "WAIT()"),
+        (Action(ActionType.DONE), "DONE()"),
+        (Action(ActionType.KEY, keys=("+",)), 'KEY(key="+")'),
+        (Action(ActionType.HOTKEY, keys=("ctrl", "+")), 'HOTKEY(keys=["ctrl", "+"])'),
+        (Action(ActionType.SCROLL, direction="down", amount=3), 'SCROLL(direction="down", amount=3)'),
+        (Action(ActionType.DRAG, x=0, y=0, x2=1, y2=0.5), "DRAG(x=0.00, y=0.00, x2=1.00, y2=0.50)"),
+    ],
+)
+def test_forms(action: Action, text: str) -> None:
+    assert Dsl(2).format(action) == text
+    assert Dsl(2).parse(text) == action
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (Action(ActionType.CLICK, element=1), "CLICK([1])"),
+        (Action(ActionType.TYPE, element=2, text="alice"), 'TYPE([2], "alice")'),
+        (Action(ActionType.TYPE, text="alice"), 'TYPE("alice")'),
+        (Action(ActionType.CLICK_AND_TYPE, element=2, text="a"), 'CLICK_AND_TYPE([2], "a")'),
+        (Action(ActionType.SCROLL, element=3, direction="up"), 'SCROLL([3], direction="up")'),
+        (Action(ActionType.DONE), "DONE()"),
+    ],
+)
+def test_forms_with_marks(action: Action, text: str) -> None:
+    assert Dsl(marks=True).format(action) == text
+    assert Dsl(marks=True).parse(text) == action
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "CLICK",
+        "CLICK(",
+        "CLICK()",
+        "CLICK(x=0.5)",
+        "CLICK(x=0.5, y=1.5)",
+        "CLICK(x=0.5, y=-0.5)",
+        "CLICK(x=0.5, y=.5)",
+        "CLICK(x=0.5, y=5e-1)",
+        "CLICK(x=0.5, x=0.5, y=0.5)",
+        "CLICK(x=0.5, y=0.5,)",
+        "CLICK(x=0.5 y=0.5)",
+        "CLICK(0.5, 0.5)",
+        "CLICK(x=0.5, y=0.5, z=0.5)",
+        'CLICK(x="0.5", y=0.5)',
+        "CLICK([1])",
+        "CLICK(x=0.5, y=0.5) CLICK(x=0.5, y=0.5)",
+        "CLICK(x=0.5, y=0.5)\nDONE()",
+        "CLICK(x=0.5, y=0.5).",
+        "click(x=0.5, y=0.5)",
+        "ACTION(type=click)",
+        "POKE()",
+        'TYPE("alice")',
+        'TYPE(text="a',
+        'TYPE(text="a\\")',
+        'TYPE(text="a\\\'b")',
+        "TYPE(text='a')",
+        'KEY(keys=["a"])',
+        'KEY(key=["a"])',
+        'HOTKEY(keys=["a"])',
+        "HOTKEY(keys=[])",
+        "SELECT_MONITOR(monitor_id=1.5)",
+        "WAIT(duration=" + "9" * 5000 + ")",
+        'WAIT(duration="1")',
+    ],
+)
+def test_what_is_not_exactly_one_action_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        Dsl().parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["CLICK(x=0.5, y=0.5)", 'TYPE("a", [1])', "CLICK([1.5])", "CLICK([-1])", "CLICK([1], [2])"]
+)
+def test_errors_with_marks(text: str) -> None:
+    with pytest.raises(ParseError):
+        Dsl(marks=True).parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "DONE()",
+        "Thought: done",
+        "Action: DONE()\nAction: DONE()",
+        "Action: DONE()\nThought: x",
+        "Thought: x\nAction: DONE()\nAction: DONE()",
+        "Sure!\nAction: DONE()",
+        "Action: DONE() DONE()",
+        "Action:",
+    ],
+)
+def test_what_is_not_one_response_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        Dsl().parse_response(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_one_action_or_a_parse_error(text: str) -> None:
+    for dsl in (Dsl(), Dsl(marks=True)):
+        try:
+            response = dsl.parse_response(text)
+        except ParseError:
+            continue
+        assert isinstance(response.action, Action)
+
+
+@pytest.mark.parametrize("thought", ["", " a", "a ", "a\nAction: DONE()", "Action: x"])
+def test_a_thought_that_would_not_read_back_is_refused(thought: str) -> None:
+    with pytest.raises(Unrepresentable):
+        Dsl().format_response(Action(ActionType.DONE), thought)
+
+
+def test_a_mark_has_no_coordinate_form() -> None:
+    with pytest.raises(Unrepresentable):
+        Dsl().format(Action(ActionType.CLICK, element=1))
+
+
+def test_the_instructions_are_themselves_valid() -> None:
+    for dsl in (Dsl(2), Dsl(4), Dsl(marks=True)):
+        examples = dsl.instructions().split(": ", 1)[1].split(", DONE() when")[0]
+        for example in examples.replace("), ", ")\n").split("\n"):
+            dsl.parse(example)
