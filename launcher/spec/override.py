@@ -119,7 +119,7 @@ def _parsed(overrides: Sequence[str], names: Sequence[str], problems: Problems) 
         if match is None or route is None:
             problems.add(f"--set {mask(text)}", 0, 0, "", "not of the form path=value", "a.b=value, job:a.b=value")
             continue
-        shown = f"--set {match['path']}"
+        shown = f"--set {text.partition('=')[0]}"
         if match["job"] is not None and match["job"] not in names:
             what = f"no job `{match['job']}`{near(match['job'], names)}"
             problems.add(shown, 0, 0, "", what, ", ".join(sorted(names)))

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from launcher.errors import BadInput
-from launcher.spec.problems import Problems, near
+from launcher.spec.problems import Problems, near, show
 from launcher.spec.schema import BACKENDS, BLOCKS, IMAGE, LABEL_KEY, LABEL_VALUE, PLACES
 from launcher.spec.source import Document, read_file
 from launcher.spec.types import MONEY, SIZE, Choice, Context, Field, Integer, MapOf, Number, Struct, Text, refuse_tokens
@@ -32,7 +31,12 @@ _LOCAL: Final = Struct(
     Field("gpus", Integer(0), "GPUs that runs may use together", "all"),
 )
 _FIELDS: Final = (
-    Field("store", Text("a URL or a path"), "where every run is kept; a path is relative to this file", "in your home"),
+    Field(
+        "store",
+        Text("a URL or a path", r".+"),
+        "where every run is kept; a path is relative to this file",
+        "in your home",
+    ),
     Field("backend", Choice(BACKENDS), "where jobs run that do not say it", "local"),
     Field("secrets", PLACES, "where secrets live: NAME: place", "`local`: launcher secrets set NAME"),
     Field("images", MapOf(Text(), _PINNED), "the catalogue: name: registry/name@sha256:...", "none"),
@@ -111,12 +115,15 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     if "backend" in found and found["backend"] not in BACKENDS:
         what = f"`{found['backend']}` is no backend{near(found['backend'], BACKENDS)}"
         problems.add(origins["backend"], 0, 0, "backend", what, ", ".join(BACKENDS))
+    unknown = _unknown_store(found["store"]) if "store" in found else None
+    if unknown is not None:
+        problems.add(origins["store"], 0, 0, "store", unknown, "file://, s3://, gs://, az:// or a path")
     problems.check()
     state = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "slipway"
     found.setdefault("store", f"file://{state / 'store'}")
     local = {"state": state / "local", **found.get("local", {})}
     return Profile(
-        store=store_url(found["store"], cwd, home),
+        store=_absolute_store(found["store"], cwd, home),
         local=Local(**local),
         blocks={block: found[block] for block in BLOCKS if block != "local" and block in found},
         origins=origins,
@@ -130,18 +137,21 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": draft, "title": "Slipway profile", **PROFILE.schema()}
 
 
-def store_url(text: str, base: Path, home: Path) -> str:
-    """A store as an absolute URL; a path, or file:// with one, is relative to `base`. Raises BadInput."""
+def _unknown_store(text: str) -> str | None:
+    """What is wrong with a store's URL."""
     scheme, separator, rest = text.partition("://")
-    if separator and scheme != "file":
-        if scheme not in ("s3", "gs", "az"):
-            raise BadInput(f"store: `{scheme}://` is not known; allowed: file://, s3://, gs://, az:// or a path")
-        if not rest.strip("/"):
-            raise BadInput(f"store: `{scheme}://` names no bucket")
+    if separator and scheme not in ("file", "s3", "gs", "az"):
+        return f"`{scheme}://` is not known"
+    if not text or (separator and not rest.strip("/")):
+        return f"{show(text)} names no place"
+    return None
+
+
+def _absolute_store(text: str, base: Path, home: Path) -> str:
+    """A path, or file:// with one, as an absolute URL; others without slashes at the end."""
+    if "://" in text and not text.startswith("file://"):
         return text.rstrip("/")
-    path = rest if separator else text
-    if not path:
-        raise BadInput("store: the path is empty")
+    path = text.removeprefix("file://")
     full = home / path[2:] if path.startswith("~/") else base / path
     return f"file://{os.path.abspath(full)}"  # noqa: PTH100 - resolve() would follow symbolic links
 
@@ -207,7 +217,8 @@ def _merge(
             found[key] = value
             origins[key] = _origin(document, (*route, key))
     if "store" in values:
-        found["store"] = store_url(values["store"], base, home)
+        # relative to this file, so before another file's is merged over it
+        found["store"] = _absolute_store(values["store"], base, home)
     if "state" in values.get("local", {}):
         state = values["local"]["state"]
         found["local"]["state"] = home / state[2:] if state.startswith("~/") else base / state

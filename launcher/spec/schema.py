@@ -34,6 +34,7 @@ NAME: Final = Text(
     "a name", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and - within, at most 27 characters", NAME_LENGTH
 )
 ROLE: Final = Text("a role's name", r"[a-z](?:[a-z0-9-]*[a-z0-9])?", "a-z first, then a-z, 0-9 and -", 20)
+PORT: Final = Text("a port's name", ROLE.pattern, ROLE.allowed, 15)
 FOLDER: Final = Text("a name", r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?", "a-z, 0-9, and - or _ within", 40)
 VARIABLE: Final = Text(
     "a variable's name", r"(?!SLIPWAY_)[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _; not SLIPWAY_*", 100
@@ -77,7 +78,7 @@ ENV: Final = MapOf(VARIABLE, ARGUMENT)
 READY: Final = Struct(
     "a readiness check",
     Field("http", Text("a path", r"/\S*", "/health"), "path that answers 2xx when the role is ready", required=True),
-    Field("port", ROLE, "name of the port", "http"),
+    Field("port", PORT, "name of the port", "http"),
 )
 
 ROLES: Final = MapOf(
@@ -90,7 +91,7 @@ ROLES: Final = MapOf(
         Field("command", COMMAND, "as `command` above, for this role", "the job's"),
         Field("env", ENV, "added to the job's `env`", "the job's"),
         Field("resources", Struct("a mapping of resources", *_RESOURCES), "replace the job's one by one", "the job's"),
-        Field("ports", MapOf(ROLE, Integer(0, 65535)), "named ports; 0 lets the runtime pick a free one", "none"),
+        Field("ports", MapOf(PORT, Integer(0, 65535)), "named ports; 0 lets the runtime pick a free one", "none"),
         Field("ready", READY, "when this role counts as ready", "once its command runs"),
         Field("needs", ListOf(ROLE), "roles that must be ready first; gives SLIPWAY_ENDPOINT_<ROLE>", "none"),
         Field("restarts", Integer(0, 1000), "how often its command may die and start again in place", "0"),
@@ -117,7 +118,7 @@ INPUT: Final = Forms(
             _STEP,
         ),
         "": Struct(
-            "an input",
+            "a mapping with `url`",
             Field("url", URL, "where it lies; a path is relative to this file", required=True),
             Field("digest", DIGEST, "what it must be", "the first attempt's bytes"),
         ),

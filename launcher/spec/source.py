@@ -130,6 +130,8 @@ def _explain(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
     at = lines[line - 1] if 0 < line <= len(lines) else ""
     if at[: len(at) - len(at.lstrip())].count("\t"):
         return "a tab can not indent YAML; use spaces"
+    if error.problem == "mapping values are not allowed in this context":
+        return "not YAML: a `key:` can not stand here; wrong indentation, or a text with a colon that needs quotes"
     what = f"not YAML: {error.problem}"
     return f"{what}, {error.context}" if error.context else what
 

@@ -331,7 +331,7 @@ class Struct:
 
     def check(self, value: Any, route: Route, at: Context) -> Any:
         if type(value) is not dict:
-            return _wrong(value, route, at, self, "fields: " + ", ".join(self.fields) if self.fields else "")
+            return _wrong(value, route, at, self, f"a mapping of {', '.join(self.fields)}" if self.fields else "")
         out = {}
         for key, item in value.items():
             found = self.fields.get(key)
@@ -397,6 +397,7 @@ class Forms:
 
 _PLURAL: Final = {
     "a label's value": "labels' values",
+    "a port's name": "ports' names",
     "a role's name": "roles' names",
     "a variable's name": "variables' names",
     "an image with a digest": "images with a digest",
@@ -418,7 +419,7 @@ def refuse_tokens(at: Context, value: Any, route: Route = ()) -> None:
     elif type(value) is dict:
         for key, item in value.items():
             if has_token(key):
-                at.problem(route, "a key looks like a secret", "names", key=True)
+                at.problem((*route, key), "the key looks like a secret", "a name", key=True)
             refuse_tokens(at, item, (*route, key))
     elif type(value) is list:
         for index, item in enumerate(value):
