@@ -388,7 +388,7 @@ def submit(
     if not known.job:
         return PutJob()
     if known.object is None:
-        return LookUp()
+        return LookUp() if Rule.ATTACH in rules else Attached()
     if known.object.there:
         return Attached() if known.object.ours else Refuse()
     end = verdict(run, rules)

@@ -90,6 +90,29 @@ def silent(claim: float, beat: float | None, stale: float, rules: Rules = ALL) -
     return min(claim, beat) > stale
 
 
+def gone(
+    claims: tuple[Placement | None, ...],
+    at: int,
+    quiet: bool,
+    mine: Placement | None,
+    *,
+    same_member: bool,
+    alive: bool | None,
+    rules: Rules = ALL,
+) -> bool:
+    """Whether a member of attempt `at` is gone. `claims`: its placements by attempt; `quiet`: it is silent."""
+    claim = claims[at]
+    if claim is None:
+        return False
+    if quiet:
+        return True
+    if mine is not None and proves_dead(claim, mine, same_member=same_member, alive=alive, rules=rules):
+        return True
+    # a later claim of the same member at the same place was made by a process that knew its predecessor gone
+    later = (new for new in claims[at + 1 :] if new is not None)
+    return any(proves_dead(claim, new, same_member=True, alive=None, rules=rules) for new in later)
+
+
 def facts(
     view: RunView,
     job: ResolvedJob,
@@ -105,6 +128,7 @@ def facts(
     outputs = {name for name, output in job.outputs.items() if output.kind == "files"}
     made: list[Attempt] = []
     highest = max((attempt.number for attempt in view.attempts), default=0)
+    claims = {who: tuple(_placement(view.attempt(number), who) for number in range(1, highest + 1)) for who in members}
     for number in range(1, highest + 1):
         attempt = view.attempt(number)
         if attempt is None:  # a reader that came across a later one first: it ended, whatever else is known of it
@@ -114,12 +138,21 @@ def facts(
         claim = attempt.claims.get(members[0])
         following = view.attempt(attempt.number + 1)
         superseded = following.claimed.get(members[0]) if following else None
-        gone = tuple(_gone(view, attempt, job, mine, who, alive, who == member) for who in members)
         made.append(
             Attempt(
                 claimed=tuple(who in attempt.claims for who in members),
                 exits=tuple(attempt.exits[who].reason if who in attempt.exits else None for who in members),
-                gone=gone,
+                gone=tuple(
+                    gone(
+                        claims[who],
+                        number - 1,
+                        _quiet(view, attempt, who, job.timing.stale),
+                        mine,
+                        same_member=who == member,
+                        alive=alive(attempt.claims[who].placement) if mine and who in attempt.claims else None,
+                    )
+                    for who in members
+                ),
                 own=mine is not None and claim is not None and same_place(claim.placement, mine),
                 moved=attempt.number in moved,
                 settled=superseded is not None and view.now - superseded > job.timing.beat + job.limits.grace,
@@ -134,27 +167,12 @@ def facts(
     return Run(tuple(made), result, view.cancelled, leading, Policy.of(job))
 
 
-def _gone(
-    view: RunView,
-    attempt: AttemptView,
-    job: ResolvedJob,
-    mine: Placement | None,
-    who: str,
-    alive: Callable[[Placement], bool | None],
-    same_member: bool,
-) -> bool:
-    claim = attempt.claims.get(who)
-    if claim is None:
+def _placement(attempt: AttemptView | None, member: str) -> Placement | None:
+    return attempt.claims[member].placement if attempt is not None and member in attempt.claims else None
+
+
+def _quiet(view: RunView, attempt: AttemptView, member: str, stale: float) -> bool:
+    if member not in attempt.claimed:
         return False
-    beat = attempt.beats.get(who)
-    if silent(view.now - attempt.claimed[who], view.now - beat[1] if beat else None, job.timing.stale):
-        return True
-    if mine is None:
-        return False
-    if proves_dead(claim.placement, mine, same_member=same_member, alive=alive(claim.placement)):
-        return True
-    # a later claim of the same member at the same place was made by a process that knew its predecessor gone
-    later = (other.claims.get(who) for other in view.attempts if other.number > attempt.number)
-    return any(
-        new is not None and proves_dead(claim.placement, new.placement, same_member=True, alive=None) for new in later
-    )
+    beat = attempt.beats.get(member)
+    return silent(view.now - attempt.claimed[member], view.now - beat[1] if beat else None, stale)

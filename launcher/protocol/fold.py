@@ -150,10 +150,11 @@ def _members(last: AttemptView, job: ResolvedJob, seen: Run) -> tuple[MemberStat
         if member not in last.claims:
             continue
         beat = last.beats[member][0] if member in last.beats else None
+        phase = "ended" if member in last.exits else beat.phase if beat else "waiting"
         made.append(
             MemberStatus(
                 member,
-                phase=beat.phase if beat else "waiting",
+                phase=phase,
                 step=beat.step if beat else None,
                 host=last.claims[member].placement.host,
                 reason=last.exits[member].reason if member in last.exits else None,
