@@ -102,7 +102,8 @@ def _endpoint(address: Address) -> str:
 def _s3(address: Address, endpoint: str) -> dict[str, Any]:
     """Endpoint, region and credentials the way boto3 finds them; boto3 itself (half a second) only where it must."""
     region = address.options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    found: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    # obstore reads this variable itself, and would prefer it to `endpoint`
+    found: dict[str, Any] = {"aws_endpoint_url_s3": endpoint} if endpoint else {}
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if address.anonymous:
         found["skip_signature"] = True

@@ -218,13 +218,16 @@ class FileStore:
         raise FileNotFoundError(errno.ENOENT, "the folder keeps being taken away")
 
     def _make(self, folder: Path) -> None:
-        """Makes a folder and those above it, each durable in the one above."""
+        """Makes a folder and those above it, each durable in the one above; a concurrent delete may win."""
         missing = list(itertools.takewhile(lambda path: not path.is_dir(), [folder, *folder.parents]))
         for path in reversed(missing):
-            with suppress(FileExistsError):
+            try:
                 path.mkdir()
-            if not path.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", str(path))
+            except FileNotFoundError:
+                return
+            except FileExistsError:
+                if path.is_file():  # one look: the folder may come and go meanwhile
+                    raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", str(path)) from None
             self._sync_folder(path.parent)
 
     def _sync_folder(self, folder: Path) -> None:

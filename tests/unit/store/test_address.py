@@ -1,0 +1,147 @@
+"""URLs, credentials and what an error's text is taken for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import BadInput, Unreachable
+from launcher.store.address import Address
+from launcher.store.base import open_store
+from launcher.store.retrying import Fault
+from tests.support.s3 import S3Server
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_DEFAULT_REGION",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path
+
+
+def test_parts_of_a_url() -> None:
+    address = Address.parse("s3://bucket/a/b/?endpoint=http://127.0.0.1:7070&region=eu-west-1&anonymous=true")
+    assert (address.bucket, address.prefix, address.anonymous) == ("bucket", "a/b", True)
+    assert address.options["endpoint"] == "http://127.0.0.1:7070"
+    assert Address.parse("gs://bucket").prefix == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("s3://key:secret@bucket/x", "credentials do not belong"),
+        ("s3://bucket/x?secret_access_key=abc", "unknown option `secret_access_key`; allowed: endpoint, region"),
+        ("s3://bucket/x?endpoint", "options are name=value"),
+        ("s3://bucket/x?anonymous=perhaps", "true or false"),
+        ("s3:///x", "s3://bucket/prefix"),
+        ("gs://bucket/x#y", "gs://bucket/prefix"),
+        ("gs://bucket/x?endpoint=http://x", "allowed: anonymous"),
+    ],
+)
+def test_wrong_urls(url: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says) as caught:
+        open_store(url)
+    assert "secret@" not in str(caught.value)
+    assert "=abc" not in str(caught.value)
+
+
+def test_credentials_from_a_profile_go_through_boto3(
+    no_credentials: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (no_credentials / "credentials").write_text(
+        "[work]\naws_access_key_id = testkey\naws_secret_access_key = testsecret\n"
+    )
+    store = open_store(s3_server.url())
+    with pytest.raises(Unreachable, match="no AWS credentials found"):
+        store.get("a")
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert open_store(store.url).create("a", b"1")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(Unreachable, match=r"no AWS credentials found .*nobody"):
+        open_store(store.url).get("a")
+
+
+def test_the_endpoint_may_come_from_the_environment(
+    s3_url: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.endpoint)
+    bare = s3_url.partition("?")[0]
+    assert open_store(bare).create("a", b"1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert open_store(s3_url).get("a") == b"1"  # what the URL says counts
+
+
+def test_a_public_bucket_needs_no_credentials(no_credentials: Path, s3_server: S3Server) -> None:
+    store = open_store(f"{s3_server.url()}&anonymous=true", deadline=2)
+    if s3_server.real:
+        with pytest.raises(Unreachable, match="check the credentials"):  # reached, and not public
+            store.get("a")
+    else:
+        assert store.read("a") is None
+
+
+def test_keys_in_the_environment_spare_boto3(s3_url: str) -> None:
+    script = (
+        "import sys; from launcher.store import open_store; s = open_store(sys.argv[1]); s.put('a', b'1')\n"
+        "print([m for m in sys.modules if m.partition('.')[0] in ('boto3', 'botocore')])"
+    )
+    result = subprocess.run([sys.executable, "-c", script, s3_url], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
+def fault(text: str, kind: str = "GenericError") -> Fault:
+    return Fault(type(kind, (Exception,), {})(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "passing"),
+    [
+        ("x - Server returned non-2xx status code: 503 X: <Error><Code>SlowDown</Code></Error>", "GenericError", True),
+        ("x - Server returned non-2xx status code: 500 Internal", "GenericError", True),
+        ("x - Server returned non-2xx status code: 429 Too Many", "GenericError", True),
+        ("x - HTTP error: error sending request", "GenericError", True),
+        ("x - Server returned non-2xx status code: 400 X: <Code>RequestTimeout</Code>", "GenericError", True),
+        ("x - Server returned non-2xx status code: 400 X: <Code>InvalidBucketName</Code>", "GenericError", False),
+        ("x - Server returned non-2xx status code: 301 X: <Code>PermanentRedirect</Code>", "GenericError", False),
+        ("x - Server returned non-2xx status code: 403 X", "PermissionDeniedError", False),
+        ("x: <Code>NoSuchBucket</Code>", "FileNotFoundError", False),
+    ],
+)
+def test_which_errors_may_pass(text: str, kind: str, passing: bool) -> None:
+    assert fault(text, kind).passing is passing
+
+
+def test_an_error_shows_no_signature() -> None:
+    seen = fault("Error - HTTP error: GET https://x.blob.core.windows.net/a?sig=SECRET&se=1 failed\n\nDebug source:\nq")
+    assert "SECRET" not in seen.text
+    assert "failed" in seen.text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("status code: 301 Moved: <Code>PermanentRedirect</Code>", r"another region; add \?region="),
+        ("status code: 400: <Code>AuthorizationHeaderMalformed</Code>", "another region"),
+        ("status code: 403: <Code>RequestTimeTooSkewed</Code>", "clock is wrong"),
+        (
+            "status code: 403: <Code>AccessDenied</Code><Message>no</Message>",
+            r"check the credentials.*AccessDenied: no",
+        ),
+    ],
+)
+def test_what_a_user_reads(text: str, says: str) -> None:
+    with pytest.raises(Unreachable, match=says):
+        fault(text).refuse("s3://b/p", "runs/a", 0)
