@@ -31,6 +31,7 @@ class Process:
 class _Row:
     pid: int
     parent: int
+    group: int
     start: int
     zombie: bool
 
@@ -47,7 +48,7 @@ def _row(pid: int) -> _Row | None:
     except OSError:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name may hold blanks and brackets
-    return _Row(pid, int(fields[1]), int(fields[19]), fields[0] in (b"Z", b"X"))
+    return _Row(pid, int(fields[1]), int(fields[2]), int(fields[19]), fields[0] in (b"Z", b"X"))
 
 
 def _rows() -> Iterator[_Row]:
@@ -96,6 +97,11 @@ def descendants(pid: int) -> set[Process]:
     return {Process(row.pid, row.start) for row in rows if row.pid in below and row.pid != pid and not row.zombie}
 
 
+def group(pgid: int) -> set[Process]:
+    """Every live process of a process group."""
+    return {Process(row.pid, row.start) for row in _rows() if row.group == pgid and not row.zombie}
+
+
 def become_subreaper() -> None:
     """From now on a descendant whose parent ends becomes a child of this process, not of pid 1."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -105,11 +111,19 @@ def become_subreaper() -> None:
 
 def reap_adopted(keep: Collection[int]) -> None:
     """Collects adopted children that ended. `keep` are waited for by whoever started them."""
-    me = os.getpid()
-    for row in _rows():
-        if row.parent == me and row.zombie and row.pid not in keep:
+    for pid in _children():
+        if pid not in keep and (row := _row(pid)) and row.zombie:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(row.pid, os.WNOHANG)
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> list[int]:
+    """This process's children, zombies included."""
+    try:
+        tasks = [path / "children" for path in Path("/proc/self/task").iterdir()]
+        return [int(pid) for task in tasks for pid in task.read_text().split()]
+    except OSError:  # a kernel without that file, or a thread that just ended
+        return [row.pid for row in _rows() if row.parent == os.getpid()]
 
 
 def send(process: Process, number: int) -> bool:
@@ -133,16 +147,19 @@ def kill_tree(
     root: int | None = None,
     *,
     mark: str | None = None,
+    variable: str = MARK,
     grace: float,
+    asked: Collection[Process] = (),
     spare: Collection[int] = (),
     last: float = 10.0,
     tick: Callable[[], object] = lambda: None,
 ) -> set[Process]:
     """Ends a tree: everything below `root` (`root` too, unless it is this process) and everything that carries `mark`.
 
-    SIGTERM once to each, `grace` seconds, then SIGKILL until nobody is left: a process that forks while it is being
-    killed is found in the next round. `spare` and this process are left alone. Returns who survived `last` seconds
-    of SIGKILL (stuck in the kernel, or not ours). `tick` runs at every poll: reaping, for instance.
+    SIGTERM once to each (not to those in `asked`, who had it), `grace` seconds, then SIGKILL until nobody is left: a
+    process that forks while it is being killed is found in the next round. `spare` and this process are left alone.
+    Returns who survived `last` seconds of SIGKILL (stuck in the kernel, or not ours). `tick` runs at every poll:
+    reaping, for instance.
     """
 
     def find() -> set[Process]:
@@ -153,16 +170,16 @@ def kill_tree(
             if row and not row.zombie:
                 found.add(Process(row.pid, row.start))
         if mark is not None:
-            found |= descendants_with_mark(mark)
+            found |= descendants_with_mark(mark, variable)
         left_alone = {os.getpid(), *spare}
         return {process for process in found if process.pid not in left_alone}
 
-    asked: set[Process] = set()
+    told = set(asked)
     until = time.monotonic() + grace
     while (found := find()) and time.monotonic() < until:
-        for process in found - asked:
+        for process in found - told:
             send(process, signal.SIGTERM)
-        asked |= found
+        told |= found
         tick()
         time.sleep(_POLL)
     until = time.monotonic() + last

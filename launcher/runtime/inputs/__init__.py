@@ -133,11 +133,10 @@ def recorded(context: Context) -> dict[str, str]:
     return {}
 
 
-def record(context: Context, digests: Mapping[str, str]) -> Event:
+def record(context: Context, digests: Mapping[str, str]) -> None:
     """Writes what this attempt reads, as the leader's first event."""
     event = Event(context.attempt, context.member, 0, "data", "what the inputs held", dict(digests), time.time())
     context.store.create(context.run_keys.event(context.attempt, context.member, 0), msgspec.json.encode(event))
-    return event
 
 
 def sha256_file(path: Path) -> str:

@@ -1,0 +1,103 @@
+"""One command from its start to the end of the last process that it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.runtime import command, procs
+from launcher.runtime.output import Output
+from launcher.runtime.signals import Signals
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """code: the exit code, negative for a signal. terminated: SIGTERM came from outside before the end, and was
+    forwarded. stopped: the runtime itself wanted the end. killed: it did not end within the grace period."""
+
+    code: int
+    terminated: bool
+    stopped: bool
+    killed: bool
+    seconds: float
+
+
+def run_command(
+    argv: list[str],
+    env: dict[str, str],
+    cwd: Path,
+    *,
+    output: Output,
+    signals: Signals,
+    stopped: threading.Event,
+    grace: float,
+    leftovers: float,
+    poll: float,
+    tick: Callable[[float], None],
+) -> Outcome:
+    """Runs a command; SIGTERM from outside, or `stopped`, ends it: SIGTERM to its group, `grace` seconds for all that
+    it started, SIGKILL. What outlives a command that ended by itself gets `leftovers` seconds. `tick(seconds)` is
+    called every `poll` seconds. Raises Fault for a command that can not be started."""
+    read, write = os.pipe()
+    try:
+        child = command.start(argv, env, cwd, write)
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    began = time.monotonic()
+    pump = output.pump(read)
+    handle = os.pidfd_open(child.pid)
+    ended = threading.Event()
+    threading.Thread(target=_wake_when, args=(stopped, ended, signals), name="stop", daemon=True).start()
+    asked: set[procs.Process] = set()
+    asked_at: float | None = None
+    try:
+        while child.poll() is None:
+            signals.wait(handle, poll)
+            tick(time.monotonic() - began)
+            procs.reap_adopted(keep=[child.pid])
+            if asked_at is None and (signals.terminated is not None or stopped.is_set()) and child.poll() is None:
+                asked_at = time.monotonic()
+                asked = procs.group(child.pid)
+                for process in asked:
+                    procs.send(process, signal.SIGTERM)
+            if asked_at is not None and time.monotonic() - asked_at >= grace:
+                break
+    finally:
+        ended.set()
+        os.close(handle)
+    killed = child.poll() is None
+    seconds = time.monotonic() - began
+    rest = leftovers if asked_at is None else max(0.0, grace - (time.monotonic() - asked_at))
+    end_everything(child, asked, rest)
+    pump.join(timeout=5.0)  # only a process stuck in the kernel could still hold the pipe
+    tick(seconds)
+    asked_outside = asked_at is not None and signals.terminated is not None
+    return Outcome(child.returncode, asked_outside, asked_at is not None and stopped.is_set(), killed, seconds)
+
+
+def end_everything(child: subprocess.Popen[bytes], asked: set[procs.Process], grace: float) -> None:
+    """Ends every process below this one; those that forked away have become its children."""
+
+    def reap() -> None:
+        child.poll()
+        procs.reap_adopted(keep=[child.pid])
+
+    procs.kill_tree(os.getpid(), grace=grace, asked=asked, tick=reap)
+    child.wait()
+    reap()
+
+
+def _wake_when(stopped: threading.Event, ended: threading.Event, signals: Signals) -> None:
+    while not ended.is_set():
+        if stopped.wait(0.5):
+            signals.wake()
+            return

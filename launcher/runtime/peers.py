@@ -1,0 +1,118 @@
+"""How the ranks of one attempt find each other: ports, readiness, the address for torchrun."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from launcher.errors import Unreachable
+from launcher.protocol.decide import Stop
+from launcher.protocol.records import Endpoint
+from launcher.runtime.command import Peers
+from launcher.runtime.context import Context
+from launcher.runtime.member import Member
+from launcher.spec.model import Ready
+
+_PROBE = 5.0  # seconds for one look at whether a role is ready
+
+
+def meet(context: Context, member: Member) -> Peers | Stop:
+    """Everything that a rank has to know of the others before its command starts; waits for the roles it needs."""
+    role = context.job.roles[context.address.role]
+    ports = {name: port or free_port() for name, port in role.ports.items()}
+    master: tuple[str, int] | None = None
+    if context.address.role == context.job.leading and role.replicas > 1:
+        met = _master(context, member)
+        if isinstance(met, Stop):
+            return met
+        master = met
+    if not role.needs:
+        return Peers(master, {}, ports)
+    found = member.wait_endpoints(role.needs)
+    if isinstance(found, Stop):
+        return found
+    return Peers(master, {name: by_port(endpoints) for name, endpoints in found.items()}, ports)
+
+
+def by_port(endpoints: tuple[Endpoint, ...]) -> Mapping[str, list[str]]:
+    """port name -> the address of each rank."""
+    names = list(dict.fromkeys(name for endpoint in endpoints for name in endpoint.ports))
+    return {name: [endpoint.ports[name] for endpoint in endpoints if name in endpoint.ports] for name in names}
+
+
+def own_host(context: Context) -> str:
+    """Where the others reach this rank."""
+    return "127.0.0.1" if context.job.backend == "local" else context.address.placement.host
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+def _master(context: Context, member: Member) -> tuple[str, int] | Stop:
+    """The leader picks a port and writes it down beside the endpoints; the other ranks read it."""
+    key = context.keys.endpoint(f"{context.leading[0]}.master")
+    if context.leader:
+        port = free_port()
+        endpoint = Endpoint(context.member, {"master": f"{own_host(context)}:{port}"}, member.clock.time())
+        context.store.create(key, msgspec.json.encode(endpoint))
+        return own_host(context), port
+    while True:
+        stop = member.should_stop()
+        if stop is not None:
+            return stop
+        try:
+            found = context.store.read(key)
+        except Unreachable:
+            found = None
+        if found is not None:
+            host, _, port_text = msgspec.json.decode(found[0], type=Endpoint).ports["master"].rpartition(":")
+            return host, int(port_text)
+        member.stopped.wait(min(1.0, context.job.timing.beat))
+
+
+def announce_when_ready(
+    context: Context, member: Member, ports: Mapping[str, int], over: Callable[[], bool]
+) -> threading.Thread | None:
+    """Publishes this rank's ports once they answer, in a thread; None for a rank without ports."""
+    if not ports:
+        return None
+    ready = context.job.roles[context.address.role].ready
+
+    def probe() -> None:
+        while not over():
+            if is_ready(ready, ports):
+                try:
+                    member.publish_endpoint({name: f"{own_host(context)}:{port}" for name, port in ports.items()})
+                    context.say("ready: " + ", ".join(f"{name} {port}" for name, port in ports.items()))
+                    return
+                except Unreachable as error:
+                    context.say(f"store: {error}")
+            member.stopped.wait(context.address.tuning.ready)
+
+    thread = threading.Thread(target=probe, name="ready", daemon=True)
+    thread.start()
+    return thread
+
+
+def is_ready(ready: Ready | None, ports: Mapping[str, int]) -> bool:
+    """Every port takes connections and, where the role says so, a path answers 2xx."""
+    try:
+        for port in ports.values():
+            socket.create_connection(("127.0.0.1", port), timeout=_PROBE).close()
+        if ready is None:
+            return True
+        connection = http.client.HTTPConnection("127.0.0.1", ports[ready.port], timeout=_PROBE)
+        try:
+            connection.request("GET", ready.http)
+            return 200 <= connection.getresponse().status < 300
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
+        return False

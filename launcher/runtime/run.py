@@ -1,0 +1,419 @@
+"""The runtime, top to bottom: claim an attempt, fetch, restore, run the command, flush, end (design 6 and 7)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import launcher
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.protocol.decide import Leave, Stop
+from launcher.protocol.records import Exit
+from launcher.reasons import EXIT_AGAIN, EXIT_NEVER, Reason
+from launcher.runtime import command, inputs, peers, procs, stored
+from launcher.runtime.cgroup import OutOfMemory
+from launcher.runtime.child import Outcome, run_command
+from launcher.runtime.context import Context
+from launcher.runtime.folders import Folders
+from launcher.runtime.masking import Masker
+from launcher.runtime.member import Member, Started
+from launcher.runtime.output import Output
+from launcher.runtime.settings import Address, Fault
+from launcher.runtime.signals import Signals
+from launcher.runtime.spool import Shipper, Spool
+from launcher.runtime.sync import Sync
+from launcher.runtime.telemetry import Metrics, Usage, read_progress
+from launcher.runtime.verdict import Ended, verdict
+from launcher.spec.hashing import decode_job, run_id
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store, open_store
+from launcher.store.layout import RunKeys, blob
+
+T = TypeVar("T")
+_USAGE_EVERY = 15.0  # seconds
+_FULL = 1 << 20  # bytes free on a disk that counts as full
+
+
+class Stopped(Exception):
+    """The attempt has to end before its command began."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.message)
+        self.stop = stop
+
+
+def main(environ: Mapping[str, str]) -> int:
+    """The container's exit code (launcher.reasons)."""
+    procs.become_subreaper()
+    try:
+        address = Address.read(environ)
+        store = open_store(address.store)
+        job = load_job(address, store)
+    except Unreachable as error:
+        print(f"[slipway] {error}", flush=True)
+        return EXIT_AGAIN
+    except (SlipwayError, OSError) as error:
+        print(f"[slipway] {Reason.CONFIG_ERROR}: {error}", flush=True)
+        return EXIT_NEVER
+    folders = Folders.at(address.workdir)
+    spool = Spool(folders.runtime / "log")
+    secrets = [environ[name] for name in job.secrets if environ.get(name)]
+    output = Output(spool, Masker(secrets))
+    member = Member(store, job, address.member, address.placement, log=output.say, version=launcher.__version__)
+    signals = Signals(member.interrupt)
+    try:
+        begun = member.start()
+        if isinstance(begun, Leave):
+            output.say(f"{begun.reason}: {begun.message}")
+            return begun.code
+        context = Context(store, job, address, folders, begun.attempt, output.say)
+        return Attempt(context, member, begun, signals, output, spool, environ).go()
+    finally:
+        spool.close()
+        folders.leave()
+
+
+def load_job(address: Address, store: Store) -> ResolvedJob:
+    """The job this process is started for; raises BadInput for one that it does not understand or that is another."""
+    try:
+        job = decode_job(address.job or store.get(RunKeys(address.run).job))
+    except NotFound:
+        raise BadInput(f"run {address.run} is not in {address.store}, and no job came along") from None
+    if run_id(job) != address.run:
+        raise BadInput(f"the job that came along is {run_id(job)}, not {address.run}")
+    if address.member not in job.members():
+        raise BadInput(f"{address.member} is no rank of this job; its ranks: {', '.join(job.members())}")
+    return job
+
+
+class Attempt:
+    """One rank's part of one attempt, from its claim to its exit."""
+
+    def __init__(
+        self,
+        context: Context,
+        member: Member,
+        begun: Started,
+        signals: Signals,
+        output: Output,
+        spool: Spool,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.context, self.member, self.begun, self.signals = context, member, begun, signals
+        self.output, self.environ = output, environ
+        self.state = member.beat_state
+        self.tuning = context.address.tuning
+        self.limits = context.job.limits
+        self.role = context.job.roles[context.address.role]
+        keys, name = context.keys, context.member
+        first, longest = self.tuning.log_first, self.tuning.log_longest
+        self.metrics_spool = Spool(context.folders.runtime / "metrics")
+        self.shippers = [
+            Shipper(context.store, spool, lambda at: keys.log_piece(name, at), first=first, longest=longest),
+            Shipper(
+                context.store,
+                self.metrics_spool,
+                lambda at: keys.metrics_piece(name, at),
+                first=first,
+                longest=longest,
+            ),
+        ]
+        self.metrics = Metrics(context.folders.metrics, self.metrics_spool, output.masker)
+        self.usage = Usage(self.role.resources.gpus)
+        self.usage_due = 0.0
+        self.sync = Sync(context, self.checkpointed)
+        self.started = time.time()
+        self.data: dict[str, str] = {}  # input -> digest
+        self.resume: Path | None = None
+        self.outcome: Outcome | None = None
+
+    def go(self) -> int:
+        """The whole attempt; the container's exit code."""
+        context = self.context
+        where = f"{context.address.placement.host}, Python {platform.python_version()}, slipway {launcher.__version__}"
+        context.say(f"attempt {context.attempt} of {context.address.run}, {context.member}, on {where}")
+        reason, message = self.guarded(self.run)
+        self.state.phase = "saving"
+        self.signals.on_terminate = self.member.interrupt
+        flushed, trouble = self.guarded(lambda: self.flush(reason))
+        if flushed is not Reason.SUCCEEDED and reason is Reason.SUCCEEDED:
+            reason, message = flushed, trouble
+        elif trouble:
+            context.say(trouble)
+        message = self.output.masker.text(message)
+        context.say(f"{reason}: {message}" if message else str(reason))
+        for shipper in self.shippers:
+            _, trouble = self.guarded(lambda shipper=shipper: self.ship(shipper))  # type: ignore[misc]
+            if trouble:
+                context.say(trouble)
+        self.metrics_spool.close()
+        return self.member.end(self.exit(reason, message), outputs_done=reason is Reason.SUCCEEDED, data=self.data)
+
+    def guarded(self, part: Callable[[], tuple[Reason, str]]) -> tuple[Reason, str]:
+        """Runs a part of the attempt; whatever goes wrong in it has a reason and a line for people."""
+        try:
+            return part()
+        except Stopped as error:
+            return error.stop.reason, error.stop.message
+        except Fault as error:
+            return error.reason, str(error)
+        except Unreachable as error:
+            return Reason.STORE_UNREACHABLE, str(error)
+        except (SlipwayError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                return Reason.INFRASTRUCTURE, f"no space left for {error.filename or self.context.folders.root}"
+            if isinstance(error, SlipwayError):
+                return Reason.INFRASTRUCTURE, str(error)
+            return self.unexpected(error)
+        except Exception as error:
+            return self.unexpected(error)
+
+    def unexpected(self, error: Exception) -> tuple[Reason, str]:
+        self.context.say(traceback.format_exc())
+        return Reason.INFRASTRUCTURE, f"the runtime failed: {type(error).__name__}: {error}"
+
+    # before the command
+
+    def run(self) -> tuple[Reason, str]:
+        self.check_secrets()
+        self.clear_leftovers()
+        self.proceed(self.member.form())
+        self.fetch()
+        self.unpack_code()
+        self.state.phase, self.state.message = "waiting", ""
+        self.proceed(self.member.settle())
+        self.restore()
+        self.state.phase, self.state.message = "waiting", ""
+        met = peers.meet(self.context, self.member)
+        if isinstance(met, Stop):
+            raise Stopped(met)
+        own = command.variables(
+            self.context.job, self.context.address, self.context.folders, self.context.attempt, self.resume, met
+        )
+        argv = command.argv(self.context.job, self.context.address, own)
+        env = command.environment(
+            self.context.job, self.context.address, self.context.folders, own, met, self.context.attempt, self.environ
+        )
+        command.write_config(self.context.job, self.context.folders, own)
+        self.sync.start()
+        self.proceed(self.member.before_command())
+        return self.run_to_the_end(argv, env, met)
+
+    def proceed(self, stop: Stop | None) -> None:
+        if stop is not None:
+            raise Stopped(stop)
+
+    def check_secrets(self) -> None:
+        missing = [name for name in self.context.job.secrets if not self.environ.get(name)]
+        if missing:
+            raise Fault(Reason.CONFIG_ERROR, f"secret {', '.join(missing)}: no value reached the runtime")
+
+    def clear_leftovers(self) -> None:
+        """Ends what is left of this rank's earlier attempts on this machine, and takes their files away."""
+        for old in self.begun.previous:
+            mark = f"{command.self_mark(self.context.address)} {old.number}"
+            procs.kill_tree(mark=mark, variable=command.SELF, grace=self.tuning.leftovers)
+        self.context.folders.clear()
+
+    def fetch(self) -> None:
+        if not self.context.job.inputs:
+            return
+        self.state.phase = "fetching"
+        earlier = self.insisted(lambda: inputs.recorded(self.context))
+        found = inputs.fetch_all(self.context, earlier, self.report, self.insist, self.stopping)
+        if self.context.leader:
+            self.insist(lambda: inputs.record(self.context, found))
+            self.data, self.state.events = found, 1
+
+    def unpack_code(self) -> None:
+        code = self.context.job.code
+        if code is None:
+            return
+        archive = self.context.folders.runtime / "code.tar"
+        digest = self.insisted(lambda: self.context.store.download(blob(code.digest), archive))
+        if digest != code.digest.removeprefix("sha256:"):
+            raise Fault(Reason.INFRASTRUCTURE, f"code: the store's copy has digest {digest}, not {code.digest}")
+        command.unpack(archive, self.context.folders.code)
+        archive.unlink()
+
+    def restore(self) -> None:
+        """The newest checkpoint of this run's earlier attempts, else of the run to resume; and live outputs."""
+        kinds = [output.kind for output in self.context.job.outputs.values()]
+        self.state.phase = "restoring"
+        if "checkpoints" in kinds:
+            runs = [self.context.address.run] if self.member.previous else []
+            runs += [self.context.job.resume] if self.context.job.resume else []
+            self.insist(lambda: self.restore_checkpoint(runs))
+        if self.sync.outputs is not None and self.member.previous:
+            there = [(old.number, old.outputs) for old in self.member.previous]
+            outputs = self.sync.outputs
+            self.insist(lambda: outputs.restore(there))
+
+    def restore_checkpoint(self, runs: list[str]) -> None:
+        for run in runs:
+            for found, record in stored.complete(self.context.store, run):
+                self.report(f"checkpoint {found.step}")
+                try:
+                    self.resume = stored.restore(
+                        self.context.store, found, record, self.context.folders.resume, self.context.member
+                    )
+                except NotFound:
+                    continue  # deleted meanwhile: the next newest
+                self.context.say(f"going on from checkpoint {found.step} of {run}, attempt {found.attempt}")
+                if run == self.context.address.run:
+                    self.state.checkpoint = found.step
+                return
+
+    # the command
+
+    def run_to_the_end(self, argv: list[str], env: dict[str, str], met: command.Peers) -> tuple[Reason, str]:
+        """Runs the command, again as often as `restarts` allows a role that does not lead."""
+        left = self.role.restarts if self.context.address.role != self.context.job.leading else 0
+        before = 0.0
+        while True:
+            memory = OutOfMemory()
+            over = False
+            peers.announce_when_ready(self.context, self.member, met.ports, lambda: over)  # noqa: B023
+            self.state.phase = "running"
+            self.signals.on_terminate = lambda: None  # the command is told
+            self.context.say(f"command: {' '.join(argv)}")
+            outcome = run_command(
+                argv,
+                env,
+                self.cwd,
+                output=self.output,
+                signals=self.signals,
+                stopped=self.member.stopped,
+                grace=self.limits.grace,
+                leftovers=self.tuning.leftovers,
+                poll=self.tuning.poll,
+                tick=lambda seconds: self.tick(before + seconds),  # noqa: B023
+            )
+            over = True
+            before += outcome.seconds
+            self.outcome = outcome
+            reason, message = verdict(self.ended(outcome, memory))
+            if reason is not Reason.USER_ERROR or not left:
+                return reason, message
+            left -= 1
+            self.context.say(f"{message}; started again in place, {left} more times at most")
+            self.member.stopped.wait(1.0)
+
+    @property
+    def cwd(self) -> Path:
+        return self.context.folders.code if self.context.job.code else self.context.folders.work
+
+    def tick(self, seconds: float) -> None:
+        """What the next beat tells."""
+        self.state.running = seconds
+        self.metrics.poll()
+        progress = read_progress(self.context.folders.progress, self.output.masker)
+        if progress is None:
+            self.state.step = self.metrics.step
+        else:
+            self.state.step = self.metrics.step if progress.step is None else progress.step
+            self.state.total = progress.total
+            self.state.message = ": ".join(filter(None, (progress.phase, progress.message)))
+        if self.member.stopped.is_set() or self.signals.terminated is not None:
+            self.state.phase = "stopping"
+        if seconds >= self.usage_due:
+            self.usage_due = seconds + _USAGE_EVERY
+            self.state.usage = self.usage.sample()
+
+    def ended(self, outcome: Outcome, memory: OutOfMemory) -> Ended:
+        stop = self.member.stop if outcome.stopped else None
+        free = os.statvfs(self.context.folders.outputs) if self.context.folders.outputs.exists() else None
+        return Ended(
+            code=outcome.code,
+            stop=stop.reason if stop else None,
+            why=stop.message if stop else "",
+            terminated=outcome.terminated,
+            done=self.context.folders.done.exists(),
+            oom_kills=memory.kills(),
+            oom_shared=memory.shared,
+            last_line=self.output.last_line(),
+            disk_full=free is not None and free.f_bavail * free.f_frsize < _FULL,
+        )
+
+    def checkpointed(self, step: int) -> None:
+        self.state.checkpoint = max(step, self.state.checkpoint or 0)
+
+    # the end
+
+    def flush(self, reason: Reason) -> tuple[Reason, str]:
+        if self.outcome is None:
+            return Reason.SUCCEEDED, ""
+        self.metrics.finish()
+        if self.metrics.bad:
+            self.context.say(f"metrics: {self.metrics.bad} lines were no metric and are left out")
+        began = time.monotonic()
+
+        def waiting() -> bool:
+            if reason is Reason.SUCCEEDED:
+                return not self.stopping()
+            return time.monotonic() - began < self.limits.grace
+
+        self.sync.finish(
+            clean=self.outcome.code >= 0 and not self.outcome.killed,
+            succeeded=reason is Reason.SUCCEEDED,
+            resumed=self.resume is not None,
+            insist=self.insist,
+            waiting=waiting,
+        )
+        return Reason.SUCCEEDED, ""
+
+    def ship(self, shipper: Shipper) -> tuple[Reason, str]:
+        shipper.finish(self.insist)
+        return Reason.SUCCEEDED, ""
+
+    def exit(self, reason: Reason, message: str) -> Exit:
+        used = {"memory": self.usage.peak} if self.usage.peak else {}
+        times = os.times()
+        return Exit(
+            member=self.context.member,
+            reason=reason,
+            code=self.outcome.code if self.outcome else None,
+            message=message,
+            started=self.started,
+            ended=time.time(),
+            running=self.state.running,
+            usage={**used, "cpu_seconds": times.children_user + times.children_system},
+            checkpoint=self.state.checkpoint,
+        )
+
+    # a store that is away
+
+    def stopping(self) -> bool:
+        return self.signals.terminated is not None or self.member.should_stop() is not None
+
+    def report(self, what: str) -> None:
+        """Tells what goes on; ends it when the attempt has to end."""
+        self.state.message = what
+        stop = self.member.should_stop()
+        if stop is not None:
+            raise Stopped(stop)
+
+    def insist(self, step: Callable[[], None]) -> None:
+        """Runs a step again while the store is away: as long as the attempt may live without a beat, or for the grace
+        period once it has to end. Raises Unreachable."""
+        began = time.monotonic()
+        while True:
+            try:
+                return step()
+            except Unreachable as error:
+                patience = self.limits.grace if self.stopping() else self.context.job.timing.fence
+                if time.monotonic() - began > patience:
+                    raise
+                self.context.say(f"store: {error}")
+                time.sleep(min(5.0, self.context.job.timing.beat))
+
+    def insisted(self, ask: Callable[[], T]) -> T:
+        found: list[T] = []
+        self.insist(lambda: found.append(ask()))
+        return found[0]

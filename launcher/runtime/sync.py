@@ -1,0 +1,74 @@
+"""What goes to the store while the command runs, logs and metrics aside: checkpoints and live outputs. One thread."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+
+from launcher.errors import SlipwayError
+from launcher.runtime.checkpoints import Checkpoints
+from launcher.runtime.context import Context
+from launcher.runtime.outputs import Outputs
+
+Insist = Callable[[Callable[[], None]], None]
+
+
+class Sync:
+    """Ranks of the leading role send checkpoints, the leader sends files too; others have nothing to send."""
+
+    def __init__(self, context: Context, on_complete: Callable[[int], None]) -> None:
+        self.outputs = Outputs(context) if context.leader else None
+        self._context = context
+        self._checkpoints = [
+            Checkpoints(context, name, output, on_complete)
+            for name, output in context.job.outputs.items()
+            if output.kind == "checkpoints" and context.member in context.leading
+        ]
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._said = ""
+
+    def start(self) -> None:
+        if self.outputs or self._checkpoints:
+            self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._context.address.tuning.poll):
+            try:
+                for checkpoints in self._checkpoints:
+                    checkpoints.poll()
+                if self.outputs:
+                    self.outputs.poll()
+                self._said = ""
+            except (SlipwayError, OSError) as error:  # the next round goes on from there
+                self._say(f"not in the store yet: {error}")
+            except Exception:  # the command goes on; the same fault at the end ends the attempt
+                self._say(traceback.format_exc())
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._context.say(text)
+        self._said = text
+
+    def finish(
+        self, *, clean: bool, succeeded: bool, resumed: bool, insist: Insist, waiting: Callable[[], bool]
+    ) -> None:
+        """The rest. Raises Fault for a missing output (after everything else was sent), Unreachable."""
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        for checkpoints in self._checkpoints:
+            checkpoints.finish(clean=clean, succeeded=succeeded, insist=insist, waiting=waiting)
+        kinds = {name for name, output in self._context.job.outputs.items() if output.kind == "checkpoints"}
+        if self.outputs:
+            self.outputs.finish(succeeded=succeeded, insist=insist, elsewhere=tuple(kinds) if resumed else ())
+        elif succeeded:
+            self._tell_what_stays()
+
+    def _tell_what_stays(self) -> None:
+        for name, output in self._context.job.outputs.items():
+            root = self._context.folders.outputs / name
+            if output.kind == "files" and root.is_dir() and any(root.iterdir()):
+                self._context.say(f"output {name}: the files of this rank stay here; the leader's are the run's")
