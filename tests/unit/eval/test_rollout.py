@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from eval.agents.base import Decision, History
+from eval.agents.scripted import ScriptedAgent
+from eval.desktop import InfraError, Observation, Task
+from eval.dsl import Dsl
+from eval.episodes import iter_episodes, read_episode
+from eval.rollout import RECORDS, Limits, Rollout, read_records, rollout
+from tests.unit.eval.doubles import Counting, Saying
+
+QUICK = Limits(max_steps=8, concurrency=4, attempts=3, backoff=0.0, step_timeout=0.05)
+CLICK = "Action: CLICK(x=0.50, y=0.50)"
+EXPERT = (CLICK, CLICK, CLICK, "Action: DONE()")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    Counting.started.clear()
+    Counting.open = Counting.most_open = 0
+    yield
+    assert Counting.open == 0, "a desktop was not closed"
+
+
+def make(count: int, **options: object) -> list[Task]:
+    return [Task(f"t{i}", "Click three times", i, options=options) for i in range(count)]
+
+
+def run(agent: object, tasks: Sequence[Task], out: Path, limits: Limits = QUICK, **more: object) -> list[Rollout]:
+    return asyncio.run(
+        rollout(agent, Counting, tasks, out=out, benchmark="b", environment="counting", limits=limits, **more)  # type: ignore[arg-type]
+    )
+
+
+def test_an_expert_solves_every_task_in_order_and_many_at_once(tmp_path: Path) -> None:
+    agent = Saying(*EXPERT)
+    results = run(agent, make(8), tmp_path)
+    assert [(r.record.task_id, r.record.success, r.record.score, r.record.steps) for r in results] == [
+        (f"t{i}", True, 1.0, 4) for i in range(8)
+    ]
+    assert Counting.most_open == 4
+    assert agent.batches == [4] * 8
+    assert [r.task_id for r in read_records(tmp_path / RECORDS)] == [f"t{i}" for i in range(8)]
+
+
+def test_an_episode_holds_every_frame_the_answers_and_the_reward(tmp_path: Path) -> None:
+    run(Saying(*EXPERT), make(1), tmp_path)
+    episode = read_episode(tmp_path / "episodes" / "t0-0")
+    assert [step.response for step in episode.steps] == list(EXPERT)
+    assert [(step.reward, step.done) for step in episode.steps] == [(0.0, False)] * 3 + [(1.0, True)]
+    assert [step.metrics for step in episode.steps[2:]] == [
+        {"expect_click": 1.0, "correct": 1.0, "in_box": 1.0},
+        {"expect_done": 1.0, "correct": 1.0},
+    ]
+    reds = []
+    for index in range(5):
+        with Image.open(tmp_path / "episodes" / "t0-0" / f"{index:03d}.png") as image:
+            reds.append(image.getpixel((0, 0))[0])  # type: ignore[index]
+    assert reds == [0, 50, 100, 150, 150]
+    assert (episode.success, episode.agent, episode.environment) == (True, "saying", "counting")
+
+
+def test_an_answer_that_is_no_action_ends_the_episode_with_0(tmp_path: Path) -> None:
+    (result,) = run(Saying(CLICK, CLICK, CLICK, "I am done!"), make(1), tmp_path)
+    assert (result.record.score, result.record.success, result.record.outcome) == (0.0, False, "scored")
+    assert result.record.parse_failures == 1
+    assert result.episode is not None
+    last = result.episode.steps[-1]
+    assert last.action is None
+    assert last.parse_error
+    assert last.response == "I am done!"
+
+
+def test_parse_failures_may_be_allowed_and_change_nothing_on_the_desktop(tmp_path: Path) -> None:
+    limits = Limits(max_steps=8, parse_failures=2, backoff=0.0)
+    (result,) = run(Saying("what?", *EXPERT), make(1), tmp_path, limits)
+    assert (result.record.success, result.record.parse_failures, result.record.steps) == (True, 1, 5)
+
+
+def test_a_claim_of_success_is_not_success(tmp_path: Path) -> None:
+    (result,) = run(Saying("Action: DONE()"), make(1), tmp_path)
+    assert (result.record.score, result.record.success) == (0.0, False)
+    assert (result.record.judged, result.record.correct, result.record.pointed) == (1, 0, 1)
+
+
+def test_the_last_allowed_step_and_the_environment_end_an_episode(tmp_path: Path) -> None:
+    tasks = [
+        Task("long", "x", 0),
+        Task("short", "x", 0, max_steps=2),
+        Task("ended", "x", 0, options={"ends": 1}),
+    ]
+    results = run(Saying(CLICK), tasks, tmp_path)
+    assert [r.record.steps for r in results] == [8, 2, 1]
+    assert [r.record.success for r in results] == [False, False, False]
+
+
+@pytest.mark.parametrize("fault", ["reset", "setup", "step", "score", "hang"])
+def test_an_infrastructure_failure_is_run_again_and_never_a_score(fault: str, tmp_path: Path) -> None:
+    recovering = Task("recovers", "x", 0, options={"fault": fault, "times": 2})
+    broken = Task("broken", "x", 0, options={"fault": fault})
+    good = Task("good", "x", 0)
+    results = {r.record.task_id: r.record for r in run(Saying(*EXPERT), [recovering, broken, good], tmp_path)}
+    assert (results["recovers"].success, results["recovers"].attempts) == (True, 3)
+    assert (results["good"].success, results["good"].attempts) == (True, 1)
+    lost = results["broken"]
+    assert (lost.outcome, lost.score, lost.success) == ("infra", None, None)
+    assert lost.error
+    episode = read_episode(tmp_path / "episodes" / "broken-0")
+    assert (episode.outcome, episode.success, episode.error) == ("infra", None, lost.error)
+
+
+def test_a_broken_frame_is_an_infrastructure_failure(tmp_path: Path) -> None:
+    class Torn(Counting):
+        def look(self) -> Observation:
+            seen = super().look()
+            whole = io.BytesIO()
+            seen.image.save(whole, format="PNG")
+            return Observation(Image.open(io.BytesIO(whole.getvalue()[:60])), seen.screen)
+
+    results = asyncio.run(
+        rollout(Saying(CLICK), Torn, make(1), out=tmp_path, benchmark="b", environment="e", limits=QUICK)
+    )
+    assert results[0].record.outcome == "infra"
+    assert "BadFrame" in (results[0].record.error or "")
+
+
+def test_a_restart_runs_only_what_has_no_score(tmp_path: Path) -> None:
+    tasks = [*make(3), Task("flaky", "x", 0, options={"fault": "reset", "times": 3})]
+    first = run(Saying(*EXPERT), tasks, tmp_path)
+    assert [r.record.outcome for r in first] == ["scored"] * 3 + ["infra"]
+    records = (tmp_path / RECORDS).read_bytes()
+    (tmp_path / RECORDS).write_bytes(records + b'{"benchmark": "b", "agent"')  # cut off while it was written
+    again = run(Saying("Action: FAIL()"), tasks, tmp_path)
+    assert Counting.started == {"t0": 1, "t1": 1, "t2": 1, "flaky": 4}
+    assert [r.record.success for r in again] == [True, True, True, False]
+    lines = (tmp_path / RECORDS).read_text().splitlines()
+    assert [json.loads(line)["task_id"] for line in lines] == ["t0", "t1", "t2", "flaky"]
+
+
+class Stops:
+    """An agent of which the process ends at the third call."""
+
+    name = "saying"
+    parallel = 1
+
+    def __init__(self) -> None:
+        self.agent, self.calls = Saying("Action: DONE()"), 0
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        self.calls += 1
+        if self.calls == 3:
+            raise MemoryError("the machine is gone")
+        return await self.agent.act(observations, histories)
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    one = Limits(concurrency=1, backoff=0.0)
+    with pytest.raises(ExceptionGroup):
+        run(Stops(), make(5), tmp_path, one)
+    assert [r.task_id for r in read_records(tmp_path / RECORDS)] == ["t0", "t1"]
+    assert len(run(Saying("Action: DONE()"), make(5), tmp_path, one)) == 5
+    assert [Counting.started[f"t{i}"] for i in range(3)] == [1, 1, 2]
+    assert len(list(iter_episodes(tmp_path / "episodes"))) == 5
+
+
+def test_an_agent_whose_server_is_gone_makes_its_episodes_infra(tmp_path: Path) -> None:
+    class Gone(Saying):
+        async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+            if len(self.batches) == 0:
+                self.batches.append(0)
+                raise InfraError("connection refused")
+            return await super().act(observations, histories)
+
+    results = run(Gone(*EXPERT), make(4), tmp_path)
+    assert [(r.record.success, r.record.attempts) for r in results] == [(True, 2)] * 4
+
+
+def test_pictures_are_kept_for_the_first_tasks_only(tmp_path: Path) -> None:
+    results = run(Saying(*EXPERT), make(5), tmp_path, keep_episodes=2)
+    assert sorted(path.name for path in (tmp_path / "episodes").iterdir()) == ["t0-0", "t1-1"]
+    assert [r.record.episode for r in results] == ["episodes/t0-0", "episodes/t1-1", None, None, None]
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="same id and seed"):
+        run(Saying(CLICK), [Task("a", "x"), Task("a", "y")], tmp_path)
+
+
+def test_the_scripted_agent_follows_the_environment(tmp_path: Path) -> None:
+    (result,) = run(ScriptedAgent(Dsl(2)), make(1), tmp_path)
+    assert (result.record.success, result.record.correct, result.record.judged) == (True, 4, 4)
+    assert result.record.by_type == {"click": [3, 3], "done": [1, 1]}
+
+
+def test_slow_desktops_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    """A batch leaves as soon as someone waits; an episode that is busy for long joins a later one."""
+
+    class Slow(Counting):
+        async def step(self, action: object) -> Observation:
+            assert self.task is not None
+            if self.task.task_id == "t0":
+                await asyncio.sleep(0.1)
+            return await super().step(action)  # type: ignore[arg-type]
+
+    agent = Saying(*EXPERT)
+    limits = Limits(concurrency=2, backoff=0.0)
+    asyncio.run(rollout(agent, Slow, make(2), out=tmp_path, benchmark="b", environment="e", limits=limits))
+    assert agent.batches[0] == 2
+    assert 1 in agent.batches
+    assert sum(agent.batches) == 8
