@@ -1,4 +1,4 @@
-"""Every figure of docs/benchmarks.md: `python -m tests.bench [NAME...]` runs the modules here and prints their tables."""
+"""Every figure of docs/benchmarks.md: `python -m tests.bench [NAME...]` runs the modules here, prints their tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Every command of the README runs. A block is left to somebody else only by a comment right above it:
-`<!-- ci: ... -->` for what .ci/run itself executes, `<!-- needs: cloud | gpu | kind ... -->` for what can't be had here."""
+`<!-- ci: ... -->` for what .ci/run executes itself, `<!-- needs: cloud | gpu | kind -->` for what is not here."""
 
 from __future__ import annotations
 
