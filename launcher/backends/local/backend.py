@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 from launcher import secrets
 from launcher.backends.base import Handle, Observation, Rendered
 from launcher.backends.local import daemon, entry
-from launcher.backends.local.environment import own_site, private_variables
+from launcher.backends.local.environment import own_site, private_variables, python
 from launcher.backends.local.slots import capacity
 from launcher.backends.local.state import Note, Site, StateDir, create, read, replace
 from launcher.errors import BadInput, Conflict, NotFound
@@ -56,7 +55,7 @@ class LocalBackend:
             text = rendered.documents[document]
             made = entry.parse(text)
             if self._entry(run) is None:
-                site = Site(sys.executable, time.time_ns(), own_site(), private_variables(os.environ))
+                site = Site(python(), time.time_ns(), own_site(), private_variables(os.environ))
                 replace(self.state.site(run), msgspec.json.encode(site))
                 create(self.state.entry(run), text.encode())
             handles[run] = self._adopt(run, made)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from launcher.backends.local.entry import Entry
+from launcher.errors import NotFound
 from launcher.protocol.finish import finish
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
@@ -25,6 +26,7 @@ class Inputs:
     waits_for: str = ""
     failed: str = ""
     cancelled: bool = False
+    forgotten: bool = False  # the store knows nothing of the run any more: somebody has deleted it
 
 
 def look_at_inputs(store: Store, entry: Entry) -> Inputs:
@@ -32,6 +34,8 @@ def look_at_inputs(store: Store, entry: Entry) -> Inputs:
     missing = {work for work in entry.works if not _served(store, work)}
     if not missing:
         return Inputs(ready=True)
+    if store.head(RunKeys(entry.run).job) is None:
+        return Inputs(ready=False, forgotten=True)
     if is_cancelled(store, entry.run):
         return Inputs(ready=False, cancelled=True)
     for work in sorted(missing):
@@ -62,9 +66,16 @@ def is_cancelled(store: Store, run: str) -> bool:
 
 def end_unstarted(store: Store, run: str, reason: Reason, message: str) -> Result | None:
     """Ends a run for which no process of this machine will ever run."""
-    return finish(store, run, backend_active=False, writer=WRITER, evidence=reason, message=message)
+    try:
+        return finish(store, run, backend_active=False, writer=WRITER, evidence=reason, message=message)
+    except NotFound:
+        return None
 
 
 def close(store: Store, run: str) -> Result | None:
-    """What the protocol has to say once nothing of the run is active on this machine."""
-    return finish(store, run, backend_active=False, writer=WRITER)
+    """What the protocol has to say once nothing of the run is active on this machine; None also where the store knows
+    nothing of the run any more."""
+    try:
+        return finish(store, run, backend_active=False, writer=WRITER)
+    except NotFound:
+        return None

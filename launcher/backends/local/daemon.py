@@ -155,7 +155,7 @@ def _detach(state: StateDir) -> None:
 
 
 def _supervise(state: StateDir, slots: Mapping[str, Any], idle: float | None, lock: int) -> None:
-    from launcher.backends.local.supervisor import Supervisor, catch_signals, log
+    from launcher.backends.local.supervisor import KEEP, Supervisor, catch_signals, log
 
     me = os.getpid()
     about = Who(me, procs.start_time(me) or 0, procs.boot_id(), time.time(), sys.executable)
@@ -172,7 +172,7 @@ def _supervise(state: StateDir, slots: Mapping[str, Any], idle: float | None, lo
         catch_signals(supervisor)
         log(f"supervisor {me}: {supervisor.slots.capacity}")
         supervisor.run()
-        state.prune(100)
+        state.prune(KEEP)
         # Who queues something looks at the lock after writing the entry, and we at the queue after giving up the
         # lock: one of the two sees the other.
         fcntl.flock(lock, fcntl.LOCK_UN)

@@ -22,6 +22,7 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,23 +135,27 @@ class StateDir:
 
     def cancelled(self) -> set[str]:
         try:
-            return set(os.listdir(self.path / "cancels"))  # noqa: PTH208
+            return {name for name in os.listdir(self.path / "cancels") if not name.startswith(".")}  # noqa: PTH208
         except FileNotFoundError:
             return set()
 
-    def retire(self, run: str, keep_output: bool) -> None:
+    def retire(self, run: str) -> None:
         """Forgets an entry whose run needs nothing more from this machine; the entry itself goes last."""
         for folder in self.run(run).glob("*"):
             shutil.rmtree(folder / "work", ignore_errors=True)
             (folder / "record.json").unlink(missing_ok=True)
-        if not keep_output:
-            shutil.rmtree(self.run(run), ignore_errors=True)
         for file in (self.site(run), self.note(run), self.cancel(run), self.entry(run)):
             file.unlink(missing_ok=True)
         sync_folder(self.queue)
 
     def prune(self, keep: int) -> None:
-        """Removes the output of the oldest runs that have left the queue, but for `keep` of them."""
+        """Removes the output of runs that have left the queue, but for the last `keep`, and what a kill left half
+        written."""
+        for folder in ("queue", "sites", "cancels", "notes"):
+            for scrap in (self.path / folder).glob(".*"):
+                with contextlib.suppress(FileNotFoundError):
+                    if scrap.stat().st_mtime < time.time() - 3600:
+                        scrap.unlink()
         queued = set(self.queued())
         old = [folder for folder in (self.path / "runs").iterdir() if folder.name not in queued]
         old.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)

@@ -37,7 +37,7 @@ from launcher.store import Store, open_store
 COMMAND: Final = ("-m", "launcher.runtime")
 LOOK: Final = 5.0  # seconds after which the folder is read even if nobody woke us
 THREADS: Final = 4  # for the store
-KEEP: Final = 100  # finished runs whose output stays on this machine
+KEEP: Final = 50  # finished runs whose output stays on this machine
 
 Task = tuple[Run, str, Any]
 
@@ -232,7 +232,9 @@ class Supervisor:
 
     def take_inputs(self, run: Run, found: chores.Inputs) -> None:
         run.next_look = time.monotonic() + min(0.2 * 2 ** min(run.looks, 6), 10.0)
-        if found.cancelled:
+        if found.forgotten:
+            self.retire(run, None)
+        elif found.cancelled:
             run.cancelled = True
         elif found.failed:
             self.fail(run, Reason.UPSTREAM_FAILED, f"{found.failed} ended without success")
@@ -259,7 +261,7 @@ class Supervisor:
         log(f"{run.name}: {said}")
         del self.runs[run.name]
         self.slots.release(run.name)
-        self.state.retire(run.name, keep_output=result is None or result.outcome != "succeeded")
+        self.state.retire(run.name)
         self.retired += 1
         if self.retired % KEEP == 0:
             self.state.prune(KEEP)

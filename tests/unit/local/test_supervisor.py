@@ -307,6 +307,15 @@ def test_a_store_that_is_away_delays_but_loses_nothing(bench: Bench, monkeypatch
     assert run not in bench.state.queued()
 
 
+def test_runs_whose_store_was_deleted_are_forgotten(bench: Bench) -> None:
+    first = changed(job("first"), store=bench.url)
+    runs = bench.queue(job("other", inputs={"x": reads(job("never", "1"))}), first)
+    for run in runs:
+        bench.store.delete([layout.RunKeys(run).job])
+    bench.drain(bench.supervisor("echo $me >> starts; exit 78"))
+    assert bench.lines("starts") == [runs[1]]
+
+
 def test_a_damaged_entry_is_put_aside(bench: Bench) -> None:
     good, bad = bench.queue(job("good"), job("bad"))
     bench.state.entry(bad).write_text("entry: [")

@@ -1,0 +1,130 @@
+"""What the contract suite needs of a backend: a way to run tiny scripts on it and to see from outside what happened.
+
+A new backend adds a Harness and its name to HARNESSES; the suite itself knows no backend.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pytest
+
+from launcher.backends.base import Backend, backend
+from launcher.backends.local import daemon, environment
+from launcher.backends.local.backend import LocalBackend
+from launcher.runtime import procs
+from launcher.spec.model import ResolvedJob
+from launcher.store import Store, open_store
+from tests.support.jobs import job
+
+# what stands in for the runtime: it notes its start, says a line, waits to be let go, writes the result
+SHIM: Final = """#!/bin/sh
+cd {folder}
+echo start >> starts-$SLIPWAY_RUN
+echo "hello from $SLIPWAY_ROLE-$SLIPWAY_RANK"
+child=
+trap 'echo asked >> asked-$SLIPWAY_RUN; [ -n "$child" ] && kill $child; exit 143' TERM
+while [ ! -e go-$SLIPWAY_RUN ] && [ ! -e go-all ]; do sleep 0.02 & child=$!; wait $child; done
+echo bye
+result={store}/runs/$SLIPWAY_RUN/result.json
+[ -e $result ] || echo '{{"outcome":"succeeded","attempt":1,"reason":"succeeded","message":"","time":0,"nonce":"n"}}' \\
+  > $result
+exit 0
+"""
+
+
+class Harness(Protocol):
+    backend: Backend
+    store: Store
+
+    def again(self) -> Backend:
+        """Another client of the same backend: a second laptop, or the same one after a crash."""
+        ...
+
+    def job(self, name: str, **changes: Any) -> ResolvedJob: ...
+
+    def starts(self, run: str) -> int:
+        """How often a process of the run was started."""
+        ...
+
+    def sent(self, run: str) -> bytes | None:
+        """The object as the backend has it, None when it has none."""
+        ...
+
+    def let_go(self, run: str | None = None) -> None:
+        """Lets the run's process (every run's) end with success."""
+        ...
+
+
+class LocalHarness:
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.options: Mapping[str, object] = {
+            "state": path / "state",
+            "cpus": 64,
+            "memory": 1 << 40,
+            "gpus": 0,
+            "idle": 20,
+        }
+        self.store = open_store((path / "store").as_uri())
+        shim = path / "shim"
+        shim.write_text(SHIM.format(folder=shlex.quote(str(path)), store=shlex.quote(str(path / "store"))))
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setattr("launcher.backends.local.backend.python", lambda: str(shim))
+        self.backend = self.again()
+
+    def again(self) -> Backend:
+        return backend("local", self.options)
+
+    def job(self, name: str, **changes: Any) -> ResolvedJob:
+        return job(name, store=self.store.url, **changes)
+
+    def starts(self, run: str) -> int:
+        path = self.path / f"starts-{run}"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def sent(self, run: str) -> bytes | None:
+        path = self.path / "state" / "queue" / f"{run}.yaml"
+        return path.read_bytes() if path.exists() else None
+
+    def let_go(self, run: str | None = None) -> None:
+        (self.path / f"go-{run or 'all'}").touch()
+
+    def close(self) -> None:
+        made = self.backend
+        assert isinstance(made, LocalBackend)
+        daemon.stop(made.state)
+        for path in made.state.path.glob("runs/*/*"):
+            procs.kill_tree(mark=environment.mark(made.state.id, path.parent.name, path.name), grace=0)
+
+
+@contextmanager
+def local(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    made = LocalHarness(path, monkeypatch)
+    made.options["state"].mkdir(parents=True)  # type: ignore[attr-defined]
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+HARNESSES: Final = {"local": local}
+
+
+def wait_for(condition: Callable[[], object], limit: float = 30.0) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def living(run: str) -> int:
+    """How many processes of this machine name the run in their environment."""
+    return sum(procs.carries(int(pid), run, "SLIPWAY_RUN") for pid in os.listdir("/proc") if pid.isdigit())  # noqa: PTH208
