@@ -158,7 +158,7 @@ def predicted_acts(response: str, dialect: Dialect) -> list[Act]:
     return [_predicted(call) for call in found]
 
 
-EXACT: Final = PyAutoGui(decimals=17)  # keeps every digit of a float in [0, 1]
+EXACT: Final = PyAutoGui(decimals=400)  # more than any float has
 
 
 def _predicted(call: Call) -> Act:
