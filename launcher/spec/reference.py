@@ -104,6 +104,8 @@ def explain(field: str, struct: Struct) -> str:
     known: dict[str, list[Field]] = {}
     for path, item in fields(struct):
         known.setdefault(path, []).append(item)
+    # `inputs.model.step` is `inputs.NAME.step`
+    field = next((path for path in known if _matches(path.split("."), field.split("."))), field)
     if field not in known:
         raise BadInput(
             f"no field `{field}`{near(field, known)}; allowed: {', '.join(struct.fields)}, or a path into them"
@@ -117,6 +119,10 @@ def explain(field: str, struct: Struct) -> str:
         width = max(map(len, inner), default=0)
         lines += [f"    {path:<{width}}  {one.doc}" for path, one in inner.items()]
     return "\n".join(lines)
+
+
+def _matches(pattern: list[str], path: list[str]) -> bool:
+    return len(pattern) == len(path) and all(p in (k, "NAME") for p, k in zip(pattern, path, strict=True))
 
 
 if __name__ == "__main__":
