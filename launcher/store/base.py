@@ -70,9 +70,12 @@ class Store(Protocol):
         """The object's bytes in order, in pieces of some MiB, with the next ones on their way; raises NotFound."""
         ...
 
-    def send(self, key: str, source: Callable[[], Iterable[bytes | memoryview]], size: int) -> str:
+    def send(
+        self, key: str, source: Callable[[], Iterable[bytes | memoryview]], size: int, sha256: str | None = None
+    ) -> str:
         """Puts what `source()` yields, about `size` bytes, in parallel parts when large; called again for each retry.
-        An error raised by the source leaves no object. Returns the sha256 (hex). Overwrites; durable on return."""
+        With `sha256` (hex) given, other bytes, or not `size` of them, raise Damaged. An error on the side of the
+        source leaves no object. Returns the sha256. Overwrites; durable on return."""
         ...
 
     def upload(self, key: str, path: Path) -> str:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 from launcher.store.base import TEMPORARY, Meta, check_key
-from launcher.store.transfer import PIECE, Piece, file_pieces, hashed, receive
+from launcher.store.transfer import PIECE, Piece, checked, download, file_pieces
 
 ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file belongs to nobody
 _GONE = (FileNotFoundError, NotADirectoryError)
@@ -89,7 +89,7 @@ class FileStore:
         return [
             name[:-1]
             for name, _ in self._entries(prefix)
-            if name.endswith("/") and next(self._walk(prefix + name, "", ""), None) is not None
+            if name.endswith("/") and self._holds(f"{self.root}/{prefix}{name}")
         ]
 
     def stream(self, key: str) -> Iterator[Piece]:
@@ -107,7 +107,7 @@ class FileStore:
                 yield piece
 
     def download(self, key: str, path: Path) -> str:
-        return receive(self.stream(key), path, sync=True)
+        return download(self.stream(key), path)
 
     def now(self) -> float:
         # the file system's clock, not this machine's: they differ on a network file system
@@ -145,11 +145,11 @@ class FileStore:
     def upload(self, key: str, path: Path) -> str:
         return self.send(key, lambda: file_pieces(path), path.stat().st_size)
 
-    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int) -> str:
-        del size  # nothing depends on it here
+    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
         target = self._path(key)
         sha = hashlib.sha256()
-        with self._prepared(hashed(source(), sha)) as part, self._errors(key):
+        pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}")
+        with self._prepared(pieces) as part, self._errors(key):
             self._place(target, lambda: part.replace(target))
         return sha.hexdigest()
 
@@ -271,6 +271,16 @@ class FileStore:
             elif key > after and key.startswith(prefix):
                 with suppress(FileNotFoundError):  # deleted meanwhile
                     yield _meta(key, entry.stat())
+
+    def _holds(self, folder: str) -> bool:
+        """Whether any object lies below a folder; files of its own are looked for first, for most have one."""
+        below = []
+        with suppress(*_GONE), os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    return True
+                below.append(entry.path)
+        return any(map(self._holds, below))
 
     def _missing(self, key: str) -> NotFound:
         return NotFound(f"store {self.url}: {key}: not there")

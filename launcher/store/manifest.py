@@ -27,10 +27,10 @@ from launcher.store.transfer import (
     Meter,
     Piece,
     Progress,
+    checked,
     file_pieces,
     in_parallel,
     receive,
-    verified,
 )
 
 TRIES: Final = 3  # for bytes that came wrong
@@ -239,4 +239,4 @@ def _sent(
 
 
 def _checked(store: Store, key: str, file: File, what: str, meter: Meter) -> Iterator[Piece]:
-    return meter.through(verified(store.stream(key), file.size, file.sha256, what))
+    return meter.through(checked(store.stream(key), hashlib.sha256(), file.size, file.sha256, what))

@@ -16,7 +16,7 @@ from launcher.errors import Conflict, NotFound, Unreachable
 from launcher.store.address import Address, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
 from launcher.store.retrying import Exists, Fault, Missing, retrying
-from launcher.store.transfer import PIECE, Piece, ahead, file_pieces, hashed, receive
+from launcher.store.transfer import PIECE, Piece, ahead, checked, download, file_pieces
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -115,7 +115,7 @@ class ObjectStore:
             yield from ahead(lambda start, end: self._piece(meta, start, end), meta.size, start=len(first))
 
     def download(self, key: str, path: Path) -> str:
-        return receive(self.stream(key), path, sync=True)
+        return download(self.stream(key), path)
 
     def now(self) -> float:
         with self._lock:
@@ -155,7 +155,7 @@ class ObjectStore:
     def upload(self, key: str, path: Path) -> str:
         return self.send(key, lambda: file_pieces(path), path.stat().st_size)
 
-    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int) -> str:
+    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
         import obstore
 
         check_key(key)
@@ -163,7 +163,7 @@ class ObjectStore:
 
         def act() -> str:
             sha = hashlib.sha256()
-            pieces = hashed(source(), sha)
+            pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}")
             if size <= PIECE:
                 obstore.put(self._bulk, key, b"".join(pieces), use_multipart=False)
             else:

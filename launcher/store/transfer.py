@@ -7,7 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Final, TypeAlias
 from uuid import uuid4
@@ -38,10 +38,12 @@ def hashed(pieces: Iterable[Piece], sha: hashlib._Hash) -> Iterator[Piece]:
         yield piece
 
 
-def verified(pieces: Iterable[Piece], size: int, sha256: str, what: str) -> Iterator[Piece]:
-    """The same pieces; raises Damaged before the last one is given when size or hash are not as promised, so that
-    whoever consumes them has not finished what it makes of them."""
-    sha = hashlib.sha256()
+def checked(pieces: Iterable[Piece], sha: hashlib._Hash, size: int, sha256: str | None, what: str) -> Iterator[Piece]:
+    """The same pieces, hashed into `sha`. With a `sha256` given, raises Damaged before the last piece when size or
+    hash are not as promised, so that whoever consumes them has not finished what it makes of them."""
+    if sha256 is None:
+        yield from hashed(pieces, sha)
+        return
     seen = 0
     held: Piece | None = None
     for piece in pieces:
@@ -56,15 +58,13 @@ def verified(pieces: Iterable[Piece], size: int, sha256: str, what: str) -> Iter
         yield held
 
 
-def receive(pieces: Iterable[Piece], path: Path, *, sync: bool) -> str:
-    """Writes pieces beside `path` and renames; nothing is left there when they end in an error. Returns the sha256."""
-    sha = hashlib.sha256()
+def receive(pieces: Iterable[Piece], path: Path, *, sync: bool) -> None:
+    """Writes pieces beside `path` and renames; nothing is left there when they end in an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name[:200]}.{uuid4().hex[:12]}")
     try:
         with part.open("xb", buffering=0) as file:
             for piece in pieces:
-                sha.update(piece)
                 view = memoryview(piece)
                 while view:
                     view = view[file.write(view) :]
@@ -74,6 +74,12 @@ def receive(pieces: Iterable[Piece], path: Path, *, sync: bool) -> str:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def download(pieces: Iterable[Piece], path: Path) -> str:
+    """The pieces as a file, durable; returns the sha256."""
+    sha = hashlib.sha256()
+    receive(hashed(pieces, sha), path, sync=True)
     return sha.hexdigest()
 
 
@@ -120,19 +126,35 @@ class Meter:
             raise
 
 
-def in_parallel(tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
-    """Runs (size, task) pairs, small ones many at once, large ones, which bring their own parallel parts, two at once.
+class Lanes:
+    """Threads for transfers: small ones many at once, large ones, which bring their own parallel parts, two at once.
+    Several threads may use the same lanes; that bounds the memory of all of them together."""
 
-    The first error ends it: what has not begun is left out, and the error is raised.
-    """
-    with (
-        ThreadPoolExecutor(8, thread_name_prefix="slipway-small") as small,
-        ThreadPoolExecutor(2, thread_name_prefix="slipway-large") as large,
-    ):
-        futures = [(large if size > PIECE else small).submit(task) for size, task in tasks]
+    def __init__(self) -> None:
+        self._small = ThreadPoolExecutor(8, thread_name_prefix="slipway-small")
+        self._large = ThreadPoolExecutor(2, thread_name_prefix="slipway-large")
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in (self._small, self._large):
+            pool.shutdown(cancel_futures=True)
+
+    def run(self, tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
+        """Runs (size, task) pairs. The first error ends it: what has not begun is left out, and the error is raised
+        when what had begun has ended."""
+        futures = [(self._large if size > PIECE else self._small).submit(task) for size, task in tasks]
         try:
             for future in as_completed(futures):
                 future.result()
         finally:
             for future in futures:
                 future.cancel()
+            wait([future for future in futures if not future.cancelled()])
+
+
+def in_parallel(tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
+    """`Lanes.run` on lanes of its own."""
+    with Lanes() as lanes:
+        lanes.run(tasks)

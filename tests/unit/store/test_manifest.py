@@ -16,7 +16,7 @@ from launcher.errors import BadInput, NotFound
 from launcher.store.base import Store, open_store
 from launcher.store.file import FileStore
 from launcher.store.manifest import File, Manifest, fetch_tree, link_tree, read_manifest, walk, write_tree
-from launcher.store.transfer import PIECE, Damaged, ahead, verified
+from launcher.store.transfer import PIECE, Damaged, ahead, checked
 
 
 class Counting(FileStore):
@@ -27,9 +27,9 @@ class Counting(FileStore):
         self.sent: list[str] = []
         self.fetched: list[str] = []
 
-    def send(self, key, source, size):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
         self.sent.append(key)
-        return super().send(key, source, size)
+        return super().send(key, source, size, sha256)
 
     def stream(self, key):  # type: ignore[no-untyped-def]
         self.fetched.append(key)
@@ -69,10 +69,10 @@ def test_there_and_back(store: Counting, root: Path, tmp_path: Path) -> None:
 
 def test_the_manifest_is_written_last(store: Counting, root: Path) -> None:
     class Broken(Counting):
-        def send(self, key, source, size):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
             if key.endswith("d/b"):
                 raise RuntimeError("the machine is gone")
-            return super().send(key, source, size)
+            return super().send(key, source, size, sha256)
 
     with pytest.raises(RuntimeError):
         write_tree(Broken(store.root), "out/", "out.manifest.json", root)
@@ -116,10 +116,10 @@ def test_a_change_within_the_clocks_grain_is_seen(store: Counting, root: Path) -
 
 def test_a_snapshot_is_not_torn(store: Counting, root: Path, tmp_path: Path) -> None:
     class Rotating(Counting):
-        def send(self, key, source, size):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
             for name in ("a", "d/b"):
                 (root / name).unlink(missing_ok=True)
-            return super().send(key, source, size)
+            return super().send(key, source, size, sha256)
 
     manifest = write_tree(Rotating(store.root), "out/", "m.json", root, snapshot=tmp_path / "snapshot")
     assert set(manifest.files) == {"a", "d/b", "d/e/ü ?#", ".tmp/x"}
@@ -129,21 +129,21 @@ def test_a_snapshot_is_not_torn(store: Counting, root: Path, tmp_path: Path) -> 
 
 def test_a_file_that_vanishes_is_left_out(store: Counting, root: Path) -> None:
     class Rotating(Counting):
-        def send(self, key, source, size):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
             if key.endswith("/a"):
                 (root / "a").unlink()
-            return super().send(key, source, size)
+            return super().send(key, source, size, sha256)
 
     assert "a" not in write_tree(Rotating(store.root), "out/", "m.json", root).files
 
 
 def test_a_file_that_grows_is_recorded_as_it_was_sent(store: Counting, root: Path) -> None:
     class Growing(Counting):
-        def send(self, key, source, size):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
             if key.endswith("/a"):
                 with (root / "a").open("ab") as file:
                     file.write(b" and more")
-            return super().send(key, source, size)
+            return super().send(key, source, size, sha256)
 
     manifest = write_tree(Growing(store.root), "out/", "m.json", root)
     assert manifest.files["a"].size == len(b"1 and more")
@@ -221,13 +221,13 @@ def test_the_digest_is_of_names_and_contents() -> None:
     assert one.digest != Manifest({"a": File(1, "x")}, 1.0, "n").digest
 
 
-def test_verified_holds_the_last_piece_back() -> None:
+def test_checked_holds_the_last_piece_back() -> None:
     def pieces() -> Iterator[bytes]:
         yield from (b"a", b"b")
 
     got: list[object] = []
     with pytest.raises(Damaged):
-        got.extend(verified(pieces(), 2, "wrong", "x"))
+        got.extend(checked(pieces(), hashlib.sha256(), 2, "wrong", "x"))
     assert got == [b"a"]
 
 
