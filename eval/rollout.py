@@ -18,10 +18,11 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from eval import jsonl
 from eval.actions import ActionType
 from eval.agents.base import Agent, Decision, History
 from eval.agents.batcher import Batcher
-from eval.config import Config
+from eval.config import Config, ConfigError
 from eval.desktop import BadFrame, Desktop, DesktopTimeout, InfraError, Observation, Score, Task
 from eval.episodes import Episode, EpisodeWriter, Step, frame_name
 from eval.prompts import PastStep
@@ -93,23 +94,6 @@ def episode_id(task: Task) -> str:
     return f"{safe}-{task.seed}"
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of a file; a last line that was cut off is left out. Raises msgspec.ValidationError for others."""
-    if not path.is_file():
-        return []
-    *lines, last = path.read_bytes().split(b"\n")
-    lines += [last] if last.endswith(b"}") else []
-    return [msgspec.json.decode(line, type=Record) for line in lines if line]
-
-
-def write_records(path: Path, records: Sequence[Record]) -> None:
-    """The whole file at once, by rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
-    temporary.replace(path)
-
-
 async def rollout(
     agent: Agent,
     make_desktop: Callable[[], Desktop],
@@ -128,13 +112,20 @@ async def rollout(
                    there already is not run again, one that was `infra` is
     keep_episodes  only the first N tasks keep their folder with pictures; None keeps all
     on_end         called as each task ends, also for those found in `out`
+
+    Raises ConfigError when `out` holds the results of another agent or benchmark.
     """
     limits = limits or Limits()
     if len({episode_id(task) for task in tasks}) < len(tasks):
         raise ValueError("two tasks have the same id and seed")
     path = out / RECORDS
-    known = {(r.task_id, r.seed): r for r in read_records(path) if r.outcome == "scored"}
-    write_records(path, list(known.values()))
+    records = jsonl.read(path, Record)
+    if strangers := {(r.benchmark, r.agent) for r in records} - {(benchmark, agent.name)}:
+        raise ConfigError(
+            f"{path} holds results of {' and '.join(map('/'.join, sorted(strangers)))}; name another folder"
+        )
+    known = {(r.task_id, r.seed): r for r in records if r.outcome == "scored"}
+    jsonl.write(path, known.values())
     gate = asyncio.Semaphore(limits.concurrency)
 
     async def one(index: int, task: Task, batcher: Batcher) -> Rollout:
@@ -146,15 +137,14 @@ async def rollout(
                 folder = out / EPISODES / episode_id(task) if keep else None
                 run = _Run(batcher, make_desktop, task, limits, folder, agent.name, benchmark, environment)
                 done = await run.attempts()
-            with path.open("ab") as file:
-                file.write(msgspec.json.encode(done.record) + b"\n")
+            jsonl.append(path, [done.record])
         on_end(done)
         return done
 
     async with Batcher(agent, limits.concurrency) as batcher, asyncio.TaskGroup() as group:
         running = [group.create_task(one(index, task, batcher)) for index, task in enumerate(tasks)]
     results = [task.result() for task in running]
-    write_records(path, [result.record for result in results])
+    jsonl.write(path, [result.record for result in results])
     return results
 
 

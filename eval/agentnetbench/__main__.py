@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from eval import config as configuration
+from eval import jsonl
 from eval.actions import Action, ParseError, Unrepresentable
 from eval.agentnetbench.data import BenchError, BenchStep, Trajectory, load
 from eval.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
@@ -28,7 +29,7 @@ from eval.dialects.base import Dialect
 from eval.dialects.pyautogui import actions
 from eval.progress import metric, progress
 from eval.prompts import PastStep, PromptConfig
-from eval.rollout import Record, write_records
+from eval.rollout import Record
 from eval.run import output_folder
 from eval.stats import rate
 from eval.summary import Row, row, table, write_summary
@@ -73,16 +74,6 @@ def past_steps(trajectory: Trajectory, index: int, images: int) -> list[PastStep
     return past
 
 
-def read_answers(path: Path) -> dict[tuple[str, int], Answer]:
-    """The answers of an earlier start; a last line that was cut off, and steps that were `infra`, are asked again."""
-    if not path.is_file():
-        return {}
-    *lines, last = path.read_bytes().split(b"\n")
-    lines += [last] if last.endswith(b"}") else []
-    answers = [msgspec.json.decode(line, type=Answer) for line in lines if line]
-    return {(answer.task_id, answer.step): answer for answer in answers if answer.infra is None}
-
-
 def _batches(
     trajectories: Sequence[Trajectory], known: dict[tuple[str, int], Answer], size: int
 ) -> Iterator[list[tuple[Trajectory, int]]]:
@@ -100,9 +91,8 @@ async def answer_all(
     agent: Agent, trajectories: Sequence[Trajectory], path: Path, *, images: int, batch_size: int
 ) -> dict[tuple[str, int], Answer]:
     """Asks the agent at every step that has no answer in `path` yet, and appends the answers there."""
-    answers = read_answers(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(msgspec.json.encode(answer) + b"\n" for answer in answers.values()))
+    answers = {(a.task_id, a.step): a for a in jsonl.read(path, Answer) if a.infra is None}
+    jsonl.write(path, answers.values())
     total = sum(len(trajectory.steps) for trajectory in trajectories)
     for batch in _batches(trajectories, dict(answers), batch_size):
         observations: list[Observation] = []
@@ -122,8 +112,7 @@ async def answer_all(
         decisions = await agent.act(observations, histories) if asked else []
         for (task_id, number), decision in zip(asked, decisions, strict=True):
             new.append(Answer(task_id=task_id, step=number, response=decision.response))
-        with path.open("ab") as file:
-            file.write(b"".join(msgspec.json.encode(answer) + b"\n" for answer in new))
+        jsonl.append(path, new)
         answers |= {(answer.task_id, answer.step): answer for answer in new}
         progress(len(answers), total, f"evaluate {agent.name}", f"{len(answers)} of {total} steps answered")
         print(f"{agent.name}: {len(answers)} of {total} steps", flush=True)
@@ -159,7 +148,7 @@ def evaluate(config: BenchConfig, out: Path) -> list[Row]:
     for version in config.versions:
         new, records = score_all(config, trajectories, answers, version)
         rows += new
-    write_records(out / "tasks.jsonl", records)
+    jsonl.write(out / "tasks.jsonl", records)
     write_summary(out / "summary.json", rows)
     for line in rows:
         if line.value is not None:

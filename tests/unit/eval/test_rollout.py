@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from eval import jsonl
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
+from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Task
 from eval.dsl import Dsl
 from eval.episodes import iter_episodes, read_episode
-from eval.rollout import RECORDS, Limits, Rollout, read_records, rollout
+from eval.rollout import RECORDS, Limits, Record, Rollout, rollout
 from tests.unit.eval.doubles import Counting, Saying
 
 QUICK = Limits(max_steps=8, concurrency=4, attempts=3, backoff=0.0, step_timeout=0.05)
@@ -48,7 +50,7 @@ def test_an_expert_solves_every_task_in_order_and_many_at_once(tmp_path: Path) -
     ]
     assert Counting.most_open == 4
     assert agent.batches == [4] * 8
-    assert [r.task_id for r in read_records(tmp_path / RECORDS)] == [f"t{i}" for i in range(8)]
+    assert [r.task_id for r in jsonl.read(tmp_path / RECORDS, Record)] == [f"t{i}" for i in range(8)]
 
 
 def test_an_episode_holds_every_frame_the_answers_and_the_reward(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     one = Limits(concurrency=1, backoff=0.0)
     with pytest.raises(ExceptionGroup):
         run(Stops(), make(5), tmp_path, one)
-    assert [r.task_id for r in read_records(tmp_path / RECORDS)] == ["t0", "t1"]
+    assert [r.task_id for r in jsonl.read(tmp_path / RECORDS, Record)] == ["t0", "t1"]
     assert len(run(Saying("Action: DONE()"), make(5), tmp_path, one)) == 5
     assert [Counting.started[f"t{i}"] for i in range(3)] == [1, 1, 2]
     assert len(list(iter_episodes(tmp_path / "episodes"))) == 5
@@ -216,3 +218,9 @@ def test_slow_desktops_do_not_hold_up_the_others(tmp_path: Path) -> None:
     assert agent.batches[0] == 2
     assert 1 in agent.batches
     assert sum(agent.batches) == 8
+
+
+def test_results_of_another_agent_are_not_mistaken_for_ones_own(tmp_path: Path) -> None:
+    run(ScriptedAgent(Dsl(2)), make(1), tmp_path)
+    with pytest.raises(ConfigError, match="holds results of b/scripted"):
+        run(Saying(CLICK), make(1), tmp_path)
