@@ -16,7 +16,7 @@ from launcher.errors import Conflict, NotFound, Unreachable
 from launcher.store.address import Address, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
 from launcher.store.retrying import Exists, Fault, Missing, retrying
-from launcher.store.transfer import PIECE, Piece, ahead, checked, download, file_pieces
+from launcher.store.transfer import PIECE, Piece, ahead, checked, download, file_pieces, pumped
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -167,7 +167,8 @@ class ObjectStore:
             if size <= PIECE:
                 obstore.put(self._bulk, key, b"".join(pieces), use_multipart=False)
             else:
-                obstore.put(self._bulk, key, pieces, chunk_size=part, max_concurrency=max(2, IN_FLIGHT // part))
+                several = max(2, IN_FLIGHT // part)
+                obstore.put(self._bulk, key, pumped(pieces), chunk_size=part, max_concurrency=several)
             return sha.hexdigest()
 
         return self._written(key, act)

@@ -8,7 +8,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from pathlib import Path
+from queue import Full, Queue
 from typing import Final, TypeAlias
 from uuid import uuid4
 
@@ -23,6 +25,10 @@ class Damaged(SlipwayError):
     """Bytes that are not those their manifest promises, again and again."""
 
     exit_code = 4
+
+
+class Stopped(Exception):
+    """The transfer was given up by its own process."""
 
 
 def file_pieces(path: Path) -> Iterator[bytes]:
@@ -56,6 +62,42 @@ def checked(pieces: Iterable[Piece], sha: hashlib._Hash, size: int, sha256: str 
         raise Damaged(f"{what}: {seen} bytes with sha256 {sha.hexdigest()[:12]}, not {size} with {sha256[:12]}")
     if held is not None:
         yield held
+
+
+def pumped(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same pieces, made in a thread of their own, two ahead of whoever takes them.
+
+    obstore takes pieces where its own calls are forbidden, and a piece may come from another store.
+    """
+    queue: Queue[Piece | BaseException | None] = Queue(2)
+    given_up = threading.Event()
+
+    def hand_over(item: Piece | BaseException | None) -> None:
+        while not given_up.is_set():
+            with suppress(Full):
+                queue.put(item, timeout=0.1)
+                return
+
+    def pump() -> None:
+        try:
+            for piece in pieces:
+                hand_over(piece)
+                if given_up.is_set():
+                    return
+            hand_over(None)
+        except BaseException as error:
+            hand_over(error)
+
+    thread = threading.Thread(target=pump, name="slipway-pump", daemon=True)
+    thread.start()
+    try:
+        while (item := queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        given_up.set()
+        thread.join()
 
 
 def receive(pieces: Iterable[Piece], path: Path, *, sync: bool) -> None:
@@ -103,9 +145,15 @@ class Meter:
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = total
+        self.stopped = False  # set by whoever gives up: what is on its way then ends with Stopped
         self._progress = progress
         self._done = 0
         self._lock = threading.Lock()
+
+    def expect(self, count: int) -> None:
+        """There are so many bytes more to come."""
+        with self._lock:
+            self.total += count
 
     def add(self, count: int) -> None:
         if self._progress is not None and count:
@@ -118,6 +166,8 @@ class Meter:
         counted = 0
         try:
             for piece in pieces:
+                if self.stopped:
+                    raise Stopped
                 counted += len(piece)
                 self.add(len(piece))
                 yield piece
@@ -140,6 +190,11 @@ class Lanes:
     def __exit__(self, *_: object) -> None:
         for pool in (self._small, self._large):
             pool.shutdown(cancel_futures=True)
+
+    def stop(self) -> None:
+        """What has not begun never does."""
+        for pool in (self._small, self._large):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
         """Runs (size, task) pairs. The first error ends it: what has not begun is left out, and the error is raised
