@@ -226,7 +226,7 @@ class Attempt:
             return
         self.state.phase = "fetching"
         earlier = self.insisted(lambda: inputs.recorded(self.context))
-        found = inputs.fetch_all(self.context, earlier, self.report, self.insist, self.stopping)
+        found = inputs.fetch_all(self.context, earlier, self.report, self.insist, self.check)
         if self.context.leader:
             self.insist(lambda: inputs.record(self.context, found))
             self.data, self.state.events = found, 1
@@ -395,9 +395,10 @@ class Attempt:
     def report(self, what: str) -> None:
         """Tells what goes on; ends it when the attempt has to end."""
         self.state.message = what
-        stop = self.member.should_stop()
-        if stop is not None:
-            raise Stopped(stop)
+        self.check()
+
+    def check(self) -> None:
+        self.proceed(self.member.should_stop())
 
     def insist(self, step: Callable[[], None]) -> None:
         """Runs a step again while the store is away: as long as the attempt may live without a beat, or for the grace

@@ -38,7 +38,7 @@ class Fetch:
     dest: Path
     expected: str | None
     progress: Progress
-    stopping: Callable[[], bool]
+    check: Callable[[], None]  # raises when the attempt has to end
 
     def fault(self, reason: Reason, what: str) -> Fault:
         return Fault(reason, f"input {self.name}: {what}")
@@ -90,10 +90,11 @@ def fetch_all(
     earlier: Mapping[str, str],
     report: Callable[[str], None],
     insist: Callable[[Callable[[], None]], None],
-    stopping: Callable[[], bool],
+    check: Callable[[], None],
 ) -> dict[str, str]:
     """Fetches every input of the job; input -> digest. `earlier` are the digests an earlier attempt found; `report`
-    gets a line on what goes on, `insist` runs a step again while a store is away. Raises Fault, Unreachable."""
+    gets a line on what goes on, `insist` runs a step again while a store is away, `check` raises when the attempt has
+    to end. Raises Fault, Unreachable."""
     found: dict[str, str] = {}
     for name, spec in context.job.inputs.items():
         began = time.monotonic()
@@ -109,7 +110,7 @@ def fetch_all(
             context.folders.inputs / name,
             spec.digest or earlier.get(name),
             progress,
-            stopping,
+            check,
         )
 
         def step(one: Fetch = one) -> None:

@@ -85,7 +85,8 @@ def _wait(one: Fetch, look: Callable[[], T]) -> T:
     """What `look` finds: an upstream run is recorded a moment after its end, and whoever orders the runs may have seen
     that end first."""
     until = time.monotonic() + one.context.address.tuning.upstream
-    while not (found := look()) and time.monotonic() < until and not one.stopping():
+    while not (found := look()) and time.monotonic() < until:
+        one.check()
         time.sleep(0.2)
     return found
 

@@ -40,7 +40,8 @@ def fetch(one: Fetch) -> str:
         else:
             problem = f"the connection ended after {download.size} bytes"
         tries = 1 if download.size > before else tries + 1
-        if tries >= TRIES or one.stopping():
+        one.check()
+        if tries >= TRIES:
             raise one.fault(Reason.INFRASTRUCTURE, f"{one.spec.url}: {problem}")
         time.sleep(min(pause * 2**tries, 8.0) if download.size == before else 0.0)
     digest = sha256_file(part)

@@ -1,0 +1,376 @@
+"""How attempts end: the right reason, exit code and message for everything that can go wrong with a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.reasons import Reason
+from launcher.runtime import procs
+from launcher.runtime.procs import MARK
+from launcher.spec.model import Input, Limits, Output
+from tests.integration.runtime.rig import Rig, python, terminate, until
+
+NOTHING = ("sh", "-c", "true")
+MODEL, OTHER = {"model": Output()}, {"other": Output()}
+SLOW = """
+import os, signal, sys, time
+from pathlib import Path
+out = Path(os.environ["SLIPWAY_OUTPUTS"])
+def stop(*_):
+    {handler}
+signal.signal(signal.SIGTERM, stop)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def started(rig: Rig, text: bytes = b"up\n") -> subprocess.Popen[bytes]:
+    process = rig.start()
+    until(lambda: text in rig.log())
+    return process
+
+
+def no_process_left(rig: Rig, member: str = "main-0") -> bool:
+    return not procs.descendants_with_mark(f"{rig.root} {member}")
+
+
+def test_success(tmp_path: Path) -> None:
+    code = """
+import json, os, sys, time
+from pathlib import Path
+env = os.environ
+out = Path(env["SLIPWAY_OUTPUTS"]) / "results"
+out.mkdir()
+(out / "env.json").write_text(json.dumps(dict(env)))
+(out / "config.json").write_text(Path(env["SLIPWAY_CONFIG"]).read_text())
+(out / "argv.json").write_text(json.dumps(sys.argv[1:]))
+with open(env["SLIPWAY_METRICS"], "a") as file:
+    file.write('{"step": 1, "name": "loss", "value": 0.5, "time": 1}\\nno metric\\n')
+with open(env["SLIPWAY_PROGRESS"], "a") as file:
+    file.write('{"step": 3, "total": 9, "phase": "train", "message": "well"}\\n')
+print("printed"); print("complained", file=sys.stderr)
+time.sleep(0.6)
+"""
+    rig = Rig.of(
+        tmp_path,
+        (*python(code), "--resume=$SLIPWAY_RESUME", "$SLIPWAY_INPUTS/x", "$HOME", "$$SLIPWAY_RUN"),
+        outputs={"results": Output()},
+        config={"lr": 1e-05, "steps": [1, 2.0, True, None], "to": "$SLIPWAY_OUTPUTS/results", "empty": {}},
+        role={"env": {"LOG_LEVEL": "info", "WHERE": "$SLIPWAY_RUN"}},
+    )
+    assert rig.go() == 0
+    result = rig.result()
+    assert result is not None
+    assert (result.outcome, result.reason, result.attempt) == ("succeeded", Reason.SUCCEEDED, 1)
+    end = rig.exit()
+    assert (end.code, end.reason) == (0, Reason.SUCCEEDED)
+    assert end.running > 0
+    log = rig.log().decode()
+    assert "printed\n" in log
+    assert "complained\n" in log
+    assert "1 lines were no metric" in log
+    env = json.loads(rig.output("results/env.json"))
+    assert (env["SLIPWAY_RUN"], env["SLIPWAY_ATTEMPT"], env["SLIPWAY_ROLE"]) == (rig.run, "1", "main")
+    assert (env["SLIPWAY_RANK"], env["SLIPWAY_NODES"], env["SLIPWAY_RESUME"]) == ("0", "1", "")
+    assert (env["LOG_LEVEL"], env["WHERE"], env["WANDB_RUN_ID"], env["WANDB_RESUME"]) == (
+        "info",
+        rig.run,
+        rig.run,
+        "allow",
+    )
+    assert not {"SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "RANK", "LOCAL_RANK"} & env.keys()
+    config = rig.output("results/config.json").decode()
+    assert json.loads(config) == {
+        "lr": 1e-05, "steps": [1, 2.0, True, None], "to": f"{env['SLIPWAY_OUTPUTS']}/results", "empty": {},
+    }  # fmt: skip
+    assert "1.0e-05" in config  # a YAML 1.1 reader takes 1e-05 for a text
+    argv = ["--resume=", f"{env['SLIPWAY_INPUTS']}/x", "$HOME", "$SLIPWAY_RUN"]
+    assert json.loads(rig.output("results/argv.json")) == argv
+    [metrics] = [key for key in rig.objects() if "/metrics/" in key]
+    assert json.loads(rig.store.get(rig.keys.prefix + metrics))["value"] == 0.5
+    beat, _ = rig.view().attempts[0].beats["main-0"]
+    assert (beat.step, beat.total, beat.message) == (3, 9, "train: well")
+    assert no_process_left(rig)
+
+
+def test_the_runtime_brings_nothing_heavy(tmp_path: Path) -> None:
+    heavy = ("boto3", "obstore", "yaml", "torch", "asyncio")
+    code = f"import sys, launcher.runtime.run; print([name for name in {heavy} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "job", "code", "reason", "says"),
+    [
+        (python("import sys; print('ValueError: x'); sys.exit(3)"), {}, 78, Reason.USER_ERROR, "with 3: ValueError: x"),
+        (python("import sys; sys.exit(3)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 3"),
+        (python("import sys; sys.exit(78)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(143)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 143"),
+        (python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), {}, 78, Reason.USER_ERROR, "SIGSEGV"),
+        (python("import os, signal; os.kill(os.getpid(), 9)"), {}, 78, Reason.USER_ERROR, "SIGKILL from outside"),
+        (("no-such-program", "x"), {}, 78, Reason.CONFIG_ERROR, "`no-such-program`: there is no such program"),
+        (("/no/such/program",), {}, 78, Reason.CONFIG_ERROR, "no such program"),
+        (("./README",), {}, 78, Reason.CONFIG_ERROR, "no such program"),
+        (("/etc/passwd",), {}, 78, Reason.CONFIG_ERROR, "Permission denied"),
+        (NOTHING, {"outputs": MODEL | OTHER}, 78, Reason.OUTPUT_MISSING, "model, other"),
+        (("sh", "-c", "touch $SLIPWAY_OUTPUTS/model"), {"outputs": MODEL}, 78, Reason.OUTPUT_MISSING, "model"),
+        (NOTHING, {"secrets": {"NO_SUCH": "profile"}}, 78, Reason.CONFIG_ERROR, "secret NO_SUCH"),
+        (NOTHING, {"inputs": {"a": Input(url="file:///no/file")}}, 78, Reason.INPUT_MISSING, "is not there"),
+        (NOTHING, {"inputs": {"a": Input(url="ftp://host/file")}}, 78, Reason.CONFIG_ERROR, "allowed: file://"),
+        (NOTHING, {"inputs": {"a": Input(work="0" * 64, output="x", job="pre")}}, 78, Reason.INPUT_MISSING, "job pre"),
+        (NOTHING, {"inputs": {"a": Input(run="pre-000000000000", output="x")}}, 78, Reason.INPUT_MISSING, "is not in"),
+        (("sleep", "60"), {"limits": Limits(deadline=0.3, grace=1.0)}, 78, Reason.DEADLINE, "has run for"),
+    ],
+)  # fmt: skip
+def test_reasons(
+    tmp_path: Path, command: tuple[str, ...], job: dict[str, Any], code: int, reason: Reason, says: str
+) -> None:
+    rig = Rig.of(tmp_path, command, **job)
+    assert rig.go() == code
+    end = rig.exit()
+    assert end.reason is reason
+    assert says in end.message
+    assert "Traceback" not in rig.log().decode()
+    assert f"{reason}: {end.message}" in rig.log().decode()
+    result = rig.result()
+    assert (result is None) == (code == 1)
+    if result is not None:
+        assert (result.outcome, result.reason) == ("failed", reason)
+    assert no_process_left(rig)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
+def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("x")
+    file.chmod(0)
+    rig = Rig.of(tmp_path, ("true",), inputs={"a": Input(url=file.as_uri())})
+    assert rig.go() == 78
+    assert (rig.exit().reason, "Permission denied" in rig.exit().message) == (Reason.INPUT_MISSING, True)
+
+
+def test_an_input_that_can_not_be_read(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("true",), inputs={"a": Input(url="file:///proc/self/mem")})
+    assert rig.go() == 75
+    assert rig.exit().reason is Reason.INFRASTRUCTURE
+    assert "Input/output error" in rig.exit().message
+
+
+def test_an_empty_output_folder_is_there(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "mkdir $SLIPWAY_OUTPUTS/model"), outputs={"model": Output()})
+    assert rig.go() == 0
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "reason"),
+    [
+        ("sys.exit(0)", 143, Reason.PREEMPTED),  # it stopped with half of its work
+        ("(out / '.done').touch(); sys.exit(0)", 0, Reason.SUCCEEDED),
+        ("(out / '.done').touch(); sys.exit(1)", 143, Reason.PREEMPTED),
+        ("sys.exit(7)", 143, Reason.PREEMPTED),
+    ],
+)
+def test_sigterm(tmp_path: Path, handler: str, code: int, reason: Reason) -> None:
+    rig = Rig.of(tmp_path, python(SLOW.format(handler=handler)))
+    assert terminate(started(rig)) == code
+    assert rig.exit().reason is reason
+    assert (rig.result() is None) == (code != 0)
+
+
+def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, python(SLOW.format(handler="print('no', flush=True)")), limits=Limits(grace=0.3))
+    assert terminate(started(rig)) == 143
+    assert (rig.exit().reason, rig.exit().code) == (Reason.PREEMPTED, -signal.SIGKILL)
+    assert rig.log().count(b"no\n") == 1
+    assert no_process_left(rig)
+
+
+def test_sigterm_reaches_what_a_shell_started(tmp_path: Path) -> None:
+    inner = SLOW.format(handler="time.sleep(0.3); print('saved', flush=True); sys.exit(0)")
+    (tmp_path / "inner.py").write_text(inner)
+    rig = Rig.of(tmp_path, ("sh", "-c", f"python {tmp_path}/inner.py; echo after"))
+    assert terminate(started(rig)) == 143
+    assert b"saved\n" in rig.log()
+    assert no_process_left(rig)
+
+
+def test_sigterm_before_the_command(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "echo ran"), inputs={"a": Input(work="0" * 64, output="x")})
+    rig.tuning["upstream"] = 60
+    process = rig.start()
+    until(lambda: "attempts/1/claim/main-0.json" in rig.objects())
+    until(lambda: b"attempt 1" in rig.log())
+    assert terminate(process) == 143
+    assert rig.exit().reason is Reason.PREEMPTED
+    assert b"ran\n" not in rig.log()
+
+
+def test_children_that_forked_away_end_with_the_command(tmp_path: Path) -> None:
+    code = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("away", flush=True)
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+"""
+    rig = Rig.of(tmp_path, python(code))
+    assert rig.go() == 0
+    assert b"away\n" in rig.log()
+    assert no_process_left(rig)
+
+
+def test_the_command_dies_with_a_killed_runtime(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "echo up; exec sleep 60"))
+    process = started(rig)
+    process.kill()
+    process.wait()
+    until(lambda: no_process_left(rig))
+
+
+def test_leftovers_of_an_earlier_attempt_end_before_the_next_command(tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+if os.environ["SLIPWAY_ATTEMPT"] == "1":
+    if os.fork() == 0:
+        os.setsid()
+        print("away", flush=True)
+        time.sleep(60)
+    time.sleep(60)
+from launcher.runtime import procs
+mark = os.environ["SLIPWAY_SELF"]
+print("left:", len(procs.descendants_with_mark(mark[:-1] + "1", "SLIPWAY_SELF")), mark[-1], flush=True)
+"""
+    rig = Rig.of(tmp_path, python(code))
+    process = started(rig, b"away\n")
+    process.kill()
+    process.wait()
+    assert rig.go() == 0
+    assert b"left: 0 2\n" in rig.log(2)
+
+
+def test_cancel(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "echo up; exec sleep 60"))
+    process = started(rig)
+    rig.store.create(rig.keys.cancel, json.dumps({"by": "test", "time": 0, "nonce": "n"}).encode())
+    assert process.wait(timeout=30) == 78
+    result = rig.result()
+    assert result is not None
+    assert (result.outcome, rig.exit().reason) == ("cancelled", Reason.CANCELLED)
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    code = """
+import os
+out = os.path.join(os.environ["SLIPWAY_OUTPUTS"], "model")
+os.mkdir(out)
+with open(os.path.join(out, "weights"), "wb") as file:
+    for _ in range(100):
+        file.write(bytes(1 << 20))
+"""
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
+
+    rig = Rig.of(tmp_path, python(code), outputs={"model": Output()})
+    assert rig.go(preexec_fn=small_files) == 78
+    assert rig.exit().reason is Reason.USER_ERROR
+    assert "File too large" in rig.exit().message
+
+
+def test_no_room_for_the_log(tmp_path: Path) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    rig = Rig.of(tmp_path, ("sh", "-c", "head -c 4000000 /dev/zero; echo end"))
+    assert rig.go(preexec_fn=small_files) == 0  # the log is cut, the work is not
+    assert len(rig.log()) == 1 << 20
+
+
+def test_bytes_of_any_kind_in_one_long_line(tmp_path: Path) -> None:
+    megabytes = int(os.environ.get("SLIPWAY_LOG_MB", "40"))
+    block = bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"")
+    (tmp_path / "block").write_bytes(block * (1_000_000 // len(block)))
+    size = (tmp_path / "block").stat().st_size
+    code = f"""
+import sys
+block = open({str(tmp_path / "block")!r}, "rb").read()
+for _ in range({megabytes}):
+    sys.stdout.buffer.write(block)
+"""
+    rig = Rig.of(tmp_path, python(code))
+    process = rig.start()
+    peak = 0
+    while process.poll() is None:
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                peak = max(peak, int(line.split()[1]))
+        time.sleep(0.02)
+    assert process.returncode == 0
+    assert 0 < peak < 120_000  # KiB
+    whole = [key for key in rig.objects() if "/logs/" in key]
+    assert len(whole) == 1
+    log = rig.log()
+    first = log.index(block)
+    assert log[first : first + megabytes * size] == (tmp_path / "block").read_bytes() * megabytes
+
+
+def test_secrets_are_masked_everywhere(tmp_path: Path) -> None:
+    code = """
+import json, os, sys, time
+secret = os.environ["TOKEN"]
+sys.stdout.write("a " + secret[:5]); sys.stdout.flush(); time.sleep(0.2)
+sys.stdout.write(secret[5:] + " b\\n"); sys.stdout.flush()
+with open(os.environ["SLIPWAY_METRICS"], "a") as file:
+    file.write(json.dumps({"step": 1, "name": secret, "value": 1, "time": 0}) + "\\n")
+with open(os.environ["SLIPWAY_PROGRESS"], "a") as file:
+    file.write(json.dumps({"step": 1, "message": secret}) + "\\n")
+time.sleep(0.4)
+sys.exit("failed with " + secret)
+"""
+    rig = Rig.of(tmp_path, (*python(code), "--token=hf_verysecret"), secrets={"TOKEN": "profile"})
+    rig.environ["TOKEN"] = "hf_verysecret"
+    assert rig.go() == 78
+    assert b"a *** b\n" in rig.log()
+    assert rig.exit().message.endswith("failed with ***")
+    for key in rig.objects():
+        if key != "job.json":  # where this test wrote it, which `launcher` refuses
+            assert b"verysecret" not in rig.store.get(rig.keys.prefix + key), key
+    assert "verysecret" not in (tmp_path / "main-0.out").read_text()
+
+
+def test_an_unexpected_fault_of_the_runtime_is_infrastructure(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("true",), config={"a": 1})
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import launcher.runtime.command as c\ndef broken(*a): raise RuntimeError('a bug')\nc.write_config = broken\n"
+    )
+    rig.environ["PYTHONPATH"] = str(site)
+    assert rig.go() == 75
+    assert rig.exit().reason is Reason.INFRASTRUCTURE
+    assert "RuntimeError: a bug" in rig.exit().message
+    assert "Traceback" in rig.log().decode()
+
+
+def test_what_is_wrong_with_its_own_environment_is_told(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("true",))
+    rig.environ = {"SLIPWAY_RUN": "test-000000000000", MARK: "x"}
+    assert rig.go() == 78
+    assert "the job that came along is" in (tmp_path / "main-0.out").read_text()
+    rig.environ = {"SLIPWAY_JOB": '{"schema": 99}'}
+    assert rig.go() == 78
+    assert "too old" in (tmp_path / "main-0.out").read_text()
