@@ -11,7 +11,7 @@ from launcher.spec.source import Route
 from launcher.spec.types import Context
 from launcher.spec.variables import ENDPOINT, NAMES, endpoint, references
 
-_NAMED: Final = re.compile(r"/([A-Za-z0-9_-]+)")
+_NAMED: Final = r"/([A-Za-z0-9_-]+)"
 _FOLDERS: Final = {"SLIPWAY_INPUTS": "inputs", "SLIPWAY_OUTPUTS": "outputs"}
 RESERVED: Final = "group"  # group ids are group-<hash12>
 
@@ -148,7 +148,7 @@ def _text(text: str, route: Route, endpoints: Mapping[str, str], at: Context) ->
                 at.problem(route, what, ", ".join(f"${known}" for known in endpoints) or "roles named under `needs`")
         elif name not in NAMES:
             at.problem(route, f"${name} is not known{near(name, NAMES)}", ", ".join(NAMES))
-        elif name in _FOLDERS and (match := _NAMED.match(rest)) is not None:
+        elif name in _FOLDERS and (match := re.match(_NAMED, rest)) is not None:
             # what was written counts, so that a mistake in a declaration is told once
             written = at.document.value.get(_FOLDERS[name]) or ()
             declared = [key for key in written if type(key) is str]

@@ -23,6 +23,7 @@ from launcher.spec.model import SCHEMA, ResolvedJob, Role
 ID_DIGITS: Final = 12  # hex digits of the hash in a run's id
 MAX_INTEGER: Final = 2**63 - 1
 
+_AS_IT_IS: Final = frozenset((str, bool, type(None)))
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -37,15 +38,15 @@ def canonical(value: Any) -> bytes:
 def plain(value: Any) -> Any:
     """Structures as dicts without defaults, tuples as lists; checks every value on the way."""
     kind: Any = type(value)
-    if kind is str or value is None or kind is bool:
+    if kind in _AS_IT_IS:
         return value
     if kind is dict:
         for key in value:
             if type(key) is not str:
                 raise BadInput(f"the key {key!r} is no text; quote it")
-        return {key: plain(item) for key, item in value.items()}
+        return {key: item if type(item) is str else plain(item) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return [plain(item) for item in value]
+        return [item if type(item) is str else plain(item) for item in value]
     if kind is int:
         if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             raise BadInput(f"the number {value} does not fit into 64 bits; quote it")
@@ -56,21 +57,20 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, msgspec.Struct):
         return {
-            name: plain(item)
-            for name, default, required in _fields(kind)
-            if (item := getattr(value, name)) != default or required
+            name: item if type(item) is str else plain(item)
+            for name, default in _fields(kind)
+            if (item := getattr(value, name)) is not default and item != default
         }
     raise BadInput(f"a value of type {kind.__name__} has no JSON form: {value!r}")
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
-    """(name, default, required) of every field of a structure."""
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """(name, default) of every field of a structure; the default of a required one is NODEFAULT, equal to nothing."""
     return tuple(
         (
             field.encode_name,
             field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default,
-            field.required,
         )
         for field in msgspec.structs.fields(kind)
     )
@@ -117,9 +117,9 @@ def run_hash(job: ResolvedJob) -> str:
     return _digest(msgspec.structs.replace(job, variant={}, inputs=inputs))
 
 
-def run_id(job: ResolvedJob) -> str:
-    """`<name>-<first 12 hex digits of the run hash>`."""
-    return f"{job.name}-{run_hash(job)[:ID_DIGITS]}"
+def run_id(job: ResolvedJob, fingerprint: str = "") -> str:
+    """`<name>-<first 12 hex digits of the run hash>`; `fingerprint` is that hash, where the caller has it already."""
+    return f"{job.name}-{(fingerprint or run_hash(job))[:ID_DIGITS]}"
 
 
 def group_id(run_ids: Iterable[str]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec import override
@@ -22,8 +23,7 @@ MAX_VARIANTS: Final = 10_000
 _NOT_VARIED: Final = ("name", "matrix", "backend", "fresh", "resume")
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """One combination of a matrix; a job without one has a single variant, with nothing chosen."""
 
     values: Mapping[str, Any]  # checked, in final form: seconds, bytes, texts
@@ -31,8 +31,7 @@ class Variant:
     at: Context
 
 
-@dataclass(frozen=True)
-class LoadedJob:
+class LoadedJob(msgspec.Struct, frozen=True):
     """One document."""
 
     name: str
@@ -42,8 +41,7 @@ class LoadedJob:
     code: tuple[Path, str] | None = None  # folder of the overlay and its digest
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """Jobs, those first that others take inputs from."""
 
     jobs: tuple[LoadedJob, ...]
@@ -275,4 +273,4 @@ def _with_code(job: LoadedJob, problems: Problems) -> LoadedJob:
     if not folder.is_dir():
         job.at.problem(("code",), f"`{code}` is no folder", "a folder, relative to this file")
         problems.check()
-    return replace(job, code=(folder, digest(folder)))
+    return msgspec.structs.replace(job, code=(folder, digest(folder)))

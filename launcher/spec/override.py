@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from launcher.spec.problems import Problems, mask, near
 from launcher.spec.schema import JOB
 from launcher.spec.source import Document, Route, read_text
 from launcher.spec.types import Context
 
-_OVERRIDE: Final = re.compile(r"(?P<add>\+?)(?:(?P<job>[A-Za-z0-9_-]+):)?(?P<path>[^=:]+)=(?P<value>.*)", re.DOTALL)
-_SEGMENT: Final = re.compile(r'"([^"]*)"|([^."\[\]]+)|\[([0-9]+)\]')
+_OVERRIDE: Final = r"(?s)(?P<add>\+?)(?:(?P<job>[A-Za-z0-9_-]+):)?(?P<path>[^=:]+)=(?P<value>.*)"
+_SEGMENT: Final = r'"([^"]*)"|([^."\[\]]+)|\[([0-9]+)\]'
 _FREE: Final = ("config", "inputs", "outputs", "roles", "matrix")
 _MISSING: Final = object()
 
@@ -29,8 +30,9 @@ def parse_route(text: str) -> Route | None:
         return ("matrix", text.removeprefix("matrix."))
     route: list[str | int] = []
     position = 0
+    segment = re.compile(_SEGMENT)
     while position < len(text):
-        match = _SEGMENT.match(text, position)
+        match = segment.match(text, position)
         if match is None:
             return None
         route.append(int(match[3]) if match[3] is not None else match[1] if match[1] is not None else match[2])
@@ -96,8 +98,7 @@ def _exact(value: Any, route: Route) -> Route:
     return tuple(out)
 
 
-@dataclass(frozen=True)
-class _Override:
+class _Override(msgspec.Struct, frozen=True):
     text: str
     add: bool
     job: str | None
@@ -114,7 +115,7 @@ def apply(overrides: Sequence[str], jobs: Sequence[Context], problems: Problems)
 
 def _parsed(overrides: Sequence[str], names: Sequence[str], problems: Problems) -> Iterator[_Override]:
     for text in overrides:
-        match = _OVERRIDE.fullmatch(text)
+        match = re.fullmatch(_OVERRIDE, text)
         route = parse_route(match["path"].strip()) if match is not None else None
         if match is None or route is None:
             problems.add(f"--set {mask(text)}", 0, 0, "", "not of the form path=value", "a.b=value, job:a.b=value")

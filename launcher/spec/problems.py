@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from launcher.errors import BadInput, Problem
 
 # what well-known services hand out; a match is refused in any value, and masked in any message
-TOKENS: Final = re.compile(
+_TOKENS: Final = (
     r"(?<![A-Za-z0-9])(?:"
     r"hf_[A-Za-z0-9]{16,}"
     r"|sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}"
@@ -26,15 +26,29 @@ TOKENS: Final = re.compile(
     r"|(?<=[?&]sig=)[A-Za-z0-9%/+=]{20,}"
     r"|(?<=X-Amz-Signature=)[0-9a-f]{64}"
 )
+# every match holds one of these; most texts hold none, and then the pattern (slow to compile) is not needed at all
+_MARKS: Final = (
+    *("hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
+    *("AIza", "eyJ", "-----BEGIN ", "@", "sig=", "Signature="),
+)
+
+
+def tokens(text: str) -> Iterator[re.Match[str]]:
+    """Every token-shaped part of a text."""
+    return re.finditer(_TOKENS, text) if _suspect(text) else iter(())
 
 
 def has_token(text: str) -> bool:
-    return TOKENS.search(text) is not None
+    return _suspect(text) and re.search(_TOKENS, text) is not None
+
+
+def _suspect(text: str) -> bool:
+    return len(text) >= 8 and any(mark in text for mark in _MARKS)
 
 
 def mask(text: str) -> str:
     """The text with everything token-shaped replaced by stars."""
-    return TOKENS.sub("***", text)
+    return re.sub(_TOKENS, "***", text) if _suspect(text) else text
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from launcher.spec.hashing import canonical, group_id, run_id, work_hash
 from launcher.spec.load import Loaded, LoadedJob, Variant
 from launcher.spec.model import (
@@ -36,8 +38,7 @@ LOCAL_SECRET: Final = "local"  # set by `launcher secrets set`, on this machine
 Axis = tuple[str, str]  # (job, path of its matrix)
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(msgspec.Struct, frozen=True):
     """A run and what its dependants need to know of it."""
 
     job: ResolvedJob
@@ -119,9 +120,7 @@ def _runs(
 def _build(base: ResolvedJob, *, inputs: dict[str, Input], variant: dict[str, Any]) -> ResolvedJob:
     if not inputs and not variant:
         return base
-    from msgspec.structs import replace
-
-    return replace(base, inputs=inputs, variant=variant)
+    return msgspec.structs.replace(base, inputs=inputs, variant=variant)
 
 
 def _joined(

@@ -9,15 +9,15 @@ Events are consumed one by one: libyaml's composer recurses in C and dies of dee
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from launcher.spec.hashing import MAX_INTEGER
-from launcher.spec.problems import TOKENS, Problems, show
+from launcher.spec.problems import Problems, show, tokens
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64
@@ -31,11 +31,13 @@ _CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+# patterns are texts, compiled (and kept, by `re`) at their first use: most files need few of them
+_INTEGER: Final = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+_NOT_FINITE: Final = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _NUMBER_STARTS: Final = frozenset("0123456789+-.")
-_NOT_PRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_PRINTABLE: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+_PRINTABLE_ASCII: Final = bytes((9, 10, 13, *range(32, 127)))
 _TAG: Final = "tag:yaml.org,2002:"
 
 
@@ -52,13 +54,12 @@ class Node:
         self.text = text  # a number or constant as it was written
 
 
-@dataclass
-class Document:
+class Document(msgspec.Struct):
     """One YAML document: its value and, for every value in it, where key and value stand."""
 
     file: str
     value: Any
-    places: dict[Route, tuple[Node | None, Node]] = field(default_factory=dict)
+    places: dict[Route, tuple[Node | None, Node]] = {}
 
     def place(self, route: Route, *, key: bool = False) -> tuple[str, int, int]:
         """file, line, column of a value (or its key); of the nearest parent when it is not in the file itself."""
@@ -102,8 +103,8 @@ def read_file(path: Path, shown: str, problems: Problems) -> list[Document]:
 
 def read_text(text: str, shown: str, problems: Problems) -> list[Document]:
     """The documents of a text; empty ones are left out."""
-    bad = _NOT_PRINTABLE.search(text)
-    if bad is not None:
+    plain = text.isascii() and not text.encode().translate(None, _PRINTABLE_ASCII)
+    if not plain and (bad := re.search(_NOT_PRINTABLE, text)) is not None:
         line, column = _line_column(text[: bad.start()])
         problems.add(shown, line, column, "", f"control character U+{ord(bad[0]):04X}", "printable text")
         return []
@@ -137,7 +138,7 @@ def _explain(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
 
 
 def _refuse_tokens_in_comments(text: str, shown: str, problems: Problems) -> None:
-    for match in TOKENS.finditer(text):
+    for match in tokens(text):
         line, column = _line_column(text[: match.start()])
         start = text.rfind("\n", 0, match.start()) + 1
         if re.search(r"(^|\s)#", text[start : match.start()]):
@@ -230,19 +231,19 @@ class _Composer:
         return Node("scalar", value, line, column, "" if wanted is str else text)
 
     def number(self, event: Any, text: str) -> Any:
-        if _INTEGER.fullmatch(text):
+        if re.fullmatch(_INTEGER, text):
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
             # the length bounds the work before the value does
             value = int(text[2:] if base != 10 else text, base) if len(text) <= 64 else MAX_INTEGER + 1
             if -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
                 return value
             self.problem(event, "the number does not fit into 64 bits; quote it")
-        elif _FLOAT.fullmatch(text):
+        elif re.fullmatch(_FLOAT, text):
             number = float(text)
             if isfinite(number):
                 return number
             self.problem(event, "the number is too large; quote it")
-        elif _NOT_FINITE.fullmatch(text):
+        elif re.fullmatch(_NOT_FINITE, text):
             self.problem(event, f"{text} has no JSON form; quote it if the program reads it as text")
         return text
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from launcher.spec.problems import Problems, has_token, near, show
 from launcher.spec.source import Document, Route, dotted
@@ -17,13 +18,12 @@ from launcher.spec.source import Document, Route, dotted
 INVALID: Final = object()
 
 
-@dataclass
-class Context:
+class Context(msgspec.Struct):
     """Where problems of one document go. `sources` maps a route to the `--set` (or matrix value) it came from."""
 
     document: Document
     problems: Problems
-    sources: dict[Route, tuple[str, int, int]] = field(default_factory=dict)
+    sources: dict[Route, tuple[str, int, int]] = {}
 
     def problem(self, route: Route, what: str, allowed: str = "", *, key: bool = False) -> None:
         file, line, column = self.place(route, key=key)
@@ -54,8 +54,7 @@ def _wrong(value: Any, route: Route, at: Context, kind: Type, allowed: str = "")
     return INVALID
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A text. `numbers`: numbers are taken as they were written, for what a program reads as text anyway."""
 
     name: str = "a text"
@@ -88,8 +87,7 @@ class Text:
         return out
 
 
-@dataclass(frozen=True)
-class Integer:
+class Integer(msgspec.Struct, frozen=True):
     least: int
     most: int | None = None
 
@@ -114,8 +112,7 @@ class Integer:
         return {"type": "integer", "minimum": self.least, **most}
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(msgspec.Struct, frozen=True):
     """A positive number; the final form is a float."""
 
     name: str = "a number above 0"
@@ -129,8 +126,7 @@ class Number:
         return {"type": "number", "exclusiveMinimum": 0}
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     name: str = "true or false"
 
     def check(self, value: Any, route: Route, at: Context) -> Any:
@@ -140,8 +136,7 @@ class Flag:
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     values: tuple[str, ...]
 
     @property
@@ -163,8 +158,7 @@ class Choice:
         return {"enum": list(self.values)}
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """Numbers with units; the final form is what `read` makes of a text that matches `pattern`."""
 
     name: str
@@ -219,8 +213,7 @@ SIZE: Final = Quantity("a size", r"[0-9]+(?:\.[0-9]+)?(?:[KMGT]i|[kMGT])", "a nu
 MONEY: Final = Quantity("an amount", r"[0-9]+(?:\.[0-9]+)? [A-Z]{3}", "an amount and a currency: 40 USD", money)
 
 
-@dataclass(frozen=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     item: Type
     least: int = 0
     hint: str = ""  # what to say to somebody who wrote a text
@@ -243,8 +236,7 @@ class ListOf:
         return {"type": "array", "items": self.item.schema(), **least}
 
 
-@dataclass(frozen=True)
-class MapOf:
+class MapOf(msgspec.Struct, frozen=True):
     """A mapping with keys of one form. `empty`: what a key without a value stands for, where that is allowed."""
 
     key: Text
@@ -286,8 +278,7 @@ class MapOf:
         return out
 
 
-@dataclass(frozen=True)
-class Mapping_:
+class Mapping_(msgspec.Struct, frozen=True):
     """Any mapping of plain data: what a program reads as its own config."""
 
     name: str = "a mapping"
@@ -299,8 +290,7 @@ class Mapping_:
         return {"type": "object"}
 
 
-@dataclass(frozen=True)
-class Anything:
+class Anything(msgspec.Struct, frozen=True):
     name: str = "a value"
 
     def check(self, value: Any, route: Route, at: Context) -> Any:
@@ -310,8 +300,7 @@ class Anything:
         return {}
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A field: `doc` is one line, `default` what the docs say happens without it."""
 
     name: str
@@ -358,8 +347,7 @@ class Struct:
         return out
 
 
-@dataclass(frozen=True)
-class Forms:
+class Forms(msgspec.Struct, frozen=True):
     """One of several forms, chosen by the kind of value and, for mappings, by the first key that tells them apart.
 
     short  what a text or a list stands for: its type, and what makes the long form of it

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from launcher.errors import BadInput
 
-REFERENCE: Final = re.compile(r"(\$?)\$(?:\{(SLIPWAY_[A-Z0-9_]+)\}|(SLIPWAY_[A-Z0-9_]+))")
+REFERENCE: Final = r"(\$?)\$(?:\{(SLIPWAY_[A-Z0-9_]+)\}|(SLIPWAY_[A-Z0-9_]+))"
 
 # what the runtime gives to a command (design 7); SLIPWAY_ENDPOINT_<ROLE> comes with `needs`
 NAMES: Final = (
@@ -41,7 +41,7 @@ def expand(value: Any, variables: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         if "$" not in value:
             return value
-        return REFERENCE.sub(lambda match: _replace(match, variables), value)
+        return re.sub(REFERENCE, lambda match: _replace(match, variables), value)
     if isinstance(value, Mapping):
         return {key: expand(item, variables) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -60,6 +60,6 @@ def _replace(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 def references(text: str) -> Iterator[tuple[str, str]]:
     """(name, the rest of the text after it) of every reference that is not escaped."""
-    for match in REFERENCE.finditer(text):
+    for match in re.finditer(REFERENCE, text):
         if not match[1]:
             yield match[2] or match[3], text[match.end() :]
