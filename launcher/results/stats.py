@@ -76,7 +76,10 @@ def mcnemar(only_first: int, only_second: int) -> float:
     if only_first < 0 or only_second < 0:
         raise ValueError("numbers of pairs are not negative")
     n = only_first + only_second
-    tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1))
+    tail = term = 1  # C(n, 0) and the sum so far
+    for k in range(min(only_first, only_second)):
+        term = term * (n - k) // (k + 1)
+        tail += term
     whole: int = 2**n
     return min(1.0, 2 * tail / whole)  # whole numbers up to one division, which Python rounds correctly at any size
 

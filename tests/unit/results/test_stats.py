@@ -72,7 +72,7 @@ def test_mcnemar_is_the_sign_test_by_enumeration(n: int) -> None:
         assert stats.mcnemar(b, n - b) == pytest.approx(by_hand)
 
 
-@given(st.integers(0, 3000), st.integers(0, 3000))
+@given(st.integers(0, 1500), st.integers(0, 1500))
 @settings(max_examples=50, deadline=None)
 def test_mcnemar_is_symmetric_and_a_probability(b: int, c: int) -> None:
     p = stats.mcnemar(b, c)
