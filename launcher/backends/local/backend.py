@@ -9,11 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from launcher import secrets
 from launcher.backends.base import Handle, Observation, Rendered
-from launcher.backends.local import daemon, entry
-from launcher.backends.local.environment import own_site, private_variables, python
-from launcher.backends.local.slots import capacity
+from launcher.backends.local import entry
 from launcher.backends.local.state import Note, Site, StateDir, create, read, replace
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.spec.hashing import run_id
@@ -38,6 +35,9 @@ class LocalBackend:
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
         """What can be refused before anything is written: slots that will never be there, secrets that are not set."""
+        from launcher import secrets
+        from launcher.backends.local.slots import capacity
+
         wrong = []
         room = capacity(self.options)
         for job in group:
@@ -49,6 +49,8 @@ class LocalBackend:
             raise BadInput("\n".join(wrong))
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        from launcher.backends.local.environment import own_site, private_variables, python
+
         self.state.make()
         handles = {}
         for run, document in rendered.objects.items():
@@ -59,7 +61,7 @@ class LocalBackend:
                 replace(self.state.site(run), msgspec.json.encode(site))
                 create(self.state.entry(run), text.encode())
             handles[run] = self._adopt(run, made)
-        daemon.ensure(self.state, self.options)
+        self._start()
         return handles
 
     def look_up(self, run: str) -> Observation | None:
@@ -115,7 +117,7 @@ class LocalBackend:
                 create(self.state.cancel(handle.run), b"")
                 asked = True
         if asked:
-            daemon.ensure(self.state, self.options)
+            self._start()
 
     def mine(self) -> Iterator[Observation]:
         self._ensure()
@@ -145,7 +147,13 @@ class LocalBackend:
     def _ensure(self) -> None:
         """Whoever looks at the queue and finds it without a supervisor starts one."""
         if self.state.queued() and not self.state.held():
-            daemon.ensure(self.state, self.options)
+            self._start()
+
+    def _start(self) -> None:
+        # imported here, like what submit needs: `launcher render` starts nothing and should start fast itself
+        from launcher.backends.local import daemon
+
+        daemon.ensure(self.state, self.options)
 
 
 def _chunks(path: Path, position: int, size: int = 1 << 16) -> Iterator[bytes]:

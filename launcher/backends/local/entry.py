@@ -71,15 +71,17 @@ def parse(text: str) -> Entry:
 
 def entries(group: Sequence[ResolvedJob]) -> list[Entry]:
     """The entries of a group, in its order."""
-    runs = [(run_id(job), job) for job in group]
+    made = [Entry(run_id(job, fingerprint), fingerprint, job) for job in group for fingerprint in (run_hash(job),)]
+    if not any(entry.works for entry in made):
+        return made
     by_work: dict[str, list[str]] = {}
-    for run, job in runs:
-        by_work.setdefault(work_hash(job), []).append(run)
-    made = []
-    for run, job in runs:
-        entry = Entry(run, run_hash(job), job)
-        upstream = {other: work for work in sorted(entry.works) for other in by_work.get(work, ()) if other != run}
-        made.append(replace(entry, upstream=upstream))
+    for entry in made:
+        by_work.setdefault(work_hash(entry.job), []).append(entry.run)
+    for index, entry in enumerate(made):
+        upstream = {
+            other: work for work in sorted(entry.works) for other in by_work.get(work, ()) if other != entry.run
+        }
+        made[index] = replace(entry, upstream=upstream)
     return made
 
 
