@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
+import msgspec
 from PIL import Image
 
 from eval.actions import Action
@@ -106,11 +107,11 @@ class PromptConfig(Config, frozen=True):
     """
 
     dialect: Literal["dsl", "pyautogui"] = "dsl"
-    decimals: int = 4
+    decimals: Annotated[int, msgspec.Meta(ge=1, le=15)] = 4
     marks: bool = False
     system: str | None = None
-    history: int = 10
-    images: int = 1
+    history: Annotated[int, msgspec.Meta(ge=0)] = 10
+    images: Annotated[int, msgspec.Meta(ge=1)] = 1
     thought: bool = False
 
     def builder(self) -> PromptBuilder:

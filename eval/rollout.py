@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
@@ -30,6 +30,8 @@ from eval.prompts import PastStep
 RECORDS: Final = "tasks.jsonl"
 EPISODES: Final = "episodes"
 T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -72,13 +74,13 @@ class Limits(Config, frozen=True):
     parse_failures  the episode fails at this many answers that are no action
     """
 
-    max_steps: int = 15
-    concurrency: int = 16
-    reset_timeout: float = 300.0
-    step_timeout: float = 60.0
-    attempts: int = 3
-    backoff: float = 1.0
-    parse_failures: int = 1
+    max_steps: Count = 15
+    concurrency: Count = 16
+    reset_timeout: Seconds = 300.0
+    step_timeout: Seconds = 60.0
+    attempts: Count = 3
+    backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    parse_failures: Count = 1
 
 
 class Rollout(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -23,7 +23,7 @@ from eval.config import Config, ConfigError
 from eval.desktop import Environment, SetupFailed
 from eval.progress import metric, progress
 from eval.prompts import PromptConfig
-from eval.rollout import Limits, Rollout, rollout
+from eval.rollout import Count, Limits, Rollout, rollout
 from eval.summary import Row, summarise, table, write_summary
 
 ENVIRONMENTS: Final = {"login": "eval.login"}
@@ -32,8 +32,8 @@ ENVIRONMENTS: Final = {"login": "eval.login"}
 class TasksConfig(Config, frozen=True):
     """Which tasks: `count` of them, drawn with seeds from `seed` on."""
 
-    count: int
-    seed: int
+    count: Count
+    seed: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RunConfig(Config, frozen=True):
@@ -54,7 +54,7 @@ class RunConfig(Config, frozen=True):
     prompt: PromptConfig = PromptConfig()
     baselines: list[AgentConfig] = msgspec.field(default_factory=list)
     limits: Limits = Limits()
-    keep_episodes: int = 12
+    keep_episodes: Annotated[int, msgspec.Meta(ge=0)] = 12
 
 
 def environment(name: str) -> Environment:
@@ -92,8 +92,6 @@ def evaluate(config: RunConfig, out: Path) -> list[Row]:
     names = [config.agent.name, *(baseline.name for baseline in config.baselines)]
     if len(set(names)) < len(names):
         raise ConfigError(f"agents need different names, not {', '.join(names)}")
-    if config.tasks.count < 1:
-        raise ConfigError("tasks.count must be at least 1")
     world = environment(config.environment)
     tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
     builder = config.prompt.builder()

@@ -29,7 +29,7 @@ from eval.dialects.base import Dialect
 from eval.dialects.pyautogui import actions
 from eval.progress import metric, progress
 from eval.prompts import PastStep, PromptConfig
-from eval.rollout import Record
+from eval.rollout import Count, Record
 from eval.run import output_folder
 from eval.stats import rate
 from eval.summary import Row, row, table, write_summary
@@ -49,7 +49,7 @@ class BenchConfig(Config, frozen=True):
     prompt: PromptConfig = PromptConfig()
     versions: tuple[Version, ...] = VERSIONS
     split: str = "test"
-    batch_size: int = 8
+    batch_size: Count = 8
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -133,8 +133,6 @@ def evaluate(config: BenchConfig, out: Path) -> list[Row]:
     """Asks, scores, writes; gives the rows of summary.json. Raises ConfigError."""
     if not config.versions or len(set(config.versions)) < len(config.versions):
         raise ConfigError("versions must name each revision once")
-    if config.batch_size < 1:
-        raise ConfigError("batch_size must be at least 1")
     try:
         trajectories = load(Path(config.bench))
     except BenchError as error:

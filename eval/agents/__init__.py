@@ -1,1 +1,1 @@
-"""Agents: base (the protocol, the batcher), scripted, baselines (commonest action, nearest episode), transformers."""
+"""Agents: base (the protocol), batcher, scripted, baselines (commonest, nearest), transformers, config."""

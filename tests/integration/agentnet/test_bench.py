@@ -146,7 +146,7 @@ def test_pictures_are_opened_only_when_they_are_used(tmp_path: Path) -> None:
         ({"bench": "/nowhere"}, "no trajectory"),
         ({"versions": ["v3"]}, "Invalid enum value 'v3'"),
         ({"versions": []}, "versions must name each revision once"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 0}, "Expected `int` >= 1 - at `$.batch_size`"),
         ({"agent": {"kind": "scripted"}}, "Invalid value 'scripted'"),
     ],
 )

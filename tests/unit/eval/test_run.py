@@ -111,7 +111,7 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
         ({"agent": {"kind": "scripted", "model": "x"}}, "unknown field `model`"),
         ({"environment": "moon"}, "'moon' is unknown; allowed: login"),
         ({"options": {"colour": 1}}, "unknown field `colour`"),
-        ({"tasks": {"count": 0, "seed": 1}}, "tasks.count must be at least 1"),
+        ({"tasks": {"count": 0, "seed": 1}}, "Expected `int` >= 1 - at `$.tasks.count`"),
         ({"tasks": {"count": "six", "seed": 1}}, "Expected `int`, got `str` - at `$.tasks.count`"),
         ({"baselines": [{"kind": "scripted"}]}, "agents need different names"),
         ({"baselines": [{"kind": "nearest", "episodes": "/nowhere"}]}, "there is no folder /nowhere"),
