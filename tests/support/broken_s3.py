@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 
 @contextmanager
@@ -41,6 +42,17 @@ def broken_s3(how: str) -> Iterator[str]:
             return self.answer(200, etag=body)
 
         def do_GET(self) -> None:
+            bucket, _, query = self.path.partition("?")
+            if "list-type=2" in query:
+                prefix = parse_qs(query).get("prefix", [""])[0]
+                keys = sorted(key.removeprefix(f"{bucket}/") for key in objects)
+                items = "".join(
+                    f"<Contents><Key>{key}</Key><Size>{len(objects[f'{bucket}/{key}'])}</Size>"
+                    '<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag></Contents>'
+                    for key in keys
+                    if key.startswith(prefix)
+                )
+                return self.answer(200, f"<ListBucketResult>{items}</ListBucketResult>".encode())
             if self.path not in objects:
                 return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
             return self.answer(200, objects[self.path], etag=objects[self.path])

@@ -1,0 +1,174 @@
+"""Checks of this machine, the profile, the store and the local backend, each with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from launcher.errors import SlipwayError, Unreachable
+from launcher.spec.profile import Profile, load_profile
+from launcher.store.base import Store, open_store
+from launcher.store.check import conditional_puts_hold
+from launcher.store.file import FileStore
+
+DEADLINE: Final = 10.0  # seconds that one call to the store may retry: somebody is waiting
+SKEW: Final = 60.0  # seconds between the clocks that matter to nobody
+LOW: Final = 2 << 30  # bytes free below which a run soon fails
+SCARCE: Final = 10 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`state` is ok, warning or failed; `code` is the exit code that a failure stands for."""
+
+    check: str
+    state: str
+    detail: str
+    fix: str = ""
+    code: int = 0
+
+
+def diagnose(cwd: Path, environ: Mapping[str, str], *, profile: str | None, store: str | None) -> Iterator[Finding]:
+    """The findings, as they are made. Writes a few bytes into the store and removes them; never raises SlipwayError."""
+    yield _python()
+    try:
+        found = load_profile(cwd, profile, environ, store=store)
+    except SlipwayError as error:
+        yield Finding("profile", "failed", str(error), "correct slipway.yaml or the SLIPWAY_* variable", 2)
+        return
+    origin = "--store" if store else found.origins.get("store", "the default")
+    yield Finding("profile", "ok", f"store {found.store} (from {origin}), backend {found.backend}")
+    yield from _store(found.store)
+    yield from _disk(found)
+    yield from _local(found)
+    yield _gpus(found)
+
+
+def _python() -> Finding:
+    from launcher import __version__
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    detail = f"Python {version}, slipway {__version__}, {sys.platform}"
+    if not sys.platform.startswith("linux"):
+        fix = "backend `local` needs Linux (/proc, cgroups); submitting to other backends works anywhere"
+        return Finding("python", "warning", detail, fix)
+    return Finding("python", "ok", detail)
+
+
+def _store(url: str) -> Iterator[Finding]:
+    """Reaches it, writes, lists, races create-only puts, compares the clocks; stops at the first that fails."""
+    store: Store
+    key = f"checks/{uuid4().hex}/doctor"
+
+    def reach() -> str:
+        began = time.perf_counter()
+        next(iter(store.scan("checks/")), None)
+        return f"answers in {(time.perf_counter() - began) * 1000:.0f} ms"
+
+    def write() -> str:
+        body = uuid4().bytes
+        store.put(key, body)
+        if store.get(key) != body or [meta.key for meta in store.scan(key)] != [key]:
+            raise Unreachable(f"store {url}: what was written is not what is read or listed")
+        return "written, read back and listed"
+
+    def create() -> str:
+        conditional_puts_hold(store)
+        return "one of many wins, every time"
+
+    try:
+        store = open_store(url, deadline=DEADLINE)
+    except SlipwayError as error:
+        yield Finding("store", "failed", str(error), "name another store: --store, slipway.yaml or SLIPWAY_STORE", 4)
+        return
+    reached = "check the URL, the network and the credentials"
+    allowed = "allow s3:PutObject, GetObject, ListBucket and DeleteObject below the prefix (or the folder's mode)"
+    other = "use another store: AWS S3, Google, Azure, MinIO, Ceph, versitygw, or a folder (file:///...)"
+    steps: tuple[tuple[str, Callable[[], str], str], ...] = (
+        ("store", reach, reached),
+        ("store: write", write, allowed),
+        ("store: create-only", create, other),
+    )
+    for name, act, fix in steps:
+        try:
+            yield Finding(name, "ok", act())
+        except SlipwayError as error:
+            yield Finding(name, "failed", str(error), fix, 4)
+            return
+    try:
+        store.delete([key])
+    except SlipwayError as error:
+        yield Finding("store: delete", "warning", str(error), "without it checkpoints are never rotated (`keep:`)")
+    skew = store.now() - time.time()
+    detail = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} this machine"
+    if abs(skew) > SKEW:
+        yield Finding("store: clock", "warning", detail, "set this machine's clock (NTP); requests are signed with it")
+    else:
+        yield Finding("store: clock", "ok", detail)
+
+
+def _disk(profile: Profile) -> Iterator[Finding]:
+    """Free space where runs, their inputs and a file store lie; each disk once."""
+    places = {"local runs": profile.local_state, "temporary files": Path(tempfile.gettempdir())}
+    if profile.store.startswith("file:"):
+        places["store"] = FileStore.at(profile.store).root
+    disks: dict[int, tuple[list[str], Path]] = {}
+    for name, path in places.items():
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+        disks.setdefault(there.stat().st_dev, ([], there))[0].append(name)
+    for names, path in disks.values():
+        free = shutil.disk_usage(path).free
+        detail = f"{free / 2**30:.1f} GiB free for {', '.join(names)} ({path})"
+        fix = "make room, or move `local: {state: ...}` or the store to another disk"
+        if free < LOW:
+            yield Finding("disk", "failed", detail, fix, 1)
+        else:
+            yield Finding("disk", "ok" if free >= SCARCE else "warning", detail, "" if free >= SCARCE else fix)
+
+
+def _local(profile: Profile) -> Iterator[Finding]:
+    """The supervisor's folder and whether one lives while something is queued."""
+    from launcher.backends.local import daemon
+    from launcher.backends.local.state import StateDir
+
+    state = StateDir(profile.local_state)
+    there = next(folder for folder in (state.path, *state.path.parents) if folder.exists())
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        detail = f"{state.path} can not be written"
+        yield Finding("local", "failed", detail, "set `local: {state: FOLDER}` in slipway.yaml", 1)
+        return
+    queued = len(state.queued())
+    alive = daemon.who(state)
+    waiting = f"{queued} run{'' if queued == 1 else 's'} in the queue"
+    if alive is not None:
+        yield Finding("local", "ok", f"supervisor {alive.pid} lives, {waiting}")
+    elif queued:
+        yield Finding("local", "warning", f"no supervisor, and {waiting}", "launcher local start")
+    else:
+        yield Finding("local", "ok", "no supervisor, nothing queued; the next submit starts one")
+    if state.secrets.exists() and state.secrets.stat().st_mode & 0o077:
+        yield Finding("secrets", "failed", f"{state.secrets} can be read by others", f"chmod 600 {state.secrets}", 1)
+
+
+def _gpus(profile: Profile) -> Finding:
+    from launcher.backends.local.slots import capacity
+
+    try:
+        room = capacity(profile.backend_options("local"))
+    except SlipwayError as error:
+        return Finding("resources", "failed", str(error), "correct `local:` in slipway.yaml", 2)
+    gpus = f"{len(room.gpus)} GPU{'' if len(room.gpus) == 1 else 's'}" if room.gpus else "no GPU"
+    detail = f"{room.cpus:g} CPUs, {room.memory / 2**30:.1f} GiB of memory, {gpus} for local runs"
+    if room.gpus or not Path("/proc/driver/nvidia/version").exists():
+        return Finding("resources", "ok", detail)
+    return Finding(
+        "resources", "warning", detail, "there is an NVIDIA driver: check nvidia-smi, or set `local: {gpus: N}`"
+    )

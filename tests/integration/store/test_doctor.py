@@ -1,0 +1,90 @@
+"""launcher doctor against good, broken, absent and forbidden stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+from launcher.store.base import open_store
+from tests.support.broken_s3 import broken_s3
+from tests.support.s3 import S3Server
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    code = main(["doctor", "-o", "json", *arguments])
+    return code, {record["check"]: record for record in json.loads(capsys.readouterr().out)}
+
+
+def test_a_good_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    url = (tmp_path / "store").as_uri()
+    code, found = doctor(capsys, "--store", url)
+    assert code == 0
+    assert {"python", "profile", "store", "store: write", "store: create-only", "store: clock"} <= set(found)
+    assert {"disk", "local", "resources"} <= set(found)
+    assert all(record["state"] != "failed" for record in found.values())
+    assert list(open_store(url).scan("")) == []
+
+
+def test_a_good_bucket(capsys: pytest.CaptureFixture[str], s3_url: str) -> None:
+    code, found = doctor(capsys, "--store", s3_url)
+    assert code == 0
+    assert found["store: create-only"]["state"] == "ok"
+    assert list(open_store(s3_url).scan("")) == []
+
+
+def test_a_bucket_with_broken_create_only_puts(
+    capsys: pytest.CaptureFixture[str], s3_url: str, s3_server: S3Server
+) -> None:
+    with broken_s3("looks") as endpoint:
+        code, found = doctor(capsys, "--store", s3_server.url("any-bucket", endpoint=endpoint))
+    assert code == 4
+    assert "do not hold" in found["store: create-only"]["detail"]
+    assert "another store" in found["store: create-only"]["fix"]
+
+
+def test_a_bucket_that_is_not_there(capsys: pytest.CaptureFixture[str], s3_url: str, s3_server: S3Server) -> None:
+    code, found = doctor(capsys, "--store", s3_server.url("nothing-here"))
+    assert code == 4
+    assert "the bucket does not exist" in found["store"]["detail"]
+    assert "store: write" not in found
+
+
+def test_a_folder_that_can_not_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = doctor(capsys, "--store", "file:///proc/nothing")
+    assert code == 4
+    assert found["store: write"]["state"] == "failed"
+
+
+def test_a_profile_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "slipway.yaml").write_text("stor: x\n")
+    code, found = doctor(capsys)
+    assert code == 2
+    assert "stor" in found["profile"]["detail"]
+
+
+def test_the_table_has_a_line_and_a_fix_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--store", "ftp://x/y"]) != 0
+    out = capsys.readouterr().out
+    assert "python" in out
+    assert "FAILED" in out
+    assert "fix: " in out
+
+
+def test_secrets_that_others_can_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    state = tmp_path / "state/slipway/local"
+    state.mkdir(parents=True)
+    (state / "secrets.json").write_text("{}")
+    (state / "secrets.json").chmod(0o644)
+    code, found = doctor(capsys, "--store", (tmp_path / "store").as_uri())
+    assert code == 1
+    assert found["secrets"]["fix"].startswith("chmod 600 ")
