@@ -7,9 +7,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.cli.common import add_output, add_profile, emit
 from launcher.errors import BadInput, RunFailed
+
+if TYPE_CHECKING:  # the verb's own --help needs none of it
+    from launcher.spec.profile import Profile
+    from launcher.spec.resolve import Group
+    from launcher.submit import Submitted
 
 SUMMARY = "Submits a job, a pipeline or a matrix, exactly once: the same command again finds the same runs."
 EXAMPLE = "launcher submit examples/login --backend local --follow"
@@ -46,16 +52,12 @@ def come_back(args: argparse.Namespace) -> str:
     return "".join(f" --{name} {value}" for name in ("store", "profile") if (value := getattr(args, name)))
 
 
-def send(group: object, profile: object, output: str, *, follow: bool, plan: bool, options: str) -> int:
+def send(group: Group, profile: Profile, output: str, *, follow: bool, plan: bool, options: str) -> int:
     """Submits a resolved group, prints what became of it, and follows it; the exit code."""
     from launcher.backends.base import backend
-    from launcher.spec.profile import Profile
-    from launcher.spec.resolve import Group
     from launcher.store import open_store
     from launcher.submit import failure, submit
 
-    assert isinstance(group, Group)
-    assert isinstance(profile, Profile)
     names = {job.backend for job in group.runs}
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(sorted(names))}: give --backend")
@@ -65,7 +67,7 @@ def send(group: object, profile: object, output: str, *, follow: bool, plan: boo
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slipway" / "stores"
     done = submit(group, store, made, overlays=group.code, checked=cache, plan=plan)
     rows: Sequence[Mapping[str, object]] = [
-        {"run": one.run, "name": one.name, "state": _would(one.state) if plan else one.state, "reason": one.reason}
+        {"run": one.run, "name": one.name, "state": _would(one.state) if plan else one.state, "reason": _why(one)}
         for one in done
     ]
     if plan:
@@ -88,6 +90,10 @@ def send(group: object, profile: object, output: str, *, follow: bool, plan: boo
             file=sys.stderr,
         )
     return 0
+
+
+def _why(one: Submitted) -> str:
+    return "" if one.reason == one.state else one.reason
 
 
 def _would(state: str) -> str:

@@ -151,8 +151,8 @@ class StateDir:
     def prune(self, keep: int) -> None:
         """Removes the output of runs that have left the queue, but for the last `keep`, and what a kill left half
         written."""
-        for folder in ("queue", "sites", "cancels", "notes"):
-            for scrap in (self.path / folder).glob(".*"):
+        for name in ("queue", "sites", "cancels", "notes"):
+            for scrap in (self.path / name).glob(".*"):
                 with contextlib.suppress(FileNotFoundError):
                     if scrap.stat().st_mtime < time.time() - 3600:
                         scrap.unlink()
