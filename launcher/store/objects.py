@@ -253,8 +253,9 @@ class ObjectStore:
 
         while items := self._call(folder, page):
             for item in items:
-                yield _meta(item)
-                after = item["path"]
+                if item["path"] > after:  # not every server knows start-after
+                    yield _meta(item)
+                    after = item["path"]
 
     def _difference(self) -> float:
         """Seconds by which the store's clock is ahead of ours. Its stamps have whole seconds: a difference that such a
