@@ -241,9 +241,12 @@ class ObjectStore:
 
         pages: Iterator[Sequence[ObjectMeta]] | None = None
 
+        start = after
+
         def page() -> Sequence[ObjectMeta]:
-            nonlocal pages
+            nonlocal pages, start
             if pages is None:
+                start = after
                 pages = obstore.list(self._small, folder or None, offset=after or None, chunk_size=1000)
             try:
                 return next(pages, [])
@@ -253,7 +256,7 @@ class ObjectStore:
 
         while items := self._call(folder, page):
             for item in items:
-                if item["path"] > after:  # not every server knows start-after
+                if item["path"] > start:  # not every server knows start-after
                     yield _meta(item)
                     after = item["path"]
 
