@@ -77,7 +77,7 @@ class LocalHarness:
         shim = path / "shim"
         shim.write_text(SHIM.format(folder=shlex.quote(str(path)), store=shlex.quote(str(path / "store"))))
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setattr("launcher.backends.local.backend.python", lambda: str(shim))
+        monkeypatch.setattr("launcher.backends.local.environment.python", lambda: str(shim))
         self.backend = self.again()
 
     def again(self) -> Backend:
