@@ -204,7 +204,8 @@ class FileStore:
                 os.close(fd)
             yield part
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # moved, or the store is away, which its own error tells
+                part.unlink()
 
     def _place(self, target: Path, move: Callable[[], object]) -> None:
         """Moves a prepared file to its place, durably; a concurrent delete may take the folder away in between."""
