@@ -13,6 +13,17 @@ from typing import Any
 from launcher.errors import SlipwayError
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Finds the terminal's width by itself: argparse would import shutil, and with it every compression library."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            width = int(os.environ.get("COLUMNS", "")) or 80
+        except ValueError:
+            width = os.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80
+        super().__init__(prog, width=width - 2)
+
+
 def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     """Parses one verb's arguments and runs it; errors that users are meant to read are printed once."""
     module = import_module(module_name)
@@ -20,7 +31,7 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
         prog=f"launcher {verb}",
         description=module.SUMMARY,
         epilog=f"example:\n  {module.EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     module.add(parser)
@@ -63,9 +74,7 @@ def emit(rows: Sequence[Mapping[str, Any]], fmt: str, columns: Sequence[str] | N
         print(table(rows, columns))
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, right: Collection[str] = ()
-) -> str:
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, right: Collection[str] = ()) -> str:
     """Rows as aligned text under upper-case headings, the way kubectl prints them; columns in `right` end aligned."""
     names = list(columns) if columns is not None else list(rows[0]) if rows else []
     cells = [[name.upper().replace("_", " ") for name in names]]

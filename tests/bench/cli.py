@@ -1,24 +1,18 @@
 """How fast the command line is: `python -m tests.bench.cli` prints a table.
 
-Whole processes are measured against a bare interpreter (`python -c pass`) in turns, so that a busy machine slows both;
-figures of one process are the best of several rounds.
+Whole processes are measured in turns with a bare interpreter (`python -c pass`), so that a busy machine slows both. All
+figures are the best of several rounds.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from launcher.backends.base import backend
-from launcher.spec.load import load
-from launcher.spec.profile import Local, Profile
-from launcher.spec.resolve import resolve
 
 ROUNDS = int(os.environ.get("SLIPWAY_BENCH_ROUNDS", "15"))
 JOB = """
@@ -81,8 +75,14 @@ def main() -> None:
         for _ in range(ROUNDS):
             for key, command in commands.items():
                 runs[key].append(process(command, folder))
-        wall = {key: statistics.median(took for took, _ in many) for key, many in runs.items()}
-        memory = {key: statistics.median(mb for _, mb in many) for key, many in runs.items()}
+        wall = {key: min(took for took, _ in many) for key, many in runs.items()}
+        memory = {key: min(mb for _, mb in many) for key, many in runs.items()}
+
+        # only now: a child's peak counts from the fork, when it was as large as this process
+        from launcher.backends.base import backend
+        from launcher.spec.load import load
+        from launcher.spec.profile import Local, Profile
+        from launcher.spec.resolve import resolve
 
         profile = Profile(store="s3://bucket/runs", local=Local(folder / "state"))
         local = backend("local", profile.backend_options("local"))
