@@ -64,13 +64,19 @@ class Outputs:
                 Reason.OUTPUT_MISSING, f"{what}{', '.join(missing)}: the command left no {where} in $SLIPWAY_OUTPUTS"
             )
 
-    def restore(self, attempts: Sequence[tuple[int, frozenset[str]]]) -> None:
-        """Gives live outputs back from the newest attempt that has them; `attempts`: (number, outputs there)."""
+    def restore(self) -> None:
+        """Gives live outputs back from the newest earlier attempt that has them."""
         for name in self._live:
-            number = max((number for number, there in attempts if name in there), default=0)
-            if number:
-                self._context.say(f"output {name}: going on with the files of attempt {number}")
-                self._fetch(name, number)
+            for number in range(self._context.attempt - 1, 0, -1):
+                manifest = read_manifest(
+                    self._context.store, self._context.run_keys.attempt(number).output_manifest(name)
+                )
+                if manifest is not None:
+                    self._context.say(
+                        f"output {name}: going on with the {len(manifest.files)} files of attempt {number}"
+                    )
+                    self._fetch(name, number, manifest)
+                    break
 
     def _send(self, name: str) -> None:
         context = self._context
@@ -89,14 +95,10 @@ class Outputs:
                 raise
             raise Fault(Reason.OUTPUT_MISSING, f"output {name}: {error.filename}: {error.strerror}") from None
 
-    def _fetch(self, name: str, number: int) -> None:
+    def _fetch(self, name: str, number: int, manifest: Manifest) -> None:
         store, keys = self._context.store, self._context.run_keys.attempt(number)
-        root = self._context.folders.outputs / name
-        manifest = read_manifest(store, keys.output_manifest(name))
-        if manifest is None:
-            return
         try:
-            fetch_tree(store, keys.output(name), manifest, root)
+            fetch_tree(store, keys.output(name), manifest, self._context.folders.outputs / name)
         except (Damaged, NotFound):
             for path, file in manifest.files.items():
                 self._fetch_file(keys.output(name), path, file, manifest, name)

@@ -251,9 +251,7 @@ class Attempt:
             runs += [self.context.job.resume] if self.context.job.resume else []
             self.insist(lambda: self.restore_checkpoint(runs))
         if self.sync.outputs is not None and self.member.previous:
-            there = [(old.number, old.outputs) for old in self.member.previous]
-            outputs = self.sync.outputs
-            self.insist(lambda: outputs.restore(there))
+            self.insist(self.sync.outputs.restore)
 
     def restore_checkpoint(self, runs: list[str]) -> None:
         for run in runs:
