@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from launcher.cli import common
-from launcher.errors import BadInput
 
 SUMMARY = "Write one self-contained HTML page: results, curves, replays, time line, provenance."
 EXAMPLE = "launcher report group-1a2b3c4d5e6f --file report.html"
@@ -28,9 +27,6 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_store(profile.store)
     chosen = select(store, args.names)
-    try:
-        write(store, chosen, args.file)
-    except OSError as error:
-        raise BadInput(f"{args.file} can not be written: {error.strerror}") from None
+    write(store, chosen, args.file)
     print(args.file)
     return 0

@@ -28,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.results.facts import load_facts
+    from launcher.results.files import write_whole
     from launcher.results.rows import auto_compare, by_depth, load_rows
     from launcher.selection import select
     from launcher.spec.profile import load_profile
@@ -88,15 +89,3 @@ def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:
     out = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(flat, schema=schema), out)
     return out.getvalue()
-
-
-def write_whole(path: Path, body: bytes) -> None:
-    """Writes a file that is whole or not there. Raises BadInput where it can not be written."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(body)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise BadInput(f"{path} can not be written: {error.strerror}") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -18,6 +17,7 @@ from launcher.report.replays import FINAL_SCREEN, Replay
 from launcher.report.svg import Estimate, Series, curves, estimates
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
+from launcher.results.files import write_whole
 from launcher.results.rows import Row, arrange
 from launcher.results.text import difference, interval, is_rate, number, probability
 from launcher.selection import Selection
@@ -59,12 +59,8 @@ def render(report: Report) -> str:
 
 
 def write(store: Store, selection: Selection, path: Path) -> None:
-    """Reads the runs and writes their page; the file is whole or not there."""
-    page = render(collect(store, selection))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(page, encoding="utf-8")
-    part.replace(path)
+    """Reads the runs and writes their page. Raises BadInput where the file can not be written."""
+    write_whole(path, render(collect(store, selection)).encode())
 
 
 def when(seconds: float | None) -> str:

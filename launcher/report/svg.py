@@ -28,7 +28,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
         return [low]
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.75)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(k * step, 12) for k in range(first, last + 1)]
@@ -39,9 +39,10 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     top = max(map(abs, ticks), default=0.0)
     unit, suffix = (1e6, "M") if top >= 1e6 else (1e3, "k") if top >= 1e4 else (1.0, "")
     if 0 < top < 1e-3:
-        return [f"{tick:.0e}".replace("e-0", "e-") if tick else "0" for tick in ticks]
+        return [f"{tick:.3g}".replace("e-0", "e-").replace("-", "−", tick < 0) for tick in ticks]
     scaled = [tick / unit for tick in ticks]
-    decimals = next((d for d in range(7) if all(abs(v - round(v, d)) < 1e-9 for v in scaled)), 3)
+    slack = 1e-3 * (scaled[1] - scaled[0]) if len(scaled) > 1 else 1e-3 * abs(scaled[0])
+    decimals = next((d for d in range(12) if all(abs(v - round(v, d)) <= slack for v in scaled)), 12)
     return [f"{value:.{decimals}f}{suffix}".replace("-", "−") for value in scaled]
 
 

@@ -23,7 +23,7 @@ from tests.support.fakerun import FakeAttempt, fake_job, write_run
 class OneRun:
     """A backend that says the same of every run."""
 
-    def __init__(self, active: bool | None | Exception) -> None:
+    def __init__(self, active: bool | Exception | None) -> None:
         self.active = active
 
     def look_up(self, run: str) -> Observation | None:
@@ -32,7 +32,7 @@ class OneRun:
         return None if self.active is None else Observation(Handle(run, "x", run, ""), self.active)
 
 
-def backend_of(active: bool | None | Exception) -> object:
+def backend_of(active: bool | Exception | None) -> object:
     made: Backend = OneRun(active)  # type: ignore[assignment]
     return lambda name: made
 

@@ -1,0 +1,22 @@
+"""Writing what a user asked for: the file is whole, or it is not there."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.errors import BadInput
+
+
+def write_whole(path: Path, body: bytes) -> None:
+    """Raises BadInput where the file can not be written."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(body)
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise BadInput(f"{path} can not be written: {error.strerror}") from None
