@@ -17,10 +17,10 @@ from launcher.backends.base import Rendered
 from launcher.errors import BadInput
 from launcher.spec.hashing import canonical, decode_job, plain, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
+from launcher.spec.yaml_text import dump
 
 VERSION = 1
 
-Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -51,8 +51,7 @@ class Entry:
         document = {"entry": VERSION, "run": self.run, "fingerprint": self.fingerprint, "job": plain(self.job)}
         if self.upstream:
             document["upstream"] = dict(self.upstream)
-        text: str = yaml.dump(document, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=110)
-        return text
+        return dump(document, sort=True)
 
 
 def parse(text: str) -> Entry:
