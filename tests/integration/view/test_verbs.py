@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from launcher.backends.base import Handle, Observation
 from launcher.cli import main
 from launcher.cli.status import COLUMNS
 from launcher.protocol.records import Beat, Result
@@ -212,7 +214,7 @@ def test_logs_are_the_programs_bytes(file_store: Store, capfdbinary: pytest.Capt
 def test_following_logs_sees_new_bytes_and_the_next_attempt(
     file_store: Store, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.cli.logs.POLL", 0.02)
+    monkeypatch.setattr("launcher.cli.tailing.POLL", 0.02)
     job = fake_job("live")
     logs = {"main-0": {0: b"begin\n"}}
     run = write_run(file_store, job, [FakeAttempt(ended=None, logs=logs)], outcome=None)
@@ -234,6 +236,36 @@ def test_following_logs_sees_new_bytes_and_the_next_attempt(
     captured = capfdbinary.readouterr()
     assert captured.out in (b"begin\ncut oagain\ndone\n", b"begin\ncut o\nagain\ndone\n")
     assert b"attempt 2" in captured.err
+
+
+class LiveBackend:
+    """A backend on which one run runs, whose output comes in parts."""
+
+    def __init__(self, store: Store, run: str, chunks: list[bytes]) -> None:
+        self.store, self.run, self.chunks = store, run, chunks
+        self.active = True
+
+    def look_up(self, run: str) -> Observation | None:
+        return Observation(Handle(run, "local", run, ""), True) if self.active else None
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        assert (handle.run, role, rank, previous) == (self.run, "main", 0, False)
+        yield from self.chunks
+        finish(self.store, self.run)
+        self.active = False
+
+
+def test_a_run_on_this_machine_is_followed_live(
+    file_store: Store, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has only the beginning yet; the offsets of both are the same."""
+    monkeypatch.setattr("launcher.cli.tailing.POLL", 0.02)
+    attempt = FakeAttempt(ended=None, logs={"main-0": {0: b"one\ntwo\n"}})
+    run = write_run(file_store, fake_job("live"), [attempt], outcome=None)
+    backend = LiveBackend(file_store, run, [b"one\n", b"two\nth", b"ree\nfour"])
+    monkeypatch.setattr("launcher.status.backends", lambda profile: lambda name: backend)
+    assert main(["logs", run, "--follow", "--tail", "1"]) == 0
+    assert capfdbinary.readouterr().out == b"two\nthree\nfour"
 
 
 def test_report_writes_a_page(pipeline: Pipeline, capsys: Capture, tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Printing what programs wrote: whole lines, several ranks at once, and nothing that moves a terminal's cursor."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from launcher.cli import common
+from launcher.logs import Piece
+
+LONGEST: Final = 64 * 1024  # bytes of a line held back for its end; a longer one is printed in parts
+# what a terminal may be shown of a program's output: colours, no other escape sequence, no control character
+UNSAFE: Final = re.compile(rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+
+@dataclass
+class Printer:
+    """The one place that writes; whole lines, so that ranks do not cut each other."""
+
+    out: BinaryIO
+    terminal: bool
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    open_line: str | None = None  # the prefix whose line has no end yet
+    closed: bool = False
+
+    def write(self, prefix: str, body: bytes) -> None:
+        with self.lock:
+            if self.closed:
+                return
+            if self.open_line is not None and self.open_line != prefix:
+                self.out.write(b"\n")
+                self.open_line = None
+            if self.terminal:
+                body = UNSAFE.sub(b"\xef\xbf\xbd", body)
+            if prefix:
+                mark = common.paint(f"{prefix} │ ", "2").encode() if self.terminal else f"{prefix} | ".encode()
+                body = self._prefixed(mark, body, self.open_line == prefix)
+            self.out.write(body)
+            self.open_line = None if body.endswith(b"\n") else prefix
+            self.out.flush()
+
+    def close(self) -> None:
+        """Threads that still read must not write any more while the interpreter ends."""
+        with self.lock:
+            self.closed = True
+
+    @staticmethod
+    def _prefixed(mark: bytes, body: bytes, inside: bool) -> bytes:
+        end = body.endswith(b"\n")
+        lines = (body[:-1] if end else body).split(b"\n")
+        first = lines[0] if inside else mark + lines[0]
+        return b"\n".join([first, *(mark + line for line in lines[1:])]) + (b"\n" if end else b"")
+
+
+class Lines:
+    """Turns pieces of one rank's log into whole lines; a line longer than LONGEST is printed in parts."""
+
+    def __init__(self, printer: Printer, prefix: str) -> None:
+        self.printer = printer
+        self.prefix = prefix
+        self.held = bytearray()
+
+    def feed(self, piece: Piece) -> None:
+        if piece.missing:
+            self.close()
+            note = f"[{piece.missing} bytes of this log are missing]\n"
+            self.printer.write(self.prefix, note.encode())
+            return
+        end = piece.body.rfind(b"\n") + 1
+        if end:
+            self.printer.write(self.prefix, bytes(self.held) + piece.body[:end])
+            self.held.clear()
+        self.held += piece.body[end:]
+        if len(self.held) > LONGEST:
+            self.printer.write(self.prefix, bytes(self.held))
+            self.held.clear()
+
+    def close(self) -> None:
+        """Prints a last line that has no end, and ends it where others follow."""
+        if self.held:
+            self.printer.write(self.prefix, bytes(self.held) + (b"\n" if self.prefix else b""))
+            self.held.clear()
