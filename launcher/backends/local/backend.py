@@ -39,7 +39,9 @@ class LocalBackend:
         from launcher.backends.local.slots import capacity
 
         wrong = []
-        room = capacity(self.options)
+        # GPUs are counted by asking the driver, which takes its time: only for who needs one
+        asks = any(role.resources.gpus for job in group for role in job.roles.values())
+        room = capacity(self.options if asks else {**self.options, "gpus": 0})
         for job in group:
             if short := room.shortage(job):
                 wrong.append(f"{run_id(job)}: {short}")
@@ -69,15 +71,15 @@ class LocalBackend:
         if found is None:
             return None
         self._ensure()
-        return self._observe(found)
+        return self._observe(self._handle(found))
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[Observation]:
         last: dict[str, Observation] = {}
         left = {handle.run: handle for handle in handles}
         while left:
             for run, handle in list(left.items()):
-                found = self._entry(run)
-                seen = self._observe(found) if found else Observation(handle, active=False, phase="ended")
+                there = self.state.entry(run).exists()
+                seen = self._observe(handle) if there else Observation(handle, active=False, phase="ended")
                 if seen != last.get(run):
                     last[run] = seen
                     yield seen
@@ -123,7 +125,7 @@ class LocalBackend:
         self._ensure()
         for run in self.state.queued():
             if (found := self._entry(run)) is not None:
-                yield self._observe(found)
+                yield self._observe(self._handle(found))
 
     def _entry(self, run: str) -> entry.Entry | None:
         try:
@@ -140,9 +142,9 @@ class LocalBackend:
     def _handle(self, found: entry.Entry) -> Handle:
         return Handle(found.run, self.name, found.run, found.fingerprint, {"entry": str(self.state.entry(found.run))})
 
-    def _observe(self, found: entry.Entry) -> Observation:
-        note = read(self.state.note(found.run), Note) or Note("queued")
-        return Observation(self._handle(found), True, note.phase, note.reason, note.evidence)
+    def _observe(self, handle: Handle) -> Observation:
+        note = read(self.state.note(handle.run), Note) or Note("queued")
+        return Observation(handle, True, note.phase, note.reason, note.evidence)
 
     def _ensure(self) -> None:
         """Whoever looks at the queue and finds it without a supervisor starts one."""

@@ -227,7 +227,7 @@ class Runner:
         except (OSError, SlipwayError) as error:
             failures = member.record.failures + 1
             member.record = msgspec.structs.replace(member.record, failures=failures)
-            member.not_before = now + min(2.0**failures, 60.0)
+            member.not_before = now + min(2.0 ** min(failures, 6), 60.0)
             run.trouble = f"{member.name} can not be started: {error}"
             self.log(f"{run.name} {run.trouble}")
             return
@@ -267,8 +267,12 @@ class Runner:
 
     def _write(self, run: Run, member: Member) -> None:
         path = self.state.record(run.name, member.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, msgspec.json.encode(member.record))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, msgspec.json.encode(member.record))
+        except OSError as error:
+            # a full disk ends nothing: who takes over from us finds the process by its mark and starts it anew
+            self.log(f"{run.name} {member.name}: {path.name} can not be written: {error}")
 
 
 def describe(code: int) -> str:

@@ -10,6 +10,7 @@ nothing but time. It sleeps in poll() until a process ends, a verb writes to the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -274,7 +275,8 @@ class Supervisor:
     def write_note(self, run: Run) -> None:
         note = self.describe(run)
         if note != run.note:
-            replace(self.state.note(run.name), msgspec.json.encode(note), durable=False)
+            with contextlib.suppress(OSError):  # a full disk: nobody decides by a note
+                replace(self.state.note(run.name), msgspec.json.encode(note), durable=False)
             run.note = note
 
     def describe(self, run: Run) -> Note:

@@ -58,8 +58,7 @@ def gone(harness: Harness, run: str) -> bool:
     return seen is None or not seen.active
 
 
-@pytest.mark.parametrize("error", [Killed, Unreachable])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("after", "error"), [(False, Killed), (True, Killed), (True, Unreachable)])
 def test_cut_off_anywhere_then_again_is_once(harness: Harness, after: bool, error: type[BaseException]) -> None:
     runs: list[str] = []
     harness.let_go()

@@ -99,8 +99,8 @@ class Machine:
                 replace(path, msgspec.json.encode(msgspec.structs.replace(record, boot="an-earlier-boot")))
 
     def explain(self) -> str:
-        parts = [self.state.log.read_text()[-3000:] if self.state.log.exists() else "no supervisor.log"]
-        parts += [f"{path}:\n{path.read_text()[-1500:]}" for path in self.state.path.glob("runs/*/*/*.log")]
+        parts = [self.state.log.read_text()[-2000:] if self.state.log.exists() else "no supervisor.log"]
+        parts += [f"{path}:\n{path.read_text()[-300:]}" for path in self.state.path.glob("runs/*/*/*.log")]
         return "\n".join(parts)
 
     def close(self) -> None:

@@ -1,0 +1,35 @@
+"""Random kills (tests/integration/local_storm): some in every CI run, many at night."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local_storm import storm
+
+
+def seed() -> int:
+    given = os.environ.get("SLIPWAY_STORM_SEED")
+    return int(given) if given else random.SystemRandom().randrange(1 << 32)
+
+
+@pytest.mark.timeout(290)
+def test_thirty_trials(tmp_path: Path) -> None:
+    chosen = seed()
+    tally = storm(30, chosen, tmp_path)
+    print(f"seed {chosen}: {tally}")
+    assert not tally.failures, f"seed {chosen} (SLIPWAY_STORM_SEED)\n" + "\n".join(tally.failures)
+    assert tally.trials == 30
+    assert sum(tally.kills.values()) > 30
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_three_hundred_trials(tmp_path: Path) -> None:
+    chosen = seed()
+    tally = storm(300, chosen, tmp_path)
+    print(f"seed {chosen}: {tally}")
+    assert not tally.failures, f"seed {chosen} (SLIPWAY_STORM_SEED)\n" + "\n".join(tally.failures)
