@@ -85,7 +85,7 @@ def print_details(store: Store, line: Line, now: float) -> None:
         facts.append(("", "no sign of life for longer than the job's `stale` time"))
     if line.checkpoint is not None:
         facts.append(("checkpoint", f"step {line.checkpoint}"))
-    facts.append(("ran", duration(line.running)))
+    facts.append(("ran", duration(line.running, fine=True)))
     if line.created:
         facts.append(("age", f"{duration(now - line.created)}, since {clock(line.created)}"))
     job = view.job
@@ -113,7 +113,9 @@ def _print_attempts(view: RunView) -> None:
             "ended": entry["reason"] or "-",
             "code": entry["code"],
             "began": clock(entry["started"]),
-            "took": duration(entry["ended"] - entry["started"]) if entry["ended"] and entry["started"] else None,
+            "took": duration(entry["ended"] - entry["started"], fine=True)
+            if entry["ended"] and entry["started"]
+            else None,
             "checkpoint": entry["checkpoint"],
             "message": entry["message"],
         }

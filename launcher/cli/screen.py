@@ -150,7 +150,7 @@ def run_line(one: Shown, names: int, now: float, style: Style) -> str:
     )
     parts: list[str] = []
     if line.final:
-        parts.append(duration(line.running))
+        parts.append(duration(line.running, fine=True))
         if line.reason and line.reason not in (line.state, "succeeded"):
             parts.append(line.reason)
         if line.detail and line.state != "succeeded":
@@ -183,7 +183,7 @@ def plain_line(one: Shown) -> str:
     assert line is not None
     parts = [line.state]
     if line.final:
-        parts.append(f"after {duration(line.running)}")
+        parts.append(f"after {duration(line.running, fine=True)}")
         if line.reason not in ("", line.state, "succeeded"):
             parts.append(line.reason)
         if line.detail and line.state != "succeeded":

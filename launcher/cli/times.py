@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 
-def duration(seconds: float) -> str:
-    """`42s`, `3m20s`, `2h05m`, `4d03h`: the two largest units."""
+def duration(seconds: float, *, fine: bool = False) -> str:
+    """`42s`, `3m20s`, `2h05m`, `4d03h`: the two largest units; `fine` gives tenths below ten seconds: `0.4s`."""
+    if fine and 0 <= seconds < 9.95:
+        return f"{seconds:.1f}s"
     whole = max(0, round(seconds))
     for unit, size, lower, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:

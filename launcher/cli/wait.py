@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     def ended(line: Line) -> None:
         why = f" ({line.reason})" if line.reason not in ("", line.state) else ""
         detail = f": {line.detail}" if line.detail and line.state != "succeeded" else ""
-        print(f"{line.run} {line.state}{why} after {duration(line.running)}{detail}", flush=True)
+        print(f"{line.run} {line.state}{why} after {duration(line.running, fine=True)}{detail}", flush=True)
 
     deadline = None if args.timeout is None else time.monotonic() + args.timeout
     lines = wait_for(store, chosen.runs, backends(profile), deadline, ended)
