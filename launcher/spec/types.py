@@ -278,7 +278,7 @@ class MapOf(msgspec.Struct, frozen=True):
         return out
 
 
-class Mapping_(msgspec.Struct, frozen=True):
+class AnyMapping(msgspec.Struct, frozen=True):
     """Any mapping of plain data: what a program reads as its own config."""
 
     name: str = "a mapping"

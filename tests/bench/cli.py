@@ -38,8 +38,8 @@ labels: {team: agents}
 """
 
 
-def process(command: list[str], folder: Path) -> tuple[float, float]:
-    """(seconds, peak MB of resident memory) of one whole process."""
+def process(command: list[str], folder: Path) -> tuple[float, float, float]:
+    """(seconds, CPU seconds, peak MB of resident memory) of one whole process."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     started = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder, env=environment)
@@ -47,16 +47,16 @@ def process(command: list[str], folder: Path) -> tuple[float, float]:
     took = time.perf_counter() - started
     child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, command
-    return took, usage.ru_maxrss / 1024
+    return took, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def best(work: Callable[[], object], rounds: int = 5) -> float:
-    """Seconds of the fastest round."""
+    """CPU seconds of the fastest round: all of it is computing, and others may share the core."""
     times = []
     for _ in range(rounds):
-        started = time.perf_counter()
+        started = time.process_time()
         work()
-        times.append(time.perf_counter() - started)
+        times.append(time.process_time() - started)
     return min(times)
 
 
@@ -71,12 +71,11 @@ def main() -> None:
             "help": [launcher, "--help"],
             "render": [launcher, "render", "job.yaml"],
         }
-        runs: dict[str, list[tuple[float, float]]] = {key: [] for key in commands}
+        runs: dict[str, list[tuple[float, float, float]]] = {key: [] for key in commands}
         for _ in range(ROUNDS):
             for key, command in commands.items():
                 runs[key].append(process(command, folder))
-        wall = {key: min(took for took, _ in many) for key, many in runs.items()}
-        memory = {key: min(mb for _, mb in many) for key, many in runs.items()}
+        wall, cpu, memory = ({key: min(run[index] for run in many) for key, many in runs.items()} for index in range(3))
 
         # only now: a child's peak counts from the fork, when it was as large as this process
         from launcher.backends.base import backend
@@ -101,14 +100,13 @@ def main() -> None:
         both = 1 / (1 / resolve_rate + 1 / render_rate)
         text = 1 / (1 / load_rate + 1 / both)
 
-    print("| figure | measured | ratio | goal |")
+    print("| figure | measured | ratio (of CPU time) | goal |")
     print("|---|---|---|---|")
-    print(f"| bare interpreter | {wall['bare'] * 1e3:.0f} ms, {memory['bare']:.0f} MB | 1 | |")
+    print(f"| bare interpreter | {wall['bare'] * 1e3:.0f} ms, {memory['bare']:.0f} MB | 1 (1) | |")
     for key, goal in (("help", "3.5 x, 30 MB"), ("render", "5 x")):
         what = {"help": "`launcher --help`", "render": "`launcher render` of one job"}[key]
-        print(
-            f"| {what} | {wall[key] * 1e3:.0f} ms, {memory[key]:.0f} MB | {wall[key] / wall['bare']:.2f} x | {goal} |"
-        )
+        ratio = f"{wall[key] / wall['bare']:.2f} x ({cpu[key] / cpu['bare']:.2f} x)"
+        print(f"| {what} | {wall[key] * 1e3:.0f} ms, {memory[key]:.0f} MB | {ratio} | {goal} |")
     print(f"| load, YAML text to checked jobs | {load_rate:,.0f} jobs/s | {load_rate / 600:.1f} x goal | 600/s |")
     print(f"| resolve | {resolve_rate:,.0f} jobs/s | | |")
     print(f"| render (local) | {render_rate:,.0f} jobs/s | | |")
