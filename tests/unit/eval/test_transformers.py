@@ -1,0 +1,120 @@
+"""The transformers agent on a tiny random model: the code path is the real ones'."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from eval.actions import Action, ActionType
+from eval.agents.base import Decision, History
+from eval.agents.transformers import VISION_TOKENS, TransformersAgent
+from eval.desktop import Observation, Task
+from eval.dsl import Dsl
+from eval.prompts import PastStep, PromptBuilder
+from training.tiny import TinyConfig, build
+
+pytestmark = pytest.mark.ml
+BUILDER = PromptBuilder(Dsl(2), system="", history=3, images=2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tiny")
+    build(TinyConfig(hidden=64, vision_hidden=32), folder)
+    return str(folder)
+
+
+def observation(index: int) -> Observation:
+    image = Image.new("RGB", (64 + 16 * index, 64), (40 * index, 90, 200))
+    ImageDraw.Draw(image).rectangle((8 * index, 8, 8 * index + 20, 40), fill=(250, 250, 0))
+    return Observation(image, image.size)
+
+
+def batch(size: int) -> tuple[list[Observation], list[History]]:
+    """Prompts of different lengths, with one or two images of different sizes."""
+    observations = [observation(i) for i in range(size)]
+    done = Action(ActionType.CLICK, x=0.5, y=0.5)
+    past = [PastStep(done, observation(1).image)]
+    return observations, [History(Task(f"t{i}", "Click " * (i + 1)), past * i) for i in range(size)]
+
+
+def act(agent: TransformersAgent, observations: list[Observation], histories: list[History]) -> list[Decision]:
+    return asyncio.run(agent.act(observations, histories))
+
+
+def test_a_batch_gives_each_episode_what_it_gets_alone(model: str) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=8, batch_size=3, record_tokens=True)
+    observations, histories = batch(4)
+    together = act(agent, observations, histories)
+    for observation, history, decision in zip(observations, histories, together, strict=True):
+        (alone,) = act(agent, [observation], [history])
+        assert alone.token_ids == decision.token_ids
+        assert alone.logprobs == pytest.approx(decision.logprobs, abs=1e-3)
+        assert decision.token_ids is not None
+        assert 1 <= len(decision.token_ids) <= 8
+        assert decision.logprobs is not None
+        assert all(value <= 0 for value in decision.logprobs)
+
+
+def test_what_is_no_action_is_a_decision_without_one(model: str) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=4)
+    (decision,) = act(agent, *batch(1))
+    assert decision.action is None
+    assert decision.parse_error
+    assert decision.token_ids is None
+
+
+def test_tokens_that_stand_for_images_are_never_sampled(model: str) -> None:
+    import torch
+
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=3, record_tokens=True)
+    banned = agent.processor.tokenizer.convert_tokens_to_ids(list(VISION_TOKENS))
+    with torch.no_grad():  # a model that wants nothing else
+        head = agent.model.lm_head
+        head.weight = torch.nn.Parameter(head.weight.clone())  # it is tied to the embeddings
+        bias = torch.zeros(head.weight.shape[0])
+        bias[banned] = 1e4
+        head.bias = torch.nn.Parameter(bias)
+    (decision,) = act(agent, *batch(1))
+    assert decision.token_ids is not None
+    assert not set(decision.token_ids) & set(banned)
+
+
+def test_the_answer_ends_with_the_end_token(model: str) -> None:
+    import torch
+
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=8, record_tokens=True)
+    end = agent.processor.tokenizer.eos_token_id
+    with torch.no_grad():
+        head = agent.model.lm_head
+        head.weight = torch.nn.Parameter(head.weight.clone())
+        bias = torch.zeros(head.weight.shape[0])
+        bias[end] = 1e4
+        head.bias = torch.nn.Parameter(bias)
+    decisions = act(agent, *batch(2))
+    assert [decision.token_ids for decision in decisions] == [(end,), (end,)]
+    assert [decision.response for decision in decisions] == ["", ""]
+
+
+def test_max_pixels_makes_the_pictures_smaller(model: str) -> None:
+    image = Image.new("RGB", (640, 480))
+    shapes = []
+    for limit in (None, 64 * 64):
+        agent = TransformersAgent(model, BUILDER, max_pixels=limit)
+        shapes.append(agent.processor.image_processor(images=[image], return_tensors="pt")["image_grid_thw"].prod())
+    assert shapes[0] > 50 * 60
+    assert shapes[1] <= 8 * 8
+
+
+def test_a_folder_is_loaded_without_asking_a_hub(model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import socket
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    TransformersAgent(model, BUILDER)
