@@ -74,11 +74,15 @@ def _works(job: ResolvedJob) -> list[str]:
 def _apply(job: ResolvedJob, overrides: Sequence[str]) -> ResolvedJob:
     problems = Problems()
     at = Context(Document("--set", {"name": job.name}), problems)
-    override.apply(overrides, [at], problems)
+    allowed = []
+    for text in overrides:
+        route = override.parse_route(text.partition("=")[0].removeprefix("+").rpartition(":")[2].strip())
+        if route and route[0] in JOB.fields and route[0] not in SETTABLE:
+            problems.add(f"--set {route[0]}", 0, 0, "", "can not be changed by a retry", ", ".join(SETTABLE))
+        else:
+            allowed.append(text)
+    override.apply(allowed, [at], problems)
     given: dict[str, Any] = at.document.value
-    for key in given:
-        if key != "name" and key not in SETTABLE:
-            problems.add("--set", 0, 0, key, "can not be changed by a retry", ", ".join(SETTABLE))
     values = {key: JOB.fields[key].type.check(value, (key,), at) for key, value in given.items() if key in SETTABLE}
     problems.check()
     for key, value in values.items():

@@ -114,7 +114,9 @@ def main(argv: list[str] | None = None) -> int:
     lock = _lock(state)
     if lock is None:
         return 0  # somebody else was quicker
-    if not args.stay:
+    if args.stay:
+        _announce(state, os.getpid())
+    else:
         _detach(state)
     _supervise(state, json.loads(args.slots), None if args.stay else args.idle, lock)
     return 0
@@ -142,7 +144,8 @@ def _detach(state: StateDir) -> None:
         if state.log.stat().st_size > LOG_LIMIT:
             state.log.replace(state.log.with_suffix(".old.log"))
     log = os.open(state.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    if os.fork():
+    if child := os.fork():
+        _announce(state, child)
         os._exit(0)
     os.setsid()
     os.umask(0o077)
@@ -154,12 +157,15 @@ def _detach(state: StateDir) -> None:
     os.close(log)
 
 
+def _announce(state: StateDir, pid: int) -> None:
+    about = Who(pid, procs.start_time(pid) or 0, procs.boot_id(), time.time(), sys.executable)
+    replace(state.who, msgspec.json.encode(about))
+
+
 def _supervise(state: StateDir, slots: Mapping[str, Any], idle: float | None, lock: int) -> None:
     from launcher.backends.local.supervisor import KEEP, Supervisor, catch_signals, log
 
     me = os.getpid()
-    about = Who(me, procs.start_time(me) or 0, procs.boot_id(), time.time(), sys.executable)
-    replace(state.who, msgspec.json.encode(about))
     procs.become_subreaper()  # what a killed runtime leaves behind falls to us
     while True:
         supervisor = Supervisor(
