@@ -22,6 +22,7 @@ EXAMPLE = "launcher results group-1a2b3c4d5e6f\n  launcher results RUN RUN -o cs
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="RUN|GROUP", help="runs, groups, or GROUP/NAME")
     common.add_output(parser, ("table", "csv", "json", "parquet"))
+    parser.add_argument("--all", action="store_true", help="the table with metrics of parts too (accuracy/click)")
     parser.add_argument("--file", metavar="OUT", type=Path, help="write there instead of printing")
     common.add_profile(parser)
 
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         from launcher.results.text import results_text
 
-        body = (results_text(rows, facts, auto_compare(store, facts)) + "\n").encode()
+        body = (results_text(rows, facts, auto_compare(store, facts), everything=args.all) + "\n").encode()
     else:
         body = encode([row.flat() for row in rows], args.output)
     if args.file is None:

@@ -85,6 +85,8 @@ def curves(runs: Iterable[tuple[str, RunMetrics]]) -> tuple[list[Curves], int]:
         for name, count in metrics.infinite.items():
             notes.setdefault(name, []).append(f"{count} values of {label} are no finite numbers")
     names = sorted(found, key=_priority)
+    # a value written once is a result, which the tables show; it is no curve
+    names = [name for name in names if any(len(series.points) > 1 for series in found[name]) or name in notes]
     charts = [Curves(name, tuple(found[name]), "; ".join(notes.get(name, []))) for name in names]
     return charts[:MAX_CURVES], len(charts[MAX_CURVES:])
 

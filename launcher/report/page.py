@@ -236,7 +236,7 @@ def _curves(found: Sequence[Curves]) -> Markup | None:
         cards.append(tag("div", title, _chart(one.series, label), legend, note, class_="card chart"))
     runs = sorted({series.label for one in found for series in one.series})
     note = tag("p", f"From {runs[0]}.", class_="note") if len(runs) == 1 else None
-    return tag("div", tag("h2", "Training"), note, tag("div", *cards, class_="grid2"))
+    return tag("div", tag("h2", "Curves"), note, tag("div", *cards, class_="grid2"))
 
 
 def _chart(series: Sequence[Series], label: str) -> Markup:

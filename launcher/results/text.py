@@ -11,12 +11,13 @@ from launcher.results.facts import Facts
 from launcher.results.rows import Row, arrange
 from launcher.results.stats import Interval
 
-RATES = ("success", "accuracy", "rate", "hit", "failures", "share")
+RATES = ("success", "accuracy", "rate", "hit", "in_box", "failures", "share", "so_far")
 
 
 def is_rate(metric: str) -> bool:
-    """Whether a metric reads best in per cent; by its name, because summary.json gives no unit."""
-    return metric.endswith(RATES) and not metric.endswith("learning_rate")
+    """Whether a metric reads best in per cent; by its name, because summary.json gives no unit. `a/b` is a's part b."""
+    name = metric.partition("/")[0]
+    return name.endswith(RATES) and not name.endswith("learning_rate")
 
 
 def number(value: float | None, metric: str) -> str:
@@ -37,13 +38,20 @@ def probability(p: float) -> str:
     return "p < 0.0001" if p < 0.0001 else f"p = {p:.4f}"
 
 
-def results_text(rows: Sequence[Row], facts: Sequence[Facts], comparisons: Sequence[Comparison]) -> str:
-    """The default view of `launcher results`."""
+def results_text(
+    rows: Sequence[Row], facts: Sequence[Facts], comparisons: Sequence[Comparison], *, everything: bool = False
+) -> str:
+    """The default view of `launcher results`. Metrics of parts (`accuracy/click`) only with `everything`."""
     blocks = []
     measured = [row for row in arrange(rows) if row.metric is not None]
+    parts = [row for row in measured if row.metric is not None and "/" in row.metric.metric]
+    if parts and not everything:
+        measured = [row for row in measured if row not in parts]
     for benchmark in dict.fromkeys(map(_benchmark, measured)):
         mine = [row for row in measured if _benchmark(row) == benchmark]
         blocks.append(f"{benchmark}\n{_metrics(mine)}")
+    if parts and not everything:
+        blocks.append(f"{len(parts)} more rows for parts of these metrics: launcher results --all")
     problems = [row for row in rows if row.metric is None]
     if problems:
         lines = [f"  {row.facts.run}: {row.problem}" for row in problems]
@@ -70,30 +78,32 @@ def _metrics(rows: Sequence[Row]) -> str:
         shown.append(
             {
                 "metric": metric.metric if metric.metric != last else " ",
-                "run": row.facts.name,
+                "run": row.facts.run,
+                "name": row.facts.name if row.facts.name != row.facts.job.name else "",
                 "agent": metric.agent,
                 "value": number(metric.value, metric.metric),
                 "95 % interval": interval(metric.ci_low, metric.ci_high, metric.metric),
                 "n": metric.n,
                 "infra": metric.infra_failures,
+                "minutes": f"{row.facts.seconds / 60:.1f}",
             }
         )
         last = metric.metric
-    columns = [name for name in shown[0] if name != "agent" or any(line["agent"] for line in shown)]
-    return table(shown, columns, right=("value", "95 % interval", "n", "infra"))
+    columns = [name for name in shown[0] if name not in ("agent", "name") or any(line[name] for line in shown)]
+    return table(shown, columns, right=("value", "95 % interval", "n", "infra", "minutes"))
 
 
 def comparison_line(one: Comparison) -> str:
-    """B against A in one line; what was left out is in it."""
+    """B against A in two lines; what was left out is in it."""
     if one.difference is None:
         return f"{one.b} against {one.a}: no pair of tasks was scored on both sides, {one.left_out} left out"
-    parts = [f"{one.b} against {one.a}: {one.metric} {difference(one.difference, one.metric)}"]
-    if one.p is not None:
-        parts.append(f"McNemar {probability(one.p)}")
-    parts.append(f"{one.pairs} pairs, {one.gained} gained, {one.lost} lost")
-    if one.left_out:
-        parts.append(f"{one.left_out} left out")
-    return "; ".join(parts)
+    test = f", McNemar {probability(one.p)}" if one.p is not None else ""
+    equal = one.pairs - one.gained - one.lost
+    left_out = f"; {one.left_out} left out" if one.left_out else ""
+    return (
+        f"{one.b} against {one.a}: {one.metric} {difference(one.difference, one.metric)}{test}\n"
+        f"  {one.pairs} pairs of tasks: {one.gained} gained, {one.lost} lost, {equal} equal{left_out}"
+    )
 
 
 def difference(value: Interval, metric: str) -> str:
