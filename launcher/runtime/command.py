@@ -21,7 +21,7 @@ from launcher.reasons import Reason
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import Address, Fault
 from launcher.spec.model import ResolvedJob
-from launcher.spec.variables import endpoint, expand
+from launcher.spec.variables import endpoint, expand, port
 
 SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
 _PRIVATE = ("SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING")  # between backend and runtime
@@ -33,12 +33,12 @@ class Peers:
     """Addresses that are known before the command starts.
 
     master     host and port of the leading role's rank 0; None when the role has one rank
-    endpoints  role -> port name -> host:port of each of its ranks
+    endpoints  role -> host:port of each of its ranks
     ports      port name -> number, of this rank itself
     """
 
     master: tuple[str, int] | None = None
-    endpoints: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -59,18 +59,12 @@ def variables(
         "SLIPWAY_METRICS": str(folders.metrics),
         "SLIPWAY_PROGRESS": str(folders.progress),
     }
-    for name, port in peers.ports.items():
-        found[_name("SLIPWAY_PORT", name)] = str(port)
-    for role, ports in peers.endpoints.items():
-        main = "http" if "http" in ports else next(iter(ports), "")
-        found[endpoint(role)] = ",".join(ports.get(main, []))
-        for name, addresses in ports.items():
-            found[_name(endpoint(role), name)] = ",".join(addresses)
+    for name, number in peers.ports.items():
+        found[port(name)] = str(number)
+    for role in job.roles:
+        if role != address.role:
+            found[endpoint(role)] = ",".join(peers.endpoints.get(role, ()))  # empty unless this role needs that one
     return found
-
-
-def _name(prefix: str, port: str) -> str:
-    return f"{prefix}_{port}".upper().replace("-", "_")
 
 
 def environment(

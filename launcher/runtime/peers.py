@@ -35,13 +35,12 @@ def meet(context: Context, member: Member) -> Peers | Stop:
     found = member.wait_endpoints(role.needs)
     if isinstance(found, Stop):
         return found
-    return Peers(master, {name: by_port(endpoints) for name, endpoints in found.items()}, ports)
+    return Peers(master, {name: main_port(endpoints) for name, endpoints in found.items()}, ports)
 
 
-def by_port(endpoints: tuple[Endpoint, ...]) -> Mapping[str, list[str]]:
-    """port name -> the address of each rank."""
-    names = list(dict.fromkeys(name for endpoint in endpoints for name in endpoint.ports))
-    return {name: [endpoint.ports[name] for endpoint in endpoints if name in endpoint.ports] for name in names}
+def main_port(endpoints: tuple[Endpoint, ...]) -> tuple[str, ...]:
+    """The address of each rank: of its port `http`, or of the first one it names."""
+    return tuple(found.ports.get("http") or next(iter(found.ports.values()), "") for found in endpoints)
 
 
 def own_host(context: Context) -> str:

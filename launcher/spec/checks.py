@@ -9,7 +9,7 @@ from typing import Any, Final
 from launcher.spec.problems import near
 from launcher.spec.source import Route
 from launcher.spec.types import Context
-from launcher.spec.variables import ENDPOINT, NAMES, endpoint, references
+from launcher.spec.variables import ENDPOINT, NAMES, PORT, endpoint, port, references
 
 _NAMED: Final = r"/([A-Za-z0-9_-]+)"
 _FOLDERS: Final = {"SLIPWAY_INPUTS": "inputs", "SLIPWAY_OUTPUTS": "outputs"}
@@ -114,11 +114,12 @@ def _timing(values: Mapping[str, Any], at: Context) -> None:
 def check_references(values: Mapping[str, Any], at: Context) -> None:
     """$SLIPWAY_* in command, config and env: known names, declared inputs and outputs."""
     roles: Mapping[str, Any] = values.get("roles", {})
-    known = {endpoint(role): role for role in roles}
+    known = {endpoint(role): role for role in roles} | {port(name): name for name in values.get("ports", {})}
     for key in ("command", "env", "config"):
         _walk(values.get(key), (key,), known, at)
     for name, role in roles.items():
         needed = {endpoint(other): other for other in role.get("needs", ())}
+        needed |= {port(name): name for name in role.get("ports", {})}
         for key in ("command", "env"):
             _walk(role.get(key), ("roles", name, key), needed, at)
 
@@ -142,10 +143,11 @@ def _walk(value: Any, route: Route, endpoints: Mapping[str, str], at: Context) -
 
 def _text(text: str, route: Route, endpoints: Mapping[str, str], at: Context) -> None:
     for name, rest in references(text):
-        if name.startswith(ENDPOINT):
+        if name.startswith((ENDPOINT, PORT)):
             if name not in endpoints:
                 what = f"${name} is not known here{near(name, endpoints)}"
-                at.problem(route, what, ", ".join(f"${known}" for known in endpoints) or "roles named under `needs`")
+                where = "roles named under `needs`" if name.startswith(ENDPOINT) else "names under `ports`"
+                at.problem(route, what, ", ".join(f"${known}" for known in endpoints) or where)
         elif name not in NAMES:
             at.problem(route, f"${name} is not known{near(name, NAMES)}", ", ".join(NAMES))
         elif name in _FOLDERS and (match := re.match(_NAMED, rest)) is not None:

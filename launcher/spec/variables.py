@@ -14,7 +14,8 @@ from launcher.errors import BadInput
 
 REFERENCE: Final = r"(\$?)\$(?:\{(SLIPWAY_[A-Z0-9_]+)\}|(SLIPWAY_[A-Z0-9_]+))"
 
-# what the runtime gives to a command (design 7); SLIPWAY_ENDPOINT_<ROLE> comes with `needs`
+# what the runtime gives to a command (design 7); SLIPWAY_ENDPOINT_<ROLE> comes with `needs`, SLIPWAY_PORT_<NAME> with
+# `ports`
 NAMES: Final = (
     "SLIPWAY_CONFIG",
     "SLIPWAY_INPUTS",
@@ -29,11 +30,17 @@ NAMES: Final = (
     "SLIPWAY_PROGRESS",
 )
 ENDPOINT: Final = "SLIPWAY_ENDPOINT_"
+PORT: Final = "SLIPWAY_PORT_"
 
 
 def endpoint(role: str) -> str:
     """The variable that holds the addresses of a role."""
     return ENDPOINT + role.upper().replace("-", "_")
+
+
+def port(name: str) -> str:
+    """The variable that holds the number of one of a rank's own ports."""
+    return PORT + name.upper().replace("-", "_")
 
 
 def expand(value: Any, variables: Mapping[str, str]) -> Any:
