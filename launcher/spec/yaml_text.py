@@ -59,7 +59,7 @@ def _block(value: Any, indent: str, lines: list[str], lead: str | None = None) -
 def _scalar(value: Any, indent: str) -> str:
     kind = type(value)
     if kind is str:
-        if "\n" in value and value[0] not in " \n\t" and not value.endswith("\n\n") and not re.search(_ODD, value):
+        if "\n" in value and value[0] not in " \n\t" and not value.endswith("\n\n") and not _odd(value):
             return _literal(value, indent)
         return _text(value)
     if value is None:
@@ -79,13 +79,20 @@ def _scalar(value: Any, indent: str) -> str:
     raise TypeError(f"no plain data: {value!r}")
 
 
+def _odd(text: str) -> bool:
+    """Whether a character can not stand in YAML as it is; the pattern is slow to compile and seldom needed."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return False
+    return re.search(_ODD, text) is not None
+
+
 def _text(value: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"no text: {value!r}")
     if re.fullmatch(_PLAIN, value) and value.lower() not in _WORDS:
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return re.sub(_ODD, lambda match: f"\\U{ord(match[0]):08x}", quoted)
+    return re.sub(_ODD, lambda match: f"\\U{ord(match[0]):08x}", quoted) if _odd(quoted) else quoted
 
 
 def _literal(value: str, indent: str) -> str:
