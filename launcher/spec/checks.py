@@ -114,7 +114,7 @@ def _timing(values: Mapping[str, Any], at: Context) -> None:
 def check_references(values: Mapping[str, Any], at: Context) -> None:
     """$SLIPWAY_* in command, config and env: known names, declared inputs and outputs."""
     roles: Mapping[str, Any] = values.get("roles", {})
-    known = {endpoint(role): role for role in roles} | {port(name): name for name in values.get("ports", {})}
+    known = _known(roles)
     for key in ("command", "env", "config"):
         _walk(values.get(key), (key,), known, at)
     for name, role in roles.items():
@@ -124,9 +124,15 @@ def check_references(values: Mapping[str, Any], at: Context) -> None:
             _walk(role.get(key), ("roles", name, key), needed, at)
 
 
+def _known(roles: Mapping[str, Any]) -> dict[str, str]:
+    """Variables of addresses and ports that may stand at the job's top: it may be any role that reads them."""
+    ports = {port(name): name for role in roles.values() for name in role.get("ports", {})}
+    return {endpoint(role): role for role in roles} | ports
+
+
 def check_reference_values(value: Any, route: Route, values: Mapping[str, Any], at: Context) -> None:
     """The same for one value within config."""
-    _walk(value, route, {endpoint(role): role for role in values.get("roles", {})}, at)
+    _walk(value, route, _known(values.get("roles", {})), at)
 
 
 def _walk(value: Any, route: Route, endpoints: Mapping[str, str], at: Context) -> None:

@@ -91,7 +91,12 @@ ROLES: Final = MapOf(
         Field("command", COMMAND, "as `command` above, for this role", "the job's"),
         Field("env", ENV, "added to the job's `env`", "the job's"),
         Field("resources", Struct("a mapping of resources", *_RESOURCES), "replace the job's one by one", "the job's"),
-        Field("ports", MapOf(PORT, Integer(0, 65535)), "named ports; 0 lets the runtime pick a free one", "none"),
+        Field(
+            "ports",
+            MapOf(PORT, Integer(0, 65535)),
+            "named ports, $SLIPWAY_PORT_<NAME>; 0 lets the runtime pick a free one",
+            "none",
+        ),
         Field("ready", READY, "when this role counts as ready", "once its command runs"),
         Field("needs", ListOf(ROLE), "roles that must be ready first; gives SLIPWAY_ENDPOINT_<ROLE>", "none"),
         Field("restarts", Integer(0, 1000), "how often its command may die and start again in place", "0"),

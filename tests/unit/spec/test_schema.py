@@ -54,6 +54,7 @@ BEYOND = frozenset(
         "profile_fields",
         "profile_store",
         "reference_endpoint",
+        "reference_port",
         "reference_undeclared_input",
         "reference_unknown_variable",
         "resources_gpu_without_gpus",
