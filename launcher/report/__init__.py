@@ -1,1 +1,1 @@
-"""One self-contained HTML page: collect (from the store), svg (curves), episodes (replays), page (HTML)."""
+"""One self-contained HTML page: collect (from the store), metrics, replays, svg (charts), page, sections, parts."""

@@ -5,26 +5,24 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from launcher.report.collect import AttemptLine, Report, collect
-from launcher.report.html import Markup, data, join, tag
-from launcher.report.metrics import Curves
-from launcher.report.replays import FINAL_SCREEN, Replay
-from launcher.report.svg import Estimate, Series, curves, estimates
+from launcher.report.collect import Report, collect
+from launcher.report.html import Markup, join, tag
+from launcher.report.parts import badge, duration, table, when
+from launcher.report.sections import curve_charts, replays, samples, time_line
+from launcher.report.svg import Estimate, estimates
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
 from launcher.results.files import write_whole
 from launcher.results.rows import Row, arrange
-from launcher.results.text import difference, interval, is_rate, number, probability
+from launcher.results.text import difference, interval, number, probability
 from launcher.selection import Selection
 from launcher.store.base import Store
 
 STATES = {"succeeded": "good", "failed": "bad", "cancelled": "bad"}
-TINY = 640  # pixels of width up to which a screen is enlarged with its pixels sharp
 
 
 def render(report: Report) -> str:
@@ -33,10 +31,10 @@ def render(report: Report) -> str:
         _head(report),
         *(_hero(one) for one in report.comparisons),
         _results(report),
-        _curves(report.curves),
-        _replays(report),
-        _samples(report),
-        _attempts(report),
+        curve_charts(report.curves),
+        replays(report),
+        samples(report),
+        time_line(report),
         _provenance(report),
     ]
     assets = files("launcher.report")
@@ -61,39 +59,6 @@ def render(report: Report) -> str:
 def write(store: Store, selection: Selection, path: Path) -> None:
     """Reads the runs and writes their page. Raises BadInput where the file can not be written."""
     write_whole(path, render(collect(store, selection)).encode())
-
-
-def when(seconds: float | None) -> str:
-    if not seconds:
-        return "–"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def badge(text: str, kind: str = "") -> Markup:
-    return tag("span", text, class_=f"badge {kind}".strip())
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> Markup:
-    """A table; columns in `right` are numbers. A cell that is Markup of a `td` stands as it is."""
-
-    def cell(index: int, value: Any) -> Markup:
-        if isinstance(value, Markup) and value.startswith("<td"):
-            return value
-        return tag("td", value, class_="n" if index in right else None)
-
-    top = tag("tr", *(tag("th", name, class_="n" if k in right else None) for k, name in enumerate(head)))
-    lines = [tag("tr", *(cell(k, value) for k, value in enumerate(row))) for row in rows]
-    return tag("div", tag("table", tag("thead", top), tag("tbody", *lines)), class_="scroll")
 
 
 def _head(report: Report) -> Markup:
@@ -212,145 +177,6 @@ def _metric_table(rows: Sequence[Row]) -> Markup:
         last = metric.metric
     head = ["metric", "run", *(["agent"] if agents else []), "value", "95 % interval", "n", "infra", "minutes"]
     return table(head, lines, right=range(len(head) - 5, len(head)))
-
-
-def _curves(found: Sequence[Curves]) -> Markup | None:
-    if not found:
-        return None
-    cards = []
-    for one in found:
-        last = one.series[0].points[-1][1]
-        label = f"{one.metric} over steps"
-        legend = None
-        if len(one.series) > 1:
-            legend = tag(
-                "div",
-                *(tag("span", tag("i"), series.label, class_=f"s{k % 6}") for k, series in enumerate(one.series)),
-                class_="legend",
-            )
-        aside = (
-            f"last {number(last, one.metric) if is_rate(one.metric) else f'{last:.4g}'}" if len(one.series) == 1 else ""
-        )
-        note = tag("p", one.note, class_="note") if one.note else None
-        title = tag("header", tag("h3", one.metric), tag("span", aside))
-        cards.append(tag("div", title, _chart(one.series, label), legend, note, class_="card chart"))
-    runs = sorted({series.label for one in found for series in one.series})
-    note = tag("p", f"From {runs[0]}.", class_="note") if len(runs) == 1 else None
-    return tag("div", tag("h2", "Curves"), note, tag("div", *cards, class_="grid2"))
-
-
-def _chart(series: Sequence[Series], label: str) -> Markup:
-    return curves(series, label)
-
-
-def _replays(report: Report) -> Markup | None:
-    if not report.replays:
-        return None
-    note = tag("p", f"Episodes of {report.replays_of}. The ring marks where the agent pointed.", class_="note")
-    return tag("div", tag("h2", "Replays"), note, tag("div", *map(_replay, report.replays), class_="stack"))
-
-
-def _replay(replay: Replay) -> Markup:
-    head = replay.head
-    if head.outcome != "scored":
-        state = badge("infrastructure failed")
-    elif head.success is None:
-        state = badge("not judged") if head.score is None else badge(f"score {head.score:.3g}")
-    else:
-        state = badge("success", "good") if head.success else badge("failed", "bad")
-    actions = sum(step.text != FINAL_SCREEN for step in replay.steps)
-    facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{actions} actions", head.agent]
-    if head.duration_ms is not None:
-        facts.append(duration(head.duration_ms / 1000))
-    if replay.left_out:
-        facts.append(f"{replay.left_out} frames left out")
-    w, h = head.screen
-    items = [
-        tag(
-            "li",
-            tag("span", index + 1),
-            tag("code", step.text),
-            tag("div", step.thought, class_="thought") if step.thought else None,
-            tag("div", step.error, class_="error") if step.error else None,
-        )
-        for index, step in enumerate(replay.steps)
-    ]
-    first = next((step.frame for step in replay.steps if step.frame is not None), None)
-    payload = {
-        "screen": [w, h],
-        "start": 0,
-        "frames": replay.frames,
-        "steps": [{"frame": s.frame, "text": s.text, "x": s.x, "y": s.y, "x2": s.x2, "y2": s.y2} for s in replay.steps],
-    }
-    picture = tag(
-        "img", src=replay.frames[first] if first is not None else None, alt="screen at step 1", width=w, height=h
-    )
-    overlay = tag("svg", viewBox=f"0 0 {w} {h}", preserveAspectRatio="none", aria_hidden="true")
-    last = len(replay.steps) - 1
-    controls = tag(
-        "div",
-        tag("button", "Back", type="button"),
-        tag("input", type="range", min=0, max=last, value=0, aria_label="step"),
-        tag("button", "Next", type="button"),
-        tag("output", f"1 / {last + 1}"),
-        class_="controls",
-    )
-    left = tag("div", tag("div", picture, overlay, class_="stage tiny" if w <= TINY else "stage"), controls)
-    return tag(
-        "figure",
-        tag(
-            "header",
-            state,
-            tag("b", head.instruction or head.goal),
-            tag("p", " · ".join(filter(None, facts)), class_="note"),
-        ),
-        tag("div", left, tag("ol", *items, class_="steps"), class_="body"),
-        data(payload),
-        class_="replay card",
-        data_replay=True,
-    )
-
-
-def _samples(report: Report) -> Markup | None:
-    if not report.samples:
-        return None
-    figures = [
-        tag("figure", tag("img", src=one.uri, alt=one.caption), tag("figcaption", one.caption))
-        for one in report.samples
-    ]
-    return tag("div", tag("h2", "Sample predictions"), tag("div", *figures, class_="pictures"))
-
-
-def _attempts(report: Report) -> Markup | None:
-    lines = report.attempts
-    if not lines:
-        return None
-    begin = min(one.started for one in lines)
-    end = max(max(one.ended for one in lines), begin + 1e-3)
-    rows = []
-    for one in lines:
-        rows.append(
-            [
-                one.name,
-                one.number,
-                _lane(one, begin, end),
-                duration(one.ended - one.started),
-                badge(one.reason, "good" if one.reason == "succeeded" else "bad" if one.final else ""),
-                one.message,
-            ]
-        )
-    title = f"From {when(begin)} to {when(end)}."
-    head = ["run", "attempt", "", "took", "ended", ""]
-    note = tag("p", title, class_="note")
-    return tag("div", tag("h2", "Time line"), note, tag("div", table(head, rows, right=(1, 3)), class_="card"))
-
-
-def _lane(one: AttemptLine, begin: float, end: float) -> Markup:
-    left = 100 * (one.started - begin) / (end - begin)
-    width = 100 * (one.ended - one.started) / (end - begin)
-    kind = "good" if one.reason == "succeeded" else "live" if not one.final else "bad"
-    bar = tag("i", class_=kind, style=f"left:{left:.2f}%;width:{min(width, 100 - left):.2f}%")
-    return tag("td", tag("div", bar, class_="lane"), class_="time")
 
 
 def _provenance(report: Report) -> Markup:

@@ -1,1 +1,1 @@
-"""Results over runs: stats (formulas), read (verified outputs), table (one row per metric), compare (paired)."""
+"""Results over runs: stats (formulas), read (verified outputs), facts, rows, compare (paired), text (for terminals)."""

@@ -108,6 +108,17 @@ def test_bad_options_are_bad_input(arguments: list[str]) -> None:
     assert code == 2
 
 
+def test_watch_follows_until_all_have_ended(file_store: Store, pipeline: Pipeline, capsys: Capture) -> None:
+    assert main(["status", pipeline.group, "--watch"]) == 0
+    assert capsys.readouterr().out.count("succeeded, after") == 4
+    assert main(["status", "--watch"]) == 0
+    assert "nothing to watch" in capsys.readouterr().err
+    attempt = FakeAttempt(reason=Reason.USER_ERROR, logs={"main-0": {0: b"KeyError\n"}})
+    bad = write_run(file_store, fake_job("bad"), [attempt], outcome="failed")
+    assert main(["status", bad, "--watch"]) == 1
+    assert "| KeyError" in capsys.readouterr().err
+
+
 def test_wait_is_the_outcome(file_store: Store, pipeline: Pipeline, capsys: Capture) -> None:
     assert main(["wait", pipeline.group]) == 0
     bad = write_run(file_store, fake_job("bad"), [FakeAttempt(reason=Reason.USER_ERROR, code=3)], outcome="failed")

@@ -1,0 +1,42 @@
+"""What every section of the page is made of: tables, badges, times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from launcher.report.html import Markup, tag
+
+
+def when(seconds: float | None) -> str:
+    if not seconds:
+        return "–"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def badge(text: str, kind: str = "") -> Markup:
+    return tag("span", text, class_=f"badge {kind}".strip())
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> Markup:
+    """A table; columns in `right` are numbers. A cell that is Markup of a `td` stands as it is."""
+
+    def cell(index: int, value: Any) -> Markup:
+        if isinstance(value, Markup) and value.startswith("<td"):
+            return value
+        return tag("td", value, class_="n" if index in right else None)
+
+    top = tag("tr", *(tag("th", name, class_="n" if k in right else None) for k, name in enumerate(head)))
+    lines = [tag("tr", *(cell(k, value) for k, value in enumerate(row))) for row in rows]
+    return tag("div", tag("table", tag("thead", top), tag("tbody", *lines)), class_="scroll")

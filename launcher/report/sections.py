@@ -1,0 +1,150 @@
+"""The page's sections that show what happened: curves, replays, sample predictions, the time line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launcher.report.collect import AttemptLine, Report
+from launcher.report.html import Markup, data, tag
+from launcher.report.metrics import Curves
+from launcher.report.parts import badge, duration, table, when
+from launcher.report.replays import FINAL_SCREEN, Replay
+from launcher.report.svg import curves
+from launcher.results.text import is_rate, number
+
+TINY = 640  # pixels of width up to which a screen is enlarged with its pixels sharp
+
+
+def curve_charts(found: Sequence[Curves]) -> Markup | None:
+    if not found:
+        return None
+    cards = []
+    for one in found:
+        last = one.series[0].points[-1][1]
+        label = f"{one.metric} over steps"
+        legend = None
+        if len(one.series) > 1:
+            legend = tag(
+                "div",
+                *(tag("span", tag("i"), series.label, class_=f"s{k % 6}") for k, series in enumerate(one.series)),
+                class_="legend",
+            )
+        aside = (
+            f"last {number(last, one.metric) if is_rate(one.metric) else f'{last:.4g}'}" if len(one.series) == 1 else ""
+        )
+        note = tag("p", one.note, class_="note") if one.note else None
+        title = tag("header", tag("h3", one.metric), tag("span", aside))
+        cards.append(tag("div", title, curves(one.series, label), legend, note, class_="card chart"))
+    runs = sorted({series.label for one in found for series in one.series})
+    note = tag("p", f"From {runs[0]}.", class_="note") if len(runs) == 1 else None
+    return tag("div", tag("h2", "Curves"), note, tag("div", *cards, class_="grid2"))
+
+
+def replays(report: Report) -> Markup | None:
+    if not report.replays:
+        return None
+    note = tag("p", f"Episodes of {report.replays_of}. The ring marks where the agent pointed.", class_="note")
+    return tag("div", tag("h2", "Replays"), note, tag("div", *map(_replay, report.replays), class_="stack"))
+
+
+def _replay(replay: Replay) -> Markup:
+    head = replay.head
+    if head.outcome != "scored":
+        state = badge("infrastructure failed")
+    elif head.success is None:
+        state = badge("not judged") if head.score is None else badge(f"score {head.score:.3g}")
+    else:
+        state = badge("success", "good") if head.success else badge("failed", "bad")
+    actions = sum(step.text != FINAL_SCREEN for step in replay.steps)
+    facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{actions} actions", head.agent]
+    if head.duration_ms is not None:
+        facts.append(duration(head.duration_ms / 1000))
+    if replay.left_out:
+        facts.append(f"{replay.left_out} frames left out")
+    w, h = head.screen
+    items = [
+        tag(
+            "li",
+            tag("span", index + 1),
+            tag("code", step.text),
+            tag("div", step.thought, class_="thought") if step.thought else None,
+            tag("div", step.error, class_="error") if step.error else None,
+        )
+        for index, step in enumerate(replay.steps)
+    ]
+    first = next((step.frame for step in replay.steps if step.frame is not None), None)
+    payload = {
+        "screen": [w, h],
+        "start": 0,
+        "frames": replay.frames,
+        "steps": [{"frame": s.frame, "text": s.text, "x": s.x, "y": s.y, "x2": s.x2, "y2": s.y2} for s in replay.steps],
+    }
+    picture = tag(
+        "img", src=replay.frames[first] if first is not None else None, alt="screen at step 1", width=w, height=h
+    )
+    overlay = tag("svg", viewBox=f"0 0 {w} {h}", preserveAspectRatio="none", aria_hidden="true")
+    last = len(replay.steps) - 1
+    controls = tag(
+        "div",
+        tag("button", "Back", type="button"),
+        tag("input", type="range", min=0, max=last, value=0, aria_label="step"),
+        tag("button", "Next", type="button"),
+        tag("output", f"1 / {last + 1}"),
+        class_="controls",
+    )
+    left = tag("div", tag("div", picture, overlay, class_="stage tiny" if w <= TINY else "stage"), controls)
+    return tag(
+        "figure",
+        tag(
+            "header",
+            state,
+            tag("b", head.instruction or head.goal),
+            tag("p", " · ".join(filter(None, facts)), class_="note"),
+        ),
+        tag("div", left, tag("ol", *items, class_="steps"), class_="body"),
+        data(payload),
+        class_="replay card",
+        data_replay=True,
+    )
+
+
+def samples(report: Report) -> Markup | None:
+    if not report.samples:
+        return None
+    figures = [
+        tag("figure", tag("img", src=one.uri, alt=one.caption), tag("figcaption", one.caption))
+        for one in report.samples
+    ]
+    return tag("div", tag("h2", "Sample predictions"), tag("div", *figures, class_="pictures"))
+
+
+def time_line(report: Report) -> Markup | None:
+    lines = report.attempts
+    if not lines:
+        return None
+    begin = min(one.started for one in lines)
+    end = max(max(one.ended for one in lines), begin + 1e-3)
+    rows = []
+    for one in lines:
+        rows.append(
+            [
+                one.name,
+                one.number,
+                _lane(one, begin, end),
+                duration(one.ended - one.started),
+                badge(one.reason, "good" if one.reason == "succeeded" else "bad" if one.final else ""),
+                one.message,
+            ]
+        )
+    title = f"From {when(begin)} to {when(end)}."
+    head = ["run", "attempt", "", "took", "ended", ""]
+    note = tag("p", title, class_="note")
+    return tag("div", tag("h2", "Time line"), note, tag("div", table(head, rows, right=(1, 3)), class_="card"))
+
+
+def _lane(one: AttemptLine, begin: float, end: float) -> Markup:
+    left = 100 * (one.started - begin) / (end - begin)
+    width = 100 * (one.ended - one.started) / (end - begin)
+    kind = "good" if one.reason == "succeeded" else "live" if not one.final else "bad"
+    bar = tag("i", class_=kind, style=f"left:{left:.2f}%;width:{min(width, 100 - left):.2f}%")
+    return tag("td", tag("div", bar, class_="lane"), class_="time")
