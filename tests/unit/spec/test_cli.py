@@ -90,6 +90,33 @@ def test_render_prints_every_object_the_same_each_time(home: Path) -> None:
     assert not (home.parent / "home").exists()
 
 
+def test_render_prints_the_same_bytes_in_any_surroundings(home: Path) -> None:
+    (home / "job.yaml").write_text(PIPELINE)
+    (home / "slipway.yaml").write_text("store: s3://b/x\nsecrets: {B: y, A: x}\n")
+    said = set()
+    for seed, zone, locale in (("0", "UTC", "C"), ("1", "Asia/Tokyo", "C.UTF-8"), ("2", "America/Lima", "POSIX")):
+        environment = {"PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": locale, "HOME": f"/home/{seed}", "USER": seed}
+        command = [sys.executable, "-m", "launcher.cli", "render", "job.yaml"]
+        said.add(subprocess.run(command, capture_output=True, check=True, env=environment).stdout)
+    assert len(said) == 1
+
+
+def test_render_touches_no_network_clock_or_chance(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import random
+    import socket
+    import time
+
+    from launcher.cli import main
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("render is pure")
+
+    (home / "job.yaml").write_text(PIPELINE)
+    for module, name in ((socket, "socket"), (time, "time"), (random, "random"), (os, "urandom")):
+        monkeypatch.setattr(module, name, refused)
+    assert main(["render", "job.yaml"]) == 0
+
+
 def test_render_leaves_the_file_of_an_unchanged_run(home: Path) -> None:
     (home / "job.yaml").write_text(PIPELINE)
     launcher("render", "job.yaml", "-o", "out")
