@@ -75,14 +75,12 @@ def leaving(outcome: str, rules: Rules = ALL) -> Leave:
     if outcome == "succeeded":
         return Leave(EXIT_DONE, Reason.SUCCEEDED, "the run has succeeded")
     reason = Reason.CANCELLED if outcome == "cancelled" else Reason.LOST
-    return Leave(_code(EXIT_NEVER, reason, rules), reason, f"the run is {outcome}")
+    return Leave(_code(EXIT_NEVER, rules), reason, f"the run is {outcome}")
 
 
-def _code(code: int, reason: Reason, rules: Rules) -> int:
-    """Without unambiguous codes, what the command's own exit looks like: killed by a signal."""
-    if Rule.CODES not in rules and reason in (Reason.CANCELLED, Reason.OUT_OF_MEMORY):
-        return EXIT_PREEMPTED
-    return code
+def _code(code: int, rules: Rules) -> int:
+    """Without unambiguous codes, the command's own code: it was killed by a signal."""
+    return EXIT_PREEMPTED if code == EXIT_NEVER and Rule.CODES not in rules else code
 
 
 # start
@@ -130,9 +128,9 @@ def _join(number: int, last: Attempt, member: int, rules: Rules) -> Claim | Brea
 
 def settle(run: Run, number: int, rules: Rules = ALL) -> Finish | Wait | Go:
     """Step 4: every earlier attempt is waited out. After Go its newest checkpoint can be chosen: no newer one comes."""
-    done = finished(run, rules)
-    if done is not None:
-        return Finish(done)
+    end = finished(run, rules) or exhausted(run._replace(attempts=run.attempts[: number - 1]), rules)
+    if end is not None:
+        return Finish(end)
     for earlier, attempt in enumerate(run.attempts[: number - 1], 1):
         watched = len(attempt.exits) if Rule.EVERY_MEMBER in rules else 1
         for member in range(watched):
@@ -190,9 +188,11 @@ def beat(glance: Glance, rules: Rules = ALL) -> Stop | None:
         return Stop(Reason.CANCELLED, "the run was cancelled")
     if glance.successor and Rule.SUCCESSOR in rules:
         return Stop(Reason.LOST, "the next attempt has begun")
-    if glance.broken and Rule.BROKEN in rules:
+    if Rule.WATCH not in rules:
+        return None
+    if glance.broken:
         return Stop(Reason.INFRASTRUCTURE, "another rank ended the attempt")
-    if glance.watched is None or Rule.WATCH not in rules:
+    if glance.watched is None:
         return None
     if glance.exit is not None and glance.exit is not Reason.SUCCEEDED:
         return Stop(_bystander(glance.exit), f"another rank ended: {glance.exit}", glance.watched)
@@ -238,7 +238,7 @@ def end(ending: Ending, works: bool = True, rules: Rules = ALL) -> WriteExit | B
         if run.result == "succeeded" and not works and Rule.FINISH in rules:
             return PutWorks()
         return leaving(run.result, rules)
-    if reason is not Reason.SUCCEEDED and len(mine.exits) > 1 and not mine.broken and Rule.BROKEN in rules:
+    if reason is not Reason.SUCCEEDED and len(mine.exits) > 1 and not mine.broken and Rule.WATCH in rules:
         return Break(number, member, str(reason))
     if member == 0:
         return _leader(ending, reason, rules)
@@ -296,7 +296,7 @@ def _again(run: Run, reason: Reason, rules: Rules) -> Leave:
         code = EXIT_AGAIN
     if code != EXIT_NEVER and exhausted(run, rules) is not None:
         code = EXIT_NEVER
-    return Leave(_code(code, reason, rules), reason, str(reason))
+    return Leave(_code(code, rules), reason, str(reason))
 
 
 # for others
@@ -377,7 +377,7 @@ class Refuse(NamedTuple):
 
 def submit(
     known: Submission, rules: Rules = ALL
-) -> PutJob | LookUp | Submit | CancelThere | Attached | Report | Refuse | Finish | PutWorks:
+) -> PutJob | LookUp | Submit | CancelThere | Attached | Report | Refuse | Finish:
     """The next step of a submit; asked again after each, with what was read since. A crash anywhere, then the same
     again from the beginning, leads to the same end."""
     run = known.run
@@ -389,11 +389,14 @@ def submit(
         return PutJob()
     if known.object is None:
         return LookUp() if Rule.ATTACH in rules else Attached()
+    if known.object.there and not known.object.ours:
+        return Refuse()
     if known.object.there:
-        return Attached() if known.object.ours else Refuse()
+        return CancelThere() if run.cancelled and Rule.CANCEL_AGAIN in rules else Attached()
     end = verdict(run, rules)
     if end is not None:
         return Finish(end)
+    over = not run.attempts or ended(run.attempts[-1])
     if run.cancelled:
-        return finish(run, False, rules=rules) or Attached()
+        return Finish(Verdict("cancelled", len(run.attempts), Reason.CANCELLED)) if over else Attached()
     return Submit()

@@ -59,28 +59,38 @@ class Run(NamedTuple):
 
 
 def proves_dead(
-    earlier: Placement, mine: Placement, *, same_member: bool, alive: bool | None, rules: Rules = ALL
+    earlier: Placement,
+    mine: Placement,
+    *,
+    same_member: bool,
+    before: bool,
+    alive: bool | None = None,
+    rules: Rules = ALL,
 ) -> bool:
     """Whether `earlier`, a claim's placement, is proved dead to a process that itself runs at `mine`.
 
-    `same_member`: the claim is of the member that this process is. `alive`: whether the process of that pid and start
-    time still runs, for a process of this very host and boot; None where that can not be known.
+    `same_member`: the claim is of the member that this process is. `before`: it was written before this process began
+    (a process that its backend took for gone may start late, and must not take its replacement for dead). `alive`:
+    whether the process of that pid and start time still runs, for one of this very host and boot; None otherwise.
     """
     if alive is not None:
         return not alive
     if earlier.where != mine.where or earlier.kind != mine.kind:
         return False
-    if earlier.kind == "set" and (Rule.GENERATION in rules or earlier.generation != mine.generation):
-        return earlier.generation < mine.generation or (same_member and earlier.generation == mine.generation)
+    if earlier.kind == "set" and earlier.generation != mine.generation:
+        return earlier.generation < mine.generation
+    if not before and Rule.EARLIER in rules:
+        return False
     if earlier.boot and mine.boot and earlier.boot != mine.boot and earlier.kind in ("process", "machine"):
         return True  # that machine has started anew
     # a Job or a container's supervisor starts a process only when the one before it is gone
     return same_member and earlier.kind in ("job", "container", "set")
 
 
-def same_place(one: Placement, other: Placement) -> bool:
+def same_place(one: Placement, other: Placement, rules: Rules = ALL) -> bool:
     """Whether two ranks belong together: the same queue entry, Job, machine, or set and restart."""
-    return (one.kind, one.where, one.generation) == (other.kind, other.where, other.generation)
+    restart = one.generation == other.generation or Rule.GENERATION not in rules
+    return restart and (one.kind, one.where) == (other.kind, other.where)
 
 
 def silent(claim: float, beat: float | None, stale: float, rules: Rules = ALL) -> bool:
@@ -97,6 +107,7 @@ def gone(
     mine: Placement | None,
     *,
     same_member: bool,
+    before: bool,
     alive: bool | None,
     rules: Rules = ALL,
 ) -> bool:
@@ -106,11 +117,11 @@ def gone(
         return False
     if quiet:
         return True
-    if mine is not None and proves_dead(claim, mine, same_member=same_member, alive=alive, rules=rules):
+    if mine is not None and proves_dead(claim, mine, same_member=same_member, before=before, alive=alive, rules=rules):
         return True
     # a later claim of the same member at the same place was made by a process that knew its predecessor gone
     later = (new for new in claims[at + 1 :] if new is not None)
-    return any(proves_dead(claim, new, same_member=True, alive=None, rules=rules) for new in later)
+    return any(proves_dead(claim, new, same_member=True, before=True, rules=rules) for new in later)
 
 
 def facts(
@@ -119,11 +130,16 @@ def facts(
     mine: Placement | None = None,
     member: str | None = None,
     *,
+    age: float = 0.0,
     alive: Callable[[Placement], bool | None] = lambda placement: None,
     moved: frozenset[int] = frozenset(),
 ) -> Run:
-    """What `member`, running at `mine`, can conclude from a view; an onlooker has neither. `alive` is asked for the
-    processes of this very host and boot; `moved` are the attempts whose leader's beat was seen to move."""
+    """What `member`, running at `mine`, can conclude from a view; an onlooker has neither.
+
+    age    seconds for which that process had existed when the view was read
+    alive  asked for the processes of this very host and boot
+    moved  the attempts whose leader's beat was seen to move
+    """
     members = job.members()
     outputs = {name for name, output in job.outputs.items() if output.kind == "files"}
     made: list[Attempt] = []
@@ -149,6 +165,7 @@ def facts(
                         _quiet(view, attempt, who, job.timing.stale),
                         mine,
                         same_member=who == member,
+                        before=view.now - attempt.claimed.get(who, view.now) > age,
                         alive=alive(attempt.claims[who].placement) if mine and who in attempt.claims else None,
                     )
                     for who in members

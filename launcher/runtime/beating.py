@@ -147,6 +147,9 @@ class Beating:
             self._clock.time(),
             state.events,
         )
+        stop = self.fence()
+        if stop is not None:
+            self._tell(stop)  # a beat that comes too late does not undo it
         self._store.put(self._keys.beat(self._members[self._index]), msgspec.json.encode(beat))
         self._last = began
         deadline = self._job.limits.deadline

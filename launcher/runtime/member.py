@@ -85,6 +85,8 @@ class Member:
         self._number = 0
         self._nonce = uuid4().hex
         self._settled = False
+        self._began = self.clock.boottime()  # the runtime makes its member at once
+        self._age = 0.0
         self._beating: Beating | None = None
 
     # start
@@ -136,6 +138,7 @@ class Member:
             self._halt(Stop(Reason.PREEMPTED, "asked to stop"))
 
     def _read(self) -> RunView:
+        self._age = self.clock.boottime() - self._began
         try:
             view = read_run(self.store, self.run, full=False)
         except NotFound:
@@ -152,7 +155,9 @@ class Member:
             mark = (found[0].seq, found[1]) if found else (-1, 0.0)
             if self._moves.setdefault(attempt.number, mark) != mark:
                 moved.add(attempt.number)
-        return facts(view, self.job, self.placement, self.member, alive=self._alive, moved=frozenset(moved))
+        return facts(
+            view, self.job, self.placement, self.member, age=self._age, alive=self._alive, moved=frozenset(moved)
+        )
 
     def _alive(self, placement: Placement) -> bool | None:
         mine = self.placement

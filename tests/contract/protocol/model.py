@@ -1,0 +1,627 @@
+"""Every step that can happen next. What processes do is asked of `launcher.protocol.decide`; here are only the store,
+the backend, time and the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from launcher.protocol import decide
+from launcher.protocol.facts import Attempt, Rules, Run, gone, same_place, silent
+from launcher.protocol.records import Placement
+from launcher.protocol.rules import ALL
+from launcher.protocol.verdict import Verdict, newest_checkpoint
+from launcher.reasons import EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
+from tests.contract.protocol.states import (
+    BEATS,
+    EXITED_0,
+    IDLE,
+    NO_BEAT,
+    QUIET,
+    QUIET_CLAIM,
+    RUNS,
+    Att,
+    Config,
+    Obj,
+    Proc,
+    State,
+    Sub,
+)
+
+Step = tuple[str, State, bool, tuple[str, ...]]  # label, next state, whether it is no fault, properties broken
+MOST_INC = 9
+AGES = {NO_BEAT: (0.0, None), BEATS: (0.0, 0.0), QUIET: (2.0, 2.0), QUIET_CLAIM: (2.0, None)}
+
+
+def put(items: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+    return (*items[:at], value, *items[at + 1 :])
+
+
+class Model:
+    def __init__(self, config: Config, rules: Rules = ALL) -> None:
+        self.c, self.rules = config, rules
+        self.names = [name for name, _ in config.faults]
+        self.run_of = lru_cache(None)(self._run_of)
+        self.placement = lru_cache(None)(self._placement)
+        self.start = lru_cache(None)(decide.start)
+        self.settle = lru_cache(None)(decide.settle)
+        self.before = lru_cache(None)(decide.before_command)
+        self.beat = lru_cache(None)(decide.beat)
+        self.ending = lru_cache(None)(decide.end)
+        self.glances = lru_cache(None)(self._glances)
+        self.fences = decide.fence(1.0, 0.0, rules) is not None
+        self.yields = decide.beat(decide.Glance(successor=True), rules) is not None
+
+    def initial(self) -> State:
+        c = self.c
+        obj = Obj("active" if c.submitted else "none", tuple((0, "P") for _ in range(c.ranks)))
+        return State((), (), (obj,) * c.places, (Sub("read"),) * c.submitters, tuple(v for _, v in c.faults), c.job)
+
+    # what is read
+
+    def _placement(self, place: int, inc: int) -> Placement:
+        mode = self.c.mode
+        if mode == "job":
+            return Placement("job", f"job{place}")
+        if mode == "set":
+            return Placement("set", f"set{place}", generation=inc)
+        if mode == "process":
+            return Placement("process", f"queue{place}", host="host", boot="boot")
+        return Placement("machine", f"machine{place}-{inc}")
+
+    def _run_of(
+        self,
+        atts: tuple[Att, ...],
+        result: str | None,
+        cancelled: bool,
+        who: tuple[int, int, int, int] | None,
+        moved: bool = False,
+        living: frozenset[tuple[int, int, int]] = frozenset(),
+    ) -> Run:
+        """What a process (place, inc, rank, born) concludes, or an onlooker. `living`: (place, inc, rank) of all
+        processes, where pids can be looked up."""
+        mine = self.placement(who[0], who[1]) if who else None
+        claims = [
+            tuple(self.placement(*att.claims[r]) if att.claims[r] else None for att in atts)  # type: ignore[misc]
+            for r in range(self.c.ranks)
+        ]
+        made = []
+        for k, att in enumerate(atts):
+            leader = claims[0][k]
+            dead = []
+            for r in range(self.c.ranks):
+                claim = att.claims[r]
+                quiet = silent(*AGES[att.beats[r]], 1.0, self.rules)
+                alive = (*claim, r) in living if claim and mine and self.c.mode == "process" else None
+                same = who is not None and who[2] == r
+                before = who is not None and k < who[3]
+                dead.append(
+                    gone(claims[r], k, quiet, mine, same_member=same, before=before, alive=alive, rules=self.rules)
+                )
+            made.append(
+                Attempt(
+                    claimed=tuple(claim is not None for claim in att.claims),
+                    exits=att.exits,
+                    gone=tuple(dead),
+                    own=mine is not None and leader is not None and same_place(leader, mine, self.rules),
+                    moved=moved and k == len(atts) - 1,
+                    settled=att.settled,
+                    broken=att.broken,
+                    outputs=att.outputs,
+                    checkpoint=att.checkpoint,
+                )
+            )
+        return Run(tuple(made), result, cancelled, self.c.leading, self.c.policy)
+
+    def seen(self, s: State, q: Proc | None, moved: bool = False) -> Run:
+        living = frozenset((x.place, x.inc, x.rank) for x in s.procs) if self.c.mode == "process" else frozenset()
+        who = (q.place, q.inc, q.rank, q.born) if q else None
+        return self.run_of(s.atts, s.result.outcome if s.result else None, s.cancel, who, moved, living)
+
+    def _glances(
+        self, result: str | None, cancel: bool, successor: bool, att: Att, rank: int
+    ) -> tuple[decide.Stop, ...]:
+        """Everything that one beat may say, depending on which other member it looks at."""
+        base = decide.Glance(result, cancel, successor, att.broken, rank >= self.c.leading)
+        others = [] if self.c.ranks == 1 else [0] if rank else list(range(1, self.c.ranks))
+        found = []
+        for who in [None, *others]:
+            glance = base
+            if who is not None and att.claims[who] is not None:
+                quiet = silent(*AGES[att.beats[who]], 1.0, self.rules)
+                glance = base._replace(watched=who, exit=att.exits[who], gone=quiet)
+            stop = self.beat(glance, self.rules)
+            if stop is not None and stop not in found:
+                found.append(stop)
+        return tuple(found)
+
+    def stops(self, s: State, q: Proc) -> tuple[decide.Stop, ...]:
+        result = s.result.outcome if s.result else None
+        return self.glances(result, s.cancel, len(s.atts) > q.n, s.atts[q.n - 1], q.rank)
+
+    # small changes
+
+    def left(self, s: State, fault: str) -> bool:
+        return fault in self.names and s.faults[self.names.index(fault)] > 0
+
+    def spend(self, s: State, fault: str) -> State:
+        at = self.names.index(fault)
+        return s._replace(faults=put(s.faults, at, s.faults[at] - 1))
+
+    def proc(self, s: State, q: Proc, **changes: Any) -> State:
+        new = q._replace(**changes)
+        return s._replace(procs=tuple(sorted((new if x is q else x for x in s.procs), key=_order)))
+
+    def att(self, s: State, n: int, **changes: Any) -> State:
+        return s._replace(atts=put(s.atts, n - 1, s.atts[n - 1]._replace(**changes)))
+
+    def owner(self, s: State, n: int, rank: int) -> Proc | None:
+        claim = s.atts[n - 1].claims[rank]
+        return next((q for q in s.procs if q.rank == rank and (q.place, q.inc) == claim), None)
+
+    def put_result(self, s: State, verdict: Verdict) -> tuple[State, tuple[str, ...]]:
+        if s.result is not None:
+            return s, ()
+        broken: tuple[str, ...] = ()
+        if verdict.outcome == "succeeded":
+            att = s.atts[verdict.attempt - 1]
+            if not att.outputs or any(reason is not Reason.SUCCEEDED for reason in att.exits[: self.c.leading]):
+                broken = ("SUCCEEDED WITHOUT A COMPLETE ATTEMPT",)
+        return s._replace(result=verdict), broken
+
+    def contradicts(self, s: State, step: object) -> tuple[str, ...]:
+        """Asked when the end is decided; it may be put much later."""
+        other = isinstance(step, decide.Finish) and step.verdict.outcome != "succeeded" and s.result is None
+        return ("RESULT CONTRADICTS A COMPLETE ATTEMPT",) if other and any(self.whole(att) for att in s.atts) else ()
+
+    def whole(self, att: Att) -> bool:
+        return att.outputs and all(reason is Reason.SUCCEEDED for reason in att.exits[: self.c.leading])
+
+    # the backend
+
+    def end_all(self, s: State, place: int) -> Iterator[State]:
+        """The object's other processes end: killed, or the leader still writes that it was preempted."""
+        ours = [q for q in s.procs if q.place == place and not q.orphan]
+        base = s._replace(procs=tuple(q for q in s.procs if q.place != place or q.orphan))
+        yield base
+        for q in ours:
+            if q.rank == 0 and q.child == RUNS and not q.cut and s.atts[q.n - 1].exits[0] is None:
+                yield self.att(base, q.n, exits=put(s.atts[q.n - 1].exits, 0, Reason.PREEMPTED))
+
+    def leave(self, s: State, q: Proc, code: int) -> Iterator[State]:
+        """What the backend makes of a process that ended with a code (-9: killed)."""
+        if not q.orphan:
+            yield from self.slot_ends(s._replace(procs=tuple(x for x in s.procs if x is not q)), q.place, q.rank, code)
+        else:
+            yield s._replace(procs=tuple(x for x in s.procs if x is not q))
+
+    def slot_ends(self, s: State, place: int, rank: int, code: int) -> Iterator[State]:
+        c, obj = self.c, s.objs[place]
+        if obj.state != "active":
+            yield s
+        elif code == EXIT_DONE:
+            slots = put(obj.slots, rank, (obj.slots[rank][0], "D"))
+            done = [slot[1] == "D" for slot in slots]
+            if all(done) or (c.mode == "set" and all(done[: c.leading])):
+                for t in self.end_all(s, place):
+                    yield t._replace(objs=put(t.objs, place, Obj("complete", slots)))
+            else:
+                yield s._replace(objs=put(s.objs, place, obj._replace(slots=slots)))
+        elif code == EXIT_NEVER:
+            for t in self.end_all(s, place):
+                yield t._replace(objs=put(t.objs, place, obj._replace(state="failed")))
+        elif c.mode == "set":
+            inc = min(obj.slots[0][0] + 1, MOST_INC)
+            for t in self.end_all(s, place):
+                yield t._replace(objs=put(t.objs, place, Obj("active", ((inc, "P"),) * c.ranks)))
+        else:
+            slot = (min(obj.slots[rank][0] + 1, MOST_INC), "P")
+            yield s._replace(objs=put(s.objs, place, Obj("active", put(obj.slots, rank, slot))))
+
+    # everything that can happen
+
+    def next(self, s: State) -> Iterator[Step]:
+        for label, t, good, broken in self._next(s):
+            yield label, t, good, (*broken, *self.check(s, t))
+
+    def check(self, s: State, t: State) -> tuple[str, ...]:
+        broken = []
+        live = [q for q in t.procs if q.child == RUNS]
+        for at, q in enumerate(live):
+            for other in live[:at]:
+                excused = any(x.orphan and (x.cut or x.excused) for x in (q, other))
+                if (q.n != other.n or q.rank == other.rank) and not excused:
+                    broken.append("TWO LIVE COMMANDS")
+        if len(t.atts) > len(s.atts):
+            if len(s.atts) >= self.c.policy.retries + self.c.policy.infrastructure * (self.c.steps + 1) + 1:
+                broken.append("UNBOUNDED ATTEMPTS")
+            if s.atts and not {"cut", "force"} & set(self.names):
+                leader = self.owner(s, len(s.atts), 0)
+                exited = s.atts[-1].exits[0] not in (None, Reason.SUCCEEDED)
+                if leader and leader.child and not exited and s.result is None:
+                    broken.append("A HEALTHY ATTEMPT WAS SUPERSEDED")
+        return tuple(broken)
+
+    def one_too_many(self, s: State, number: int) -> tuple[str, ...]:
+        """Attempt `number` has just found the earlier ones over: may there be another?"""
+        earlier = s.atts[: number - 1]
+        reasons = [
+            max((r for r in a.exits if r), key=lambda r: RULES[r].severity, default=Reason.LOST) for a in earlier
+        ]
+        broken = []
+        if any(not RULES[reason].again and reason is not Reason.SUCCEEDED for reason in reasons):
+            broken.append("ATTEMPT AFTER A REASON THAT IS NEVER TRIED AGAIN")
+        if sum(RULES[reason].counts for reason in reasons) > self.c.policy.retries:
+            broken.append("MORE ATTEMPTS THAN RETRIES ALLOW")
+        return tuple(broken)
+
+    def _next(self, s: State) -> Iterator[Step]:
+        yield from self.backend(s)
+        yield from self.time(s)
+        for q in s.procs:
+            name = f"{'ABCD'[q.place]}{q.rank}#{q.inc}"
+            yield from self.process(s, q, name)
+            yield from self.process_faults(s, q, name)
+        yield from self.people(s)
+
+    def backend(self, s: State) -> Iterator[Step]:
+        for place, obj in enumerate(s.objs):
+            if obj.state != "active":
+                continue
+            for rank, (inc, state) in enumerate(obj.slots):
+                if state == "P" and self.c.starts:
+                    if place and self.c.late and not any(att.exits[0] for att in s.atts):
+                        continue
+                    if any(q.place == place and q.rank == rank and not q.orphan for q in s.procs):
+                        continue
+                    q = Proc(place, rank, inc, "start", born=len(s.atts) if "force" in self.names else 99)
+                    t = s._replace(
+                        procs=tuple(sorted((*s.procs, q), key=_order)),
+                        objs=put(s.objs, place, obj._replace(slots=put(obj.slots, rank, (inc, "R")))),
+                    )
+                    yield f"backend {'ABCD'[place]} starts rank {rank} (#{inc})", t, True, ()
+            if self.left(s, "gone"):
+                for t in self.end_all(self.spend(s, "gone"), place):
+                    t = t._replace(objs=put(t.objs, place, obj._replace(state="failed")))
+                    yield f"backend {'ABCD'[place]} GIVES UP", t, False, ()
+
+    def time(self, s: State) -> Iterator[Step]:
+        for n, att in enumerate(s.atts, 1):
+            for rank, claim in enumerate(att.claims):
+                if claim is None or att.exits[rank] is not None or att.beats[rank] in (QUIET, QUIET_CLAIM):
+                    continue
+                q = self.owner(s, n, rank)
+                if q is not None and q.n == n and not (q.cut and (q.child != RUNS or not self.fences)):
+                    continue
+                quiet = QUIET if att.beats[rank] == BEATS else QUIET_CLAIM
+                if quiet == QUIET_CLAIM and not silent(*AGES[quiet], 1.0, self.rules):
+                    continue
+                t = self.att(s, n, beats=put(att.beats, rank, quiet))
+                yield f"rank {rank} of attempt {n} has been quiet for long", t, True, ()
+            open_ends = any(claim and not reason for claim, reason in zip(att.claims, att.exits, strict=True))
+            if n < len(s.atts) and not att.settled and open_ends:
+                if self.yields and any(q.n <= n and q.child == RUNS and not q.cut for q in s.procs):
+                    continue
+                yield (
+                    f"a beat and the kill time have passed since claim {n + 1}",
+                    self.att(s, n, settled=True),
+                    True,
+                    (),
+                )
+
+    # one process
+
+    def process(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        if q.cut:
+            yield f"{name} reaches the store again", self.proc(s, q, cut=False), True, ()
+            if q.n and q.pc != "end" and self.fences:
+                yield from self.fencing(s, q, name)
+            if q.pc == "end":
+                for t in self.leave(s, q, 75):
+                    yield f"{name} gives up, the store is away", t, True, ()
+            yield from self.command(s, q, name)
+            return
+        quiet = q.n and s.atts[q.n - 1].beats[q.rank] in (QUIET, QUIET_CLAIM) and q.pc != "end" and self.fences
+        if q.n and not quiet and s.atts[q.n - 1].beats[q.rank] != BEATS and s.atts[q.n - 1].exits[q.rank] is None:
+            t = self.att(s, q.n, beats=put(s.atts[q.n - 1].beats, q.rank, BEATS))
+            yield f"{name} beats", t, True, ()
+        if q.pc == "start":
+            yield from self.starting(s, q, name)
+        elif q.pc == "act":
+            yield from self.acting(s, q, name)
+        elif q.pc == "end":
+            yield from self.endings(s, q, name)
+        else:
+            if s.atts[q.n - 1].beats[q.rank] in (QUIET, QUIET_CLAIM) and self.fences:
+                yield from self.fencing(s, q, name)  # its own clock says so before anybody else may think it gone
+                return
+            for stop in self.stops(s, q):
+                t = self.proc(s, q, child=IDLE, pc="end", mem=stop.reason)
+                if stop.gone is not None:
+                    t = self.att(t, q.n, broken=True)
+                yield f"{name} stops: {stop.message}", t, True, ()
+            if q.pc == "form":
+                yield from self.forming(s, q, name)
+            elif q.pc == "settle":
+                yield from self.settling(s, q, name)
+            elif q.pc == "before":
+                yield from self.checking(s, q, name)
+            else:
+                yield from self.command(s, q, name)
+
+    def fencing(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        stop = decide.fence(1.0, 0.0, self.rules)
+        assert stop is not None
+        yield f"{name} fences itself", self.proc(s, q, child=IDLE, pc="end", mem=stop.reason), True, ()
+
+    def starting(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        last = len(s.atts)
+        leader = self.owner(s, last, 0) if last else None
+        beating = leader is not None and not leader.cut and s.atts[-1].beats[0] == BEATS and s.atts[-1].exits[0] is None
+        for moved in (False, True) if beating else (False,):
+            step = self.start(self.seen(s, q, moved), q.rank, s.works, self.rules)
+            match step:
+                case decide.Wait():
+                    pass
+                case decide.Leave(code, reason):
+                    broken: tuple[str, ...] = ()
+                    if reason is Reason.DUPLICATE and not q.orphan and (leader is None or leader.orphan):
+                        broken = ("GAVE UP THOUGH NOBODY ELSE RUNS",)
+                    for t in self.leave(s, q, code):
+                        yield f"{name} leaves with {code}: {step.message}", t, True, broken
+                case _:
+                    broken = self.contradicts(s, step)
+                    yield f"{name} reads, decides {_name(step)}", self.proc(s, q, pc="act", mem=step), True, broken
+
+    def acting(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        """What was decided is done, perhaps long after."""
+        back = {"pc": "start", "mem": None}
+        match q.mem:
+            case decide.Finish(verdict):
+                t, broken = self.put_result(s, verdict)
+                yield f"{name} puts result {verdict.outcome}", self.proc(t, q, **back), True, broken
+            case decide.PutWorks():
+                yield f"{name} puts works/", self.proc(s._replace(works=True), q, **back), True, ()
+            case decide.Break(number):
+                yield f"{name} puts broken {number}", self.proc(self.att(s, number, broken=True), q, **back), True, ()
+            case decide.Claim(number):
+                yield from self.claiming(s, q, name, number)
+
+    def claiming(self, s: State, q: Proc, name: str, number: int) -> Iterator[Step]:
+        ranks = self.c.ranks
+        there = s.atts[number - 1].claims[q.rank] if len(s.atts) >= number else None
+        if there is not None and there != (q.place, q.inc):
+            yield f"{name}: claim {number} is taken", self.proc(s, q, pc="start", mem=None), True, ()
+            return
+        t = s
+        if there is None and q.rank == 0:
+            if len(s.atts) >= number:
+                yield f"{name}: claim {number} is taken", self.proc(s, q, pc="start", mem=None), True, ()
+                return
+            new = Att(put((None,) * ranks, 0, (q.place, q.inc)), (NO_BEAT,) * ranks, (None,) * ranks)
+            t = s._replace(atts=(*s.atts, new))
+        elif there is None:
+            t = self.att(s, number, claims=put(s.atts[number - 1].claims, q.rank, (q.place, q.inc)))
+        pc = "form" if ranks > 1 else "settle"
+        yield f"{name} claims {number}", self.proc(t, q, pc=pc, mem=None, n=number), True, ()
+        if there is None and self.left(s, "lost"):
+            yield f"{name} claims {number}, the answer is LOST", self.spend(t, "lost"), False, ()
+
+    def forming(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        att = s.atts[q.n - 1]
+        if att.formed:
+            yield f"{name} sees attempt {q.n} formed", self.proc(s, q, pc="settle"), True, ()
+        elif q.rank == 0 and all(att.claims):
+            places = {self.placement(*claim) for claim in att.claims if claim}
+            mixed = any(not same_place(one, self.placement(q.place, q.inc)) for one in places)
+            broken = ("AN ATTEMPT OF TWO PLACEMENTS",) if mixed else ()
+            yield f"{name} puts formed {q.n}", self.proc(self.att(s, q.n, formed=True), q, pc="settle"), True, broken
+
+    def settling(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        run = self.seen(s, q)
+        step = self.settle(run, q.n, self.rules)
+        if isinstance(step, decide.Go):
+            broken = self.one_too_many(s, q.n)
+            found = newest_checkpoint(run, q.n, self.rules)
+            t = self.proc(s, q, pc="before", step=found[1] if found else -1)
+            yield f"{name}: earlier attempts are over, goes on from step {found[1] if found else -1}", t, True, broken
+        elif isinstance(step, decide.Finish):
+            t, broken = self.put_result(s, step.verdict)
+            broken = (*broken, *self.contradicts(s, step))
+            yield f"{name} puts result of attempt {step.verdict.attempt}", t, True, broken
+
+    def checking(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        step = self.before(self.seen(s, q), q.n, q.rank, self.rules)
+        if isinstance(step, decide.Finish):
+            t, broken = self.put_result(s, step.verdict)
+            yield f"{name} puts result of attempt {step.verdict.attempt}", t, True, broken
+        elif isinstance(step, decide.Stop):
+            yield f"{name} stops: {step.message}", self.proc(s, q, pc="end", mem=step.reason), True, ()
+        else:
+            found = []
+            if s.cancel:
+                found.append("A COMMAND STARTED AFTER CANCEL")
+            if s.result:
+                found.append("A COMMAND STARTED AFTER THE RESULT")
+            if any(self.whole(att) for att in s.atts):
+                found.append("COMPLETE WORK IS COMPUTED AGAIN")
+            if q.step < max((att.checkpoint for att in s.atts[: q.n - 1]), default=-1):
+                found.append("STEPS BEFORE THE LAST CHECKPOINT ARE COMPUTED AGAIN")
+            yield f"{name}: COMMAND of attempt {q.n} starts", self.proc(s, q, pc="run", child=RUNS), True, tuple(found)
+
+    def command(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        """What the user's command does, reachable store or not."""
+        if q.child != RUNS:
+            return
+        if q.rank < self.c.leading:
+            yield f"{name}: command exits 0", self.proc(s, q, child=EXITED_0, pc="end", mem=Reason.SUCCEEDED), True, ()
+        if q.rank == 0 and not q.cut and q.step + 1 < self.c.steps:
+            t = self.proc(self.att(s, q.n, checkpoint=q.step + 1), q, step=q.step + 1)
+            yield f"{name}: checkpoint {q.step + 1} is complete", t, True, ()
+        for fault, reason in (("user", Reason.USER_ERROR), ("memory", Reason.OUT_OF_MEMORY)):
+            if not self.left(s, fault):
+                continue
+            if q.rank >= self.c.leading and self.c.inplace:
+                yield f"{name}: command dies, starts again in place", self.spend(s, fault), False, ()
+            else:
+                t = self.proc(self.spend(s, fault), q, child=IDLE, pc="end", mem=reason)
+                yield f"{name}: command dies, {reason}", t, False, ()
+
+    def endings(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        assert isinstance(q.mem, Reason)
+        base = decide.Ending(self.seen(s, q), q.n, q.rank, q.mem)
+        if q.rank == 0 and q.mem is Reason.SUCCEEDED and not s.atts[q.n - 1].outputs:
+            yield f"{name} puts its manifests", self.att(s, q.n, outputs=True), True, ()
+            return
+        done = []
+        for stop in (None, *self.stops(s, q)):
+            step = self.ending(base._replace(stop=stop), s.works, self.rules)
+            if step in done:
+                continue
+            done.append(step)
+            match step:
+                case decide.WriteExit(reason):
+                    att = s.atts[q.n - 1]
+                    beats = put(att.beats, q.rank, BEATS)  # nobody asks any more
+                    t = self.att(s, q.n, exits=put(att.exits, q.rank, reason), beats=beats)
+                    yield f"{name} puts exit {reason}", self.proc(t, _find(t, q), mem=reason), True, ()
+                case decide.Break(number):
+                    yield f"{name} puts broken {number}", self.att(s, number, broken=True), True, ()
+                case decide.Finish(verdict):
+                    t, broken = self.put_result(s, verdict)
+                    yield f"{name} puts result {verdict.outcome}", t, True, (*broken, *self.contradicts(s, step))
+                case decide.PutWorks():
+                    yield f"{name} puts works/", s._replace(works=True), True, ()
+                case decide.Leave(code):
+                    for t in self.leave(s, q, code):
+                        yield f"{name} leaves with {code}: {step.message}", t, True, ()
+
+    def process_faults(self, s: State, q: Proc, name: str) -> Iterator[Step]:
+        if self.left(s, "crash"):
+            for t in self.leave(self.spend(s, "crash"), q, -9):
+                yield f"{name} CRASHES ({q.pc})", t, False, ()
+        if self.left(s, "cut") and not q.cut:
+            t = self.proc(self.spend(s, "cut"), q, cut=True, excused=q.child == RUNS)
+            yield f"{name} is CUT OFF from the store ({q.pc})", t, False, ()
+        if self.left(s, "force") and not q.orphan:
+            t = self.proc(self.spend(s, "force"), q, orphan=True)
+            for t2 in self.slot_ends(t, q.place, q.rank, -9):
+                yield f"{name} is FORCE-DELETED and lives on ({q.pc})", t2, False, ()
+        if self.left(s, "term") and not q.orphan and not q.cut:
+            if q.n and q.pc != "end":
+                t = self.proc(self.spend(s, "term"), q, child=IDLE, pc="end", mem=Reason.PREEMPTED)
+                yield f"{name} gets SIGTERM ({q.pc})", t, False, ()
+            elif q.pc == "start":
+                for t in self.leave(self.spend(s, "term"), q, EXIT_PREEMPTED):
+                    yield f"{name} gets SIGTERM ({q.pc})", t, False, ()
+
+    # people: submit, cancel, status, reap
+
+    def people(self, s: State) -> Iterator[Step]:
+        if self.left(s, "cancel") and not s.cancel and s.result is None:
+            # where nothing ever starts, only a person can end the run
+            yield "cancel.json is put", self.spend(s, "cancel")._replace(cancel=True), not self.c.starts, ()
+        if s.cancel and not s.told:
+            yield from self.tell_backend(s._replace(told=True), "cancel tells the backend")
+        for k, sub in enumerate(s.subs):
+            yield from self.submitting(s, k, sub)
+        yield from self.reaping(s)
+
+    def tell_backend(self, s: State, label: str) -> Iterator[Step]:
+        states = [s]
+        for place, obj in enumerate(s.objs):
+            if obj.state == "active":
+                states = [
+                    t._replace(objs=put(t.objs, place, obj._replace(state="deleted")))
+                    for u in states
+                    for t in self.end_all(u, place)
+                ]
+        for t in states:
+            yield label, t, True, ()
+
+    def submitting(self, s: State, k: int, sub: Sub) -> Iterator[Step]:
+        def now(t: State, pc: str, known: decide.Submission | None = None) -> State:
+            return t._replace(subs=put(t.subs, k, Sub(pc, known)))
+
+        name = f"submitter {k}"
+        if sub.pc == "dead":
+            yield f"{name}: the same command again", now(s, "read"), True, ()
+            return
+        if sub.pc == "done":
+            return
+        if self.left(s, "submitter") and sub.pc == "go":
+            yield f"{name} CRASHES", now(self.spend(s, "submitter"), "dead"), False, ()
+        if sub.pc == "read":
+            yield f"{name} reads the run", now(s, "go", decide.Submission(self.seen(s, None), s.job)), True, ()
+            return
+        known = sub.known
+        assert known is not None
+        obj = s.objs[0]
+        match decide.submit(known, self.rules):
+            case decide.PutJob():
+                yield f"{name} puts job.json", now(s._replace(job=True), "go", known._replace(job=True)), True, ()
+            case decide.LookUp():
+                there = decide.Lookup(obj.state != "none")
+                yield f"{name} looks up: {obj.state}", now(s, "go", known._replace(object=there)), True, ()
+            case decide.Submit():
+                t = s
+                if obj.state == "none":
+                    t = s._replace(objs=put(s.objs, 0, obj._replace(state="active")))
+                after = known._replace(submitted=True, run=self.seen(t, None))
+                yield f"{name}: backend.submit, reads cancel.json", now(t, "go", after), True, ()
+                if self.left(s, "lost"):
+                    yield f"{name}: backend.submit, the answer is LOST", now(self.spend(t, "lost"), "dead"), False, ()
+            case decide.CancelThere():
+                yield from self.tell_backend(now(s, "done"), f"{name}: cancelled meanwhile, tells the backend")
+            case decide.Finish(verdict):
+                t, broken = self.put_result(s, verdict)
+                after = known._replace(run=self.seen(t, None))
+                yield f"{name} puts result {verdict.outcome}", now(t, "go", after), True, broken
+            case _:
+                yield f"{name} is done", now(s, "done"), True, ()
+
+    def reaping(self, s: State) -> Iterator[Step]:
+        active = any(obj.state == "active" for obj in s.objs)
+        if s.reaper is not None:
+            t, broken = self.put_result(s._replace(reaper=None), s.reaper)
+            yield f"reap puts result {s.reaper.outcome}", t, True, broken
+            return
+        if any(sub.pc != "done" for sub in s.subs) and not self.c.slow_reaper:
+            return
+        evidence = Reason.UNSCHEDULABLE if any(obj.state == "failed" for obj in s.objs) else None
+        step = decide.finish(self.seen(s, None), active, s.works, evidence, self.rules)
+        wrong = self.contradicts(s, step)
+        match step:
+            case decide.Finish(verdict) if self.c.slow_reaper:
+                yield f"reap decides: {verdict.outcome}", s._replace(reaper=verdict), True, wrong
+            case decide.Finish(verdict):
+                t, broken = self.put_result(s, verdict)
+                yield f"reap puts result {verdict.outcome}", t, True, (*broken, *wrong)
+            case decide.PutWorks():
+                yield "reap puts works/", s._replace(works=True), True, ()
+
+    def over(self, s: State) -> bool:
+        """Nothing runs, nothing is billed, and the run has its one record."""
+        idle = not s.procs and all(obj.state != "active" for obj in s.objs)
+        told = s.result is not None and (s.result.outcome != "succeeded" or s.works)
+        return idle and told and all(sub.pc == "done" for sub in s.subs)
+
+
+def _order(q: Proc) -> tuple[int, int, int, bool]:
+    return q.place, q.rank, q.inc, q.orphan
+
+
+def _find(s: State, q: Proc) -> Proc:
+    return next(x for x in s.procs if x is q)
+
+
+def _name(step: object) -> str:
+    match step:
+        case decide.Finish(verdict):
+            return f"result {verdict.outcome} (attempt {verdict.attempt})"
+        case decide.Claim(number):
+            return f"claim {number}"
+        case decide.Break(number):
+            return f"broken {number}"
+    return type(step).__name__

@@ -1,0 +1,102 @@
+"""The states that the exhaustive check explores: processes, the store, the backend's objects, submitters.
+
+Time is abstract: a member's beat `gets quiet` once its writer is dead, or cut off and has had the time to fence itself;
+`time passes` for the successor of an attempt once nobody of that attempt, who could read that claim, still computes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launcher.protocol import decide
+from launcher.protocol.facts import Policy
+from launcher.protocol.verdict import Verdict
+from launcher.reasons import Reason
+
+NO_BEAT, BEATS, QUIET, QUIET_CLAIM = range(4)  # QUIET_CLAIM: an old claim that no beat followed
+IDLE, RUNS, EXITED_0 = range(3)
+
+
+class Proc(NamedTuple):
+    """A process of the runtime."""
+
+    place: int
+    rank: int
+    inc: int  # how often this slot (or set) was started
+    pc: str  # start | act | form | settle | before | run | end
+    n: int = 0  # its attempt
+    child: int = IDLE
+    cut: bool = False  # partitioned from the store
+    orphan: bool = False  # its backend believes that it is gone
+    excused: bool = False  # it was cut off while it ran
+    mem: decide.Claim | decide.Finish | decide.Break | decide.PutWorks | Reason | None = None
+    step: int = -1  # the step that its command has reached
+    born: int = 99  # how many attempts there were when it began (99: no matter, nobody lives on beside it)
+
+
+class Att(NamedTuple):
+    """One attempt in the store; tuples by member."""
+
+    claims: tuple[tuple[int, int] | None, ...]  # (place, inc)
+    beats: tuple[int, ...]
+    exits: tuple[Reason | None, ...]
+    formed: bool = False
+    broken: bool = False
+    outputs: bool = False
+    checkpoint: int = -1
+    settled: bool = False  # one beat and the kill time have passed since the next claim
+
+
+class Obj(NamedTuple):
+    """The backend's object at one place."""
+
+    state: str  # none | active | complete | failed | deleted
+    slots: tuple[tuple[int, str], ...]  # by rank: inc, and P(ending) R(unning) D(one)
+
+
+class Sub(NamedTuple):
+    """A submitter: what it knows, and whether it is alive."""
+
+    pc: str  # read | go | done | dead
+    known: decide.Submission | None = None
+
+
+class State(NamedTuple):
+    procs: tuple[Proc, ...]
+    atts: tuple[Att, ...]
+    objs: tuple[Obj, ...]
+    subs: tuple[Sub, ...]
+    faults: tuple[int, ...]
+    job: bool
+    cancel: bool = False
+    told: bool = False  # `launcher cancel` has told the backend
+    result: Verdict | None = None
+    works: bool = False
+    reaper: Verdict | None = None  # what a slow reaper is about to put
+
+
+class Config(NamedTuple):
+    """What is explored. `mode`: job (one Job, ranks restart one by one), set (all ranks restart together, with a
+    number), host (a new machine each time, which proves nothing), process (one machine, pids prove)."""
+
+    places: int = 1
+    ranks: int = 1
+    leading: int = 1
+    mode: str = "job"
+    policy: Policy = Policy(retries=1, infrastructure=3)
+    submitted: bool = True  # the objects are there from the beginning
+    job: bool = True
+    submitters: int = 0
+    steps: int = 0  # checkpoints that the command writes
+    starts: bool = True  # the backend does start processes
+    inplace: bool = False  # helpers' commands are started again inside their runtime
+    late: bool = False  # the second place begins when an attempt has exited at the first
+    slow_reaper: bool = False
+    faults: tuple[tuple[str, int], ...] = ()
+
+
+def config(**given: object) -> Config:
+    """Faults by name (crash, cut, force, term, user, memory, cancel, lost, gone, submitter), the rest are fields."""
+    fields = {key: value for key, value in given.items() if key in Config._fields}
+    faults = tuple((key, value) for key, value in given.items() if key not in Config._fields)
+    return Config(**{**fields, "faults": faults})  # type: ignore[arg-type]
