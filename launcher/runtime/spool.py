@@ -138,5 +138,7 @@ class Shipper:
         except OSError as error:
             raise Unreachable(f"{self._key(0)}: {error}") from error
         self.sent = self.spool.size
-        self._store.delete([self._key(first) for first in self.pieces if first])
+        replaced = [self._key(first) for first in self.pieces if first]
+        if replaced:
+            self._store.delete(replaced)
         self.pieces = [0]
