@@ -34,7 +34,7 @@ class Fault:
     """An error of obstore's, read from its text: it has no attributes."""
 
     def __init__(self, error: BaseException) -> None:
-        head = str(error).partition("\n\nDebug source")[0]
+        head, _, inner = str(error).partition("\n\nDebug source")
         self.kind = type(error).__name__
         status = re.search(r"status code: (\d{3})", head)
         self.status = int(status[1]) if status else 0
@@ -48,6 +48,8 @@ class Fault:
             self.text = re.sub(r"\?\S*", "", head.rpartition(" - ")[2].strip().replace("\n", " "))[:200]
             if self.status:
                 self.text = f"HTTP {self.status}"
+            elif cause := re.search(r'(?:message|error): "([^"]{1,120})"', inner):
+                self.text = f"no connection: {cause[1]}"
 
     @property
     def missing(self) -> bool:

@@ -188,6 +188,13 @@ def test_a_store_that_stays_away_is_unreachable(proxy: FaultProxy, url: str) -> 
     assert store.read("a") is None
 
 
+def test_what_can_not_be_reached_says_why(s3_url: str, s3_server: S3Server) -> None:
+    with pytest.raises(Unreachable, match="no connection: Connection refused"):
+        open_store(s3_server.url("bucket", endpoint="http://127.0.0.1:1"), deadline=0.3).get("a")
+    with pytest.raises(Unreachable, match=r"no connection: .*(not known|resol|name)"):
+        open_store(s3_server.url("bucket", endpoint="http://nowhere.invalid"), deadline=0.3).get("a")
+
+
 def test_a_server_that_is_killed_keeps_what_it_took(s3_server: S3Server, s3_store: Store) -> None:
     s3_store.put("a", b"1")
     if not s3_server.real:

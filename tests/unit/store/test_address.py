@@ -145,3 +145,19 @@ def test_an_error_shows_no_signature() -> None:
 def test_what_a_user_reads(text: str, says: str) -> None:
     with pytest.raises(Unreachable, match=says):
         fault(text).refuse("s3://b/p", "runs/a", 0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gs://bucket/p?anonymous=true",
+        "az://container/p?account=devstoreaccount1&endpoint=http://127.0.0.1:1/x&anonymous=1",
+    ],
+)
+def test_google_and_azure_have_their_clients(url: str) -> None:
+    from launcher.store.address import client
+
+    made = client(Address.parse(url), timeout=1, deadline=1)
+    assert made.prefix == "p"
+    assert type(made).__name__ in ("GCSStore", "AzureStore")
+    assert open_store(url).url == url
