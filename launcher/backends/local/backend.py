@@ -11,9 +11,9 @@ import msgspec
 
 from launcher.backends.base import Handle, Observation, Rendered
 from launcher.backends.local import entry
-from launcher.backends.local.state import Note, Site, StateDir, create, read, replace
+from launcher.backends.local.state import Note, Site, StateDir, create, create_all, read, replace_all
 from launcher.errors import BadInput, Conflict, NotFound
-from launcher.spec.hashing import run_id
+from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
 POLL = 0.1
@@ -54,24 +54,28 @@ class LocalBackend:
         from launcher.backends.local.environment import own_site, private_variables, python
 
         self.state.make()
-        handles = {}
-        for run, document in rendered.objects.items():
-            text = rendered.documents[document]
-            made = entry.parse(text)
-            if self._entry(run) is None:
-                site = Site(python(), time.time_ns(), own_site(), private_variables(os.environ))
-                replace(self.state.site(run), msgspec.json.encode(site))
-                create(self.state.entry(run), text.encode())
-            handles[run] = self._adopt(run, made)
+        hashes = {run_id(job): run_hash(job) for job in group}
+        texts = {run: rendered.documents[name] for run, name in rendered.objects.items()}
+        if strange := sorted(set(texts) - set(hashes)):
+            raise Conflict(f"{strange[0]} is no run of this submit")
+        new = [run for run in texts if not self.state.entry(run).exists()]
+        shell = Site(python(), 0, own_site(), private_variables(os.environ))
+        sites = {run: msgspec.structs.replace(shell, order=time.time_ns()) for run in new}
+        replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
+        taken = create_all({self.state.entry(run): texts[run].encode() for run in new})
+        for run in set(texts) - set(new) | {path.stem for path in taken}:
+            there = self._entry(run)  # None if it has ended since: adopted all the same
+            if there is not None and there.fingerprint != hashes[run]:
+                raise Conflict(f"{self.state.entry(run)} is another job under the name {run}")
         self._start()
-        return handles
+        return {run: self._handle(run, hashes[run]) for run in texts}
 
     def look_up(self, run: str) -> Observation | None:
         found = self._entry(run)
         if found is None:
             return None
         self._ensure()
-        return self._observe(self._handle(found))
+        return self._observe(self._handle(found.run, found.fingerprint))
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[Observation]:
         last: dict[str, Observation] = {}
@@ -125,7 +129,7 @@ class LocalBackend:
         self._ensure()
         for run in self.state.queued():
             if (found := self._entry(run)) is not None:
-                yield self._observe(self._handle(found))
+                yield self._observe(self._handle(found.run, found.fingerprint))
 
     def _entry(self, run: str) -> entry.Entry | None:
         try:
@@ -133,14 +137,8 @@ class LocalBackend:
         except FileNotFoundError:
             return None
 
-    def _adopt(self, run: str, made: entry.Entry) -> Handle:
-        there = self._entry(run) or made  # ended already: adopted all the same
-        if there.fingerprint != made.fingerprint:
-            raise Conflict(f"{self.state.entry(run)} is another job ({there.fingerprint[:12]}) under the name {run}")
-        return self._handle(there)
-
-    def _handle(self, found: entry.Entry) -> Handle:
-        return Handle(found.run, self.name, found.run, found.fingerprint, {"entry": str(self.state.entry(found.run))})
+    def _handle(self, run: str, fingerprint: str) -> Handle:
+        return Handle(run, self.name, run, fingerprint, {"entry": str(self.state.entry(run))})
 
     def _observe(self, handle: Handle) -> Observation:
         note = read(self.state.note(handle.run), Note) or Note("queued")

@@ -24,7 +24,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -214,25 +214,43 @@ def _written(path: Path, body: bytes) -> Iterator[Path]:
 
 def create(path: Path, body: bytes) -> bool:
     """Durable create-only write; False when the name was taken."""
-    with _written(path, body) as temporary:
-        try:
-            os.link(temporary, path)  # refuses where a rename would replace
-        except FileExistsError:
-            return False
-    sync_folder(path.parent)
-    return True
+    return not create_all({path: body})
+
+
+def create_all(bodies: Mapping[Path, bytes]) -> set[Path]:
+    """Creates files, all of which are durable on return; those whose names were taken."""
+    taken = set()
+    for path, body in bodies.items():
+        with _written(path, body) as temporary:
+            try:
+                os.link(temporary, path)  # refuses where a rename would replace
+            except FileExistsError:
+                taken.add(path)
+    _sync_folders(bodies)
+    return taken
 
 
 def replace(path: Path, body: bytes, *, durable: bool = True) -> None:
     """Whole or not at all; durable unless it is only for people."""
-    if not durable:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_bytes(body)
-        temporary.replace(path)
+    if durable:
+        replace_all({path: body})
         return
-    with _written(path, body) as temporary:
-        temporary.replace(path)
-    sync_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(body)
+    temporary.replace(path)
+
+
+def replace_all(bodies: Mapping[Path, bytes]) -> None:
+    """Replaces files, each whole or not at all, all of which are durable on return."""
+    for path, body in bodies.items():
+        with _written(path, body) as temporary:
+            temporary.replace(path)
+    _sync_folders(bodies)
+
+
+def _sync_folders(paths: Iterable[Path]) -> None:
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
 
 
 def read(path: Path, kind: type[T]) -> T | None:
