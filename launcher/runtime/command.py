@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,6 +151,8 @@ def _json(value: Any, indent: str = "\n") -> str:
 
 def unpack(archive: Path, into: Path) -> None:
     """Unpacks a code overlay; raises Fault for one that would write elsewhere or is damaged."""
+    import tarfile
+
     into.mkdir(parents=True)
     try:
         with tarfile.open(archive) as tar:

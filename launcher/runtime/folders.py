@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,8 @@ class Folders:
     @classmethod
     def at(cls, workdir: Path | None) -> Folders:
         if workdir is None:
+            import tempfile
+
             return cls(Path(tempfile.mkdtemp(prefix="slipway-")), True)
         workdir.mkdir(parents=True, exist_ok=True)
         return cls(workdir, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -102,6 +101,8 @@ def announce_when_ready(
 
 def is_ready(ready: Ready | None, ports: Mapping[str, int]) -> bool:
     """Every port takes connections and, where the role says so, a path answers 2xx."""
+    import http.client  # a tenth of the runtime's start, and most ranks have no ports
+
     try:
         for port in ports.values():
             socket.create_connection(("127.0.0.1", port), timeout=_PROBE).close()
