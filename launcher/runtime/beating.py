@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from launcher.errors import Unreachable
+from launcher.errors import SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.decide import Stop
 from launcher.protocol.records import Beat, Broken, Exit, Result
@@ -126,7 +126,7 @@ class Beating:
             began = self._clock.boottime()
             try:
                 self._beat(began)
-            except Unreachable as error:
+            except SlipwayError as error:  # whatever it is, the fence counts on
                 self._log(f"store: {error}")
             rest = self._job.timing.beat - (self._clock.boottime() - began)
             if self._clock.wait(self._over, max(rest, self._job.timing.beat / 10)):

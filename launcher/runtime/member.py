@@ -39,6 +39,7 @@ from launcher.store.layout import RunKeys, work_run
 
 T = TypeVar("T")
 LONGEST_POLL: Final = 5.0  # seconds
+NEVER: Final = threading.Event()  # what nobody sets: after an interrupt the end still asks the store at its own pace
 
 
 @dataclass(frozen=True)
@@ -408,12 +409,12 @@ class Member:
                         self.log(leave.message)
                         return leave.code
                     case _:
-                        self.clock.wait(self._interrupted, self._poll)
+                        self.clock.wait(NEVER, self._poll)
             except Unreachable as error:
                 self.log(f"store: {error}")
                 if self._beating is None or self._beating.fence() is not None:
                     return EXIT_AGAIN
-                self.clock.wait(self._interrupted, self._poll)
+                self.clock.wait(NEVER, self._poll)
 
     def _finish(self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None) -> Result:
         return put_result(self.store, view, self.job, verdict, writer=self.member, data=data)
