@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +152,16 @@ def test_reasons(
     assert no_process_left(rig)
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
 def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("x")
     file.chmod(0)
-    rig = Rig.of(tmp_path, ("true",), inputs={"a": Input(url=file.as_uri())})
+    # root reads every file; without the right to trace it may not read this one
+    closed = file if os.getuid() else Path("/proc/1/environ")
+    with contextlib.suppress(PermissionError):
+        closed.read_bytes()
+        pytest.skip("everything can be read here")
+    rig = Rig.of(tmp_path, ("true",), inputs={"a": Input(url=closed.as_uri())})
     assert rig.go() == 78
     assert (rig.exit().reason, "Permission denied" in rig.exit().message) == (Reason.INPUT_MISSING, True)
 
@@ -300,8 +306,8 @@ def test_no_room_for_the_log(tmp_path: Path) -> None:
     assert len(rig.log()) == 1 << 20
 
 
-def test_bytes_of_any_kind_in_one_long_line(tmp_path: Path) -> None:
-    megabytes = int(os.environ.get("SLIPWAY_LOG_MB", "40"))
+@pytest.mark.parametrize("megabytes", [40, pytest.param(200, marks=pytest.mark.nightly)])
+def test_bytes_of_any_kind_in_one_long_line(tmp_path: Path, megabytes: int) -> None:
     block = bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"")
     (tmp_path / "block").write_bytes(block * (1_000_000 // len(block)))
     size = (tmp_path / "block").stat().st_size
@@ -350,6 +356,40 @@ sys.exit("failed with " + secret)
         if key != "job.json":  # where this test wrote it, which `launcher` refuses
             assert b"verysecret" not in rig.store.get(rig.keys.prefix + key), key
     assert "verysecret" not in (tmp_path / "main-0.out").read_text()
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A cgroup's list of processes; 150 MB for all of them."""
+    for root, limit in (
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+        (Path("/sys/fs/cgroup"), "memory.max"),
+    ):
+        group = root / f"slipway-test-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / limit).write_text(str(150 << 20))
+        except OSError:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+            continue
+        members = group / "cgroup.procs"
+        yield members
+        until(lambda members=members: not members.read_text())
+        group.rmdir()
+        return
+    pytest.skip("no cgroup can be made here")
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_out_of_memory_is_told_from_a_kill(tmp_path: Path, small_memory: Path, worker: bool) -> None:
+    code = "x = bytearray(400 << 20)"
+    if worker:
+        code = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {code!r}]).returncode != 0)"
+    rig = Rig.of(tmp_path, python(code))
+    assert rig.go(preexec_fn=lambda: small_memory.write_text(str(os.getpid()))) == 78
+    assert rig.exit().reason is Reason.OUT_OF_MEMORY
+    assert "for want of memory" in rig.exit().message
 
 
 def test_an_unexpected_fault_of_the_runtime_is_infrastructure(tmp_path: Path) -> None:
