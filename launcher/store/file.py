@@ -86,11 +86,8 @@ class FileStore:
 
     def folders(self, prefix: str) -> list[str]:
         prefix = prefix and prefix.rstrip("/") + "/"
-        return [
-            name[:-1]
-            for name, _ in self._entries(prefix)
-            if name.endswith("/") and self._holds(f"{self.root}/{prefix}{name}")
-        ]
+        names = (name for name, _ in self._entries(prefix) if name.endswith("/"))
+        return sorted(name[:-1] for name in names if next(self._walk(prefix + name, "", ""), None) is not None)
 
     def stream(self, key: str) -> Iterator[Piece]:
         with self._errors(key):

@@ -119,10 +119,10 @@ def test_scan_is_in_key_order_and_by_prefix(store: Store) -> None:
 
 
 def test_folders_have_objects_below_them(store: Store) -> None:
-    for key in ("runs/b/job.json", "runs/a/attempts/1/x", "runs/a/job.json", "runs/loose"):
+    for key in ("runs-/x", "runs/b/job.json", "runs/a/attempts/1/x", "runs/a/job.json", "runs/loose"):
         store.put(key, b"")
     assert store.folders("runs/") == ["a", "b"]
-    assert store.folders("") == ["runs"]
+    assert store.folders("") == ["runs", "runs-"]
     assert store.folders("runs/a/") == ["attempts"]
     assert store.folders("nothing/") == []
     store.delete(["runs/b/job.json"])
