@@ -101,18 +101,16 @@ class Supervisor:
             if run.started:
                 due.append(self.runner.step(run))
                 if run.over:
-                    self.end(run)
-                    due.append(run.next_look)
+                    due.append(self.end(run))
             elif run.stopping:
-                self.end(run)
-                due.append(run.next_look)
+                due.append(self.end(run))
             elif not run.ready:
                 due.append(self.look(run))
         self.start_ready()
         for run in self.runs.values():
             self.write_note(run)
         now = time.monotonic()
-        return max(0.0, min([when - now for when in due if when is not None and when > now], default=LOOK))
+        return max(0.0, min([when - now for when in due if when is not None], default=LOOK))
 
     def sleep(self, timeout: float) -> None:
         poll = select.poll()
@@ -221,15 +219,14 @@ class Supervisor:
             else:
                 self.retire(run, answer)
 
-    def look(self, run: Run) -> float:
-        """Asks whether the inputs are there: at once, when an upstream run of ours ended, and every so often."""
-        now = time.monotonic()
-        if run.busy:
-            return now + LOOK
-        waits_for_ours = run.looks and any(name in self.runs for name in run.entry.upstream)
-        if now >= run.next_look and not waits_for_ours:
+    def look(self, run: Run) -> float | None:
+        """Asks whether the inputs are there: at once, when an upstream run of ours ended, and every so often. Returns
+        when that is to be done again, None while something else will wake us."""
+        if run.looks and any(name in self.runs for name in run.entry.upstream):
+            return None
+        if not run.busy and time.monotonic() >= run.next_look:
             self.ask(run, "inputs", lambda store: chores.look_at_inputs(store, run.entry))
-        return now + LOOK if waits_for_ours else max(run.next_look, now + 0.01)
+        return None if run.busy else run.next_look
 
     def take_inputs(self, run: Run, found: chores.Inputs) -> None:
         run.next_look = time.monotonic() + min(0.2 * 2 ** min(run.looks, 6), 10.0)
@@ -247,15 +244,16 @@ class Supervisor:
         run.verdict = reason, message
         self.end(run)
 
-    def end(self, run: Run) -> None:
-        """Nothing of the run is alive and nothing will be started: have its end recorded, then forget it."""
+    def end(self, run: Run) -> float | None:
+        """Nothing of the run is alive and nothing will be started: have its end recorded, then forget it. Returns when
+        that is to be tried again."""
         self.slots.release(run.name)
-        if run.busy or time.monotonic() < run.next_look:
-            return
-        if verdict := run.verdict:
-            self.ask(run, "fail", lambda store: chores.end_unstarted(store, run.name, *verdict))
-        else:
-            self.ask(run, "close", lambda store: chores.close(store, run.name))
+        if not run.busy and time.monotonic() >= run.next_look:
+            if verdict := run.verdict:
+                self.ask(run, "fail", lambda store: chores.end_unstarted(store, run.name, *verdict))
+            else:
+                self.ask(run, "close", lambda store: chores.close(store, run.name))
+        return None if run.busy else run.next_look
 
     def retire(self, run: Run, result: Result | None) -> None:
         said = f"{result.outcome}, {result.reason}" if result else "left without a result of this machine's"

@@ -100,7 +100,8 @@ def test_a_retried_stage_serves_what_waits(here: Machine) -> None:
 
 
 def test_killed_supervisor_the_run_goes_on_and_is_adopted(here: Machine) -> None:
-    one = count(here)
+    wait = "while not (here / 'go').exists(): time.sleep(0.02)\n"
+    one = here.job("count", COUNT + wait, outputs=CHECKPOINTS, role={"env": {"STEPS": "8"}})
     here.submit(one)
     wait_for(lambda: len(here.lines("steps")) >= 2, explain=here.explain)
     before = here.runtimes()
@@ -109,6 +110,7 @@ def test_killed_supervisor_the_run_goes_on_and_is_adopted(here: Machine) -> None
     assert list(here.backend.mine())  # any look at the queue starts another
     assert here.supervisor() is not None
     assert here.runtimes() == before
+    (here.path / "go").touch()
     assert here.wait(one)[0].outcome == "succeeded"
     assert here.lines("steps") == [str(step) for step in range(1, 9)]
     assert here.attempts(one) == 1

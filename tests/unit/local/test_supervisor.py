@@ -113,6 +113,26 @@ def test_everything_else_starts_again(bench: Bench, code: str) -> None:
     assert bench.lines("starts") == [run] * 3
 
 
+@pytest.mark.timeout(60)
+def test_nothing_waits_for_the_next_routine_look(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts, pipelines, failures of the store: each has its own alarm, and the loop ends by itself."""
+    monkeypatch.setattr("launcher.backends.local.supervisor.LOOK", 3600.0)
+    first = changed(job("first"), store=bench.url)
+    runs = bench.queue(first, job("second", inputs={"x": reads(first)}))
+    bench.succeed(first)
+    opened: list[str] = []
+
+    def opener(url: str) -> Store:
+        opened.append(url)
+        if len(opened) == 1:
+            raise Unreachable("away")
+        return open_store(url)
+
+    script = "echo $me >> starts; [ $(grep -c $me starts) = 3 ] && exit 0\nexit 75"
+    bench.supervisor(script, opener=opener).run()
+    assert sorted(bench.lines("starts")) == sorted(runs * 3)
+
+
 def test_starts_again_later_and_later(bench: Bench) -> None:
     bench.queue(job("one", timing=Timing(beat=1.5, stale=60, fence=30)))
     bench.drain(bench.supervisor("date +%s.%N >> starts; [ $(wc -l < starts) = 4 ] && exit 0\nexit 75"))
