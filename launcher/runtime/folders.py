@@ -48,7 +48,7 @@ class Folders:
 
     @property
     def code(self) -> Path:
-        return self.root / "code"
+        return self.root / "source"
 
     @property
     def work(self) -> Path:
@@ -78,9 +78,10 @@ class Folders:
 
     def clear(self) -> None:
         """Takes away what an earlier attempt left, but for its inputs, which are verified again when fetched."""
-        for path in self.root.iterdir():
-            if path not in (self.inputs, self.runtime):
-                remove(path)
+        runtimes = [path for path in self.root.glob(f"{_RUNTIME}*") if path != self.runtime]
+        own = [self.outputs, self.resume, self.code, self.work, self.config, self.metrics, self.progress]
+        for path in (*runtimes, *own):
+            remove(path)
         for path in (self.inputs, self.outputs, self.work):
             path.mkdir(parents=True, exist_ok=True)
 
@@ -89,7 +90,7 @@ class Folders:
         if self.temporary:
             remove(self.root)
         else:
-            for path in (self.runtime, self.outputs, self.resume, self.code, self.work):
+            for path in (self.runtime, self.outputs, self.resume, self.code, self.work, self.config):
                 remove(path)
 
 

@@ -254,15 +254,17 @@ class Attempt:
             self.insist(self.sync.outputs.restore)
 
     def restore_checkpoint(self, runs: list[str]) -> None:
+        store, folders = self.context.store, self.context.folders
+        lost: set[stored.Stored] = set()
         for run in runs:
-            for found, record in stored.complete(self.context.store, run):
+            while newest := next((pair for pair in stored.complete(store, run) if pair[0] not in lost), None):
+                found, record = newest
                 self.report(f"checkpoint {found.step}")
                 try:
-                    self.resume = stored.restore(
-                        self.context.store, found, record, self.context.folders.resume, self.context.member
-                    )
-                except NotFound:
-                    continue  # deleted meanwhile: the next newest
+                    self.resume = stored.restore(store, found, record, folders.resume, self.context.member)
+                except NotFound:  # deleted meanwhile, perhaps because a newer one is there
+                    lost.add(found)
+                    continue
                 self.context.say(f"going on from checkpoint {found.step} of {run}, attempt {found.attempt}")
                 if run == self.context.address.run:
                     self.state.checkpoint = found.step

@@ -338,6 +338,14 @@ def test_the_hugging_face_hub_from_its_cache(tmp_path: Path) -> None:
     assert result.data == {"m": f"hf:{commit}"}
 
 
+def test_the_hub_without_its_library(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['huggingface_hub'] = None")
+    rig = Rig.of(tmp_path, ("true",), inputs={"m": Input(url="hf://team/tiny@main")})
+    rig.environ["PYTHONPATH"] = str(tmp_path)
+    assert rig.go() == 78
+    assert (rig.exit().reason, "pip install huggingface_hub" in rig.exit().message) == (Reason.INPUT_MISSING, True)
+
+
 def test_code_comes_with_the_run(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", **{"hello.py": "print('hello from the overlay')", "pkg/__init__.py": ""})
     archive = tmp_path / "code.tar"

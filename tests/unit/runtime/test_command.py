@@ -69,7 +69,7 @@ def test_python_is_the_launchers_own_on_local_unless_the_job_says_otherwise() ->
 
 
 def test_code_comes_first_on_the_python_path() -> None:
-    assert environment(job(code=Code("0" * 64)), {"PYTHONPATH": "/x"})["PYTHONPATH"] == "/w/code:/x"
+    assert environment(job(code=Code("0" * 64)), {"PYTHONPATH": "/x"})["PYTHONPATH"] == "/w/source:/x"
 
 
 def test_torchruns_variables_only_for_several_ranks() -> None:
