@@ -1,0 +1,77 @@
+"""What training tells while it runs: progress, metrics, and when it was asked to stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from eval.progress import metric, progress
+
+# TRL's names -> ours. Others that it logs (epoch, total_flos) say nothing new.
+NAMES = {
+    "loss": "train/loss",
+    "learning_rate": "train/learning_rate",
+    "grad_norm": "train/grad_norm",
+    "mean_token_accuracy": "train/token_accuracy",
+    "entropy": "train/entropy",
+    "num_tokens": "train/tokens",
+}
+EVERY = 1.0  # seconds between two lines of progress
+
+
+class StopRequest:
+    """SIGTERM, remembered until the step ends."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        signal.signal(signal.SIGTERM, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+
+
+class Reporting(TrainerCallback):  # type: ignore[misc]
+    """Progress and metrics as the run goes; after SIGTERM the step's end saves a checkpoint and ends the training."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self.stop = stop
+        self.told = 0.0
+        self.began = 0.0  # monotonic seconds and tokens at the first step, for the rate
+        self.tokens = 0.0
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        now = time.monotonic()
+        if now - self.told >= EVERY or state.global_step == state.max_steps:
+            self.told = now
+            loss = next((f"loss {entry['loss']}" for entry in reversed(state.log_history) if "loss" in entry), "")
+            progress(state.global_step, state.max_steps, "train", loss)
+        if self.stop.asked and state.global_step < state.max_steps:
+            control.should_save = True
+            control.should_training_stop = True
+        return control
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        logs = logs or {}
+        for name, ours in NAMES.items():
+            if isinstance(value := logs.get(name), int | float):
+                metric(state.global_step, ours, value)
+        if "loss" not in logs:
+            return
+        now, tokens = time.monotonic(), float(logs.get("num_tokens", 0.0))
+        if self.began and tokens > self.tokens:
+            metric(state.global_step, "train/tokens_per_second", (tokens - self.tokens) / (now - self.began))
+        self.began, self.tokens = now, tokens
+        print(f"step {state.global_step} of {state.max_steps}: loss {logs['loss']}", flush=True)
