@@ -93,8 +93,6 @@ def submit(
     Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
     under that name), Unreachable.
     """
-    if isinstance(backend, Checks):
-        backend.check(group.runs)
     rendered = backend.render(group.runs)
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="submit") as threads:
         runs = {run_id(job): job for job in group.runs}
@@ -103,10 +101,12 @@ def submit(
             run: _One(job, decide.Submission(facts(views[run], job), job=_ours(views[run], job)), views[run])
             for run, job in runs.items()
         }
-        if not plan:
-            if any(one.known.run.result is None for one in ones.values()):
-                _check_store(store, checked)
-            _upload_overlays(store, group.runs, overlays or {})
+        new = [one.job for one in ones.values() if one.known.run.result is None]
+        if isinstance(backend, Checks):
+            backend.check(new)
+        if new and not plan:
+            _check_store(store, checked)
+            _upload_overlays(store, new, overlays or {})
         _Rounds(group, store, backend, rendered, ones, threads, plan).go()
     return [one.done for one in ones.values() if one.done is not None]
 

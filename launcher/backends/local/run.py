@@ -148,6 +148,11 @@ class Runner:
                 wake.append(member.not_before)
         return min(wake, default=None)
 
+    def kill(self, run: Run) -> None:
+        """Ends every process of a run at once."""
+        for member in run.members.values():
+            self._sweep(run, member)
+
     def close_with_runtime(self, run: Run) -> None:
         """Starts the leader once more, only so that it reads cancel.json and writes the end."""
         run.closers += 1

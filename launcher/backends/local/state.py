@@ -97,6 +97,13 @@ class StateDir:
         create(file, uuid.uuid4().hex[:12].encode())
         return file.read_text()
 
+    def is_still(self, known: str) -> bool:
+        """Whether this is the folder whose id was `known`, not deleted and not made anew."""
+        try:
+            return (self.path / "id").read_text() == known
+        except FileNotFoundError:
+            return False
+
     def entry(self, run: str) -> Path:
         return self.queue / f"{run}.yaml"
 

@@ -93,6 +93,8 @@ class Supervisor:
 
     def turn(self) -> float:
         """One look at everything; returns for how many seconds nothing is due."""
+        if not self.state.is_still(self.runner.id):
+            return self.abandon()
         self.read_queue()
         while self.results:
             self.take_result(*self.results.popleft())
@@ -125,6 +127,16 @@ class Supervisor:
             if handle == self.wake:
                 while len(os.read(self.wake, 65536)) == 65536:
                     pass
+
+    def abandon(self) -> float:
+        """Somebody has deleted the folder: whatever still runs belongs to nobody, and a new queue in its place must not
+        meet it."""
+        log(f"{self.state.path} was deleted; its runs end")
+        for run in self.runs.values():
+            self.runner.kill(run)
+        self.runs.clear()
+        self.stop = True
+        return 0.0
 
     # the queue
 

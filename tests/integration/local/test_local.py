@@ -247,6 +247,9 @@ def test_secrets_reach_the_command_and_nothing_else(here: Machine) -> None:
     here.submit(one)
     assert here.wait(one)[0].outcome == "succeeded", here.explain()
     assert here.lines("seen") == ["xyzzy-12345"]
+    secrets.remove(here.state.secrets, "TOKEN")
+    assert [done.state for done in here.submit(one)] == ["succeeded"]  # nothing is needed to hear how it ended
+    secrets.put(here.state.secrets, "TOKEN", "xyzzy-12345")
     (here.path / "seen").unlink()
     held = [path for path in here.path.rglob("*") if path.is_file() and b"xyzzy-12345" in path.read_bytes()]
     assert held == [here.state.secrets]

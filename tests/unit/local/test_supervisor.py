@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -334,6 +335,17 @@ def test_runs_whose_store_was_deleted_are_forgotten(bench: Bench) -> None:
         bench.store.delete([layout.RunKeys(run).job])
     bench.drain(bench.supervisor("echo $me >> starts; exit 78"))
     assert bench.lines("starts") == [runs[1]]
+
+
+def test_a_deleted_queue_leaves_nothing_running(bench: Bench) -> None:
+    bench.queue(job("one"))
+    supervisor = bench.supervisor("setsid sleep 600 & echo $! $$ > pids; sleep 600")
+    bench.drive(supervisor, lambda: bool(bench.lines("pids")))
+    shutil.rmtree(bench.state.path)
+    supervisor.run()
+    pids = [int(pid) for pid in bench.lines("pids")[0].split()]
+    assert not any(procs.alive(pid, procs.start_time(pid) or 0, procs.boot_id()) for pid in pids)
+    bench.state.make()
 
 
 def test_a_damaged_entry_is_put_aside(bench: Bench) -> None:
