@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from zlib import crc32
 
-VERSION = 1  # of the rows; another version is thrown away
+VERSION = 2  # of the rows; another version is thrown away
 BUSY = 2.0  # seconds to wait for another process's write
+
+# what sqlite3 was seen to raise over damaged files, besides its own errors
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError, SystemError, OverflowError, MemoryError, TypeError)
+
+
+class _Damaged(sqlite3.DatabaseError):
+    """A row whose checksum does not fit: SQLite itself has none."""
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -44,31 +52,34 @@ class Cache:
         if self._db is None:
             return {}
         try:
-            return dict(self._db.execute("SELECT run, row FROM finished WHERE store = ?", (store,)))
-        except sqlite3.DatabaseError:
-            self._rebuild()
-            return {}
+            found = self._db.execute("SELECT run, sum, row FROM finished WHERE store = ?", (store,))
+            return {run: _checked(run, checksum, row) for run, checksum, row in found}
+        except sqlite3.OperationalError as error:
+            if not _damage(error):
+                return {}
+        except DAMAGE:
+            pass
+        self._rebuild()
+        return {}
 
     def put(self, store: str, rows: Iterable[tuple[str, bytes]]) -> None:
-        if self._db is None:
-            return
-        try:
-            with self._db:
-                self._db.executemany(
-                    "INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", [(store, run, row) for run, row in rows]
-                )
-        except sqlite3.OperationalError:  # another process writes, the disk is full: what is missing is read again
-            return
-        except sqlite3.DatabaseError:
-            self._rebuild()
+        values = [(store, run, _sum(run, row), row) for run, row in rows]
+        if values:
+            self._write("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?)", values)
 
     def forget(self, store: str) -> None:
+        self._write("DELETE FROM finished WHERE store = ?", [(store,)])
+
+    def _write(self, statement: str, values: Sequence[tuple[object, ...]]) -> None:
         if self._db is None:
             return
         try:
             with self._db:
-                self._db.execute("DELETE FROM finished WHERE store = ?", (store,))
-        except sqlite3.DatabaseError:
+                self._db.executemany(statement, values)
+        except sqlite3.OperationalError as error:
+            if _damage(error):  # not: another process writes, the disk is full; then what is missing is read again
+                self._rebuild()
+        except DAMAGE:
             self._rebuild()
 
     def _open(self, again: bool = True) -> sqlite3.Connection | None:
@@ -81,25 +92,45 @@ class Cache:
                 with db:
                     db.execute("DROP TABLE IF EXISTS finished")
                     db.execute(
-                        "CREATE TABLE finished (store TEXT, run TEXT, row BLOB, PRIMARY KEY (store, run)) WITHOUT ROWID"
+                        "CREATE TABLE finished "
+                        "(store TEXT, run TEXT, sum INTEGER, row BLOB, PRIMARY KEY (store, run)) WITHOUT ROWID"
                     )
                     db.execute(f"PRAGMA user_version = {VERSION}")
             return db
-        except (sqlite3.OperationalError, OSError):  # read-only, locked, no space: live without it
-            if db is not None:
-                db.close()
+        except OSError:  # no folder can be made there: live without it
             return None
-        except sqlite3.DatabaseError:  # not a database
+        except DAMAGE as error:
             if db is not None:
                 db.close()
+            # read-only, locked, no space: live without it; anything else is no cache of ours
+            if isinstance(error, sqlite3.OperationalError) and not _damage(error):
+                return None
             return self._remove() if again else None
 
     def _remove(self) -> sqlite3.Connection | None:
         with suppress(OSError):
             self.path.unlink()
+        with suppress(OSError):
+            self.path.with_name(self.path.name + "-journal").unlink()
         return self._open(again=False)
 
     def _rebuild(self) -> None:
         if self._db is not None:
-            self._db.close()
+            with suppress(*DAMAGE):
+                self._db.close()
         self._db = self._remove()
+
+
+def _damage(error: sqlite3.OperationalError) -> bool:
+    """Whether an operational error speaks of the file's content: a table that is not there, or not as it was made."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
+
+
+def _sum(run: str, row: bytes) -> int:
+    return crc32(row, crc32(run.encode()))
+
+
+def _checked(run: object, checksum: object, row: object) -> bytes:
+    if not isinstance(run, str) or not isinstance(row, bytes) or _sum(run, row) != checksum:
+        raise _Damaged("checksum")
+    return row

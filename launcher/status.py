@@ -19,7 +19,7 @@ from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
-from launcher.store.layout import RUNS, RunKeys
+from launcher.store.layout import RUNS, RunKeys, work_run
 
 FINAL = ("succeeded", "failed", "cancelled")
 STATES = ("queued", "starting", "running", "stopping", *FINAL)
@@ -96,8 +96,8 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     """One run read from the store, after a missing result was put (design 6) where `backend_of` is given."""
     view = read_run(store, run)
     status = fold(view)
-    if backend_of is not None and status.state not in FINAL and _may_have_ended(view, status.stale):
-        active = backend_active(view, backend_of)
+    if backend_of is not None and _incomplete(store, view, status):
+        active = backend_active(view, backend_of) if view.result is None else None
         if finish(store, run, backend_active=active, writer=WRITER) is not None:
             view = read_run(store, run)
             status = fold(view)
@@ -108,9 +108,14 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     return view, to_line(view, status, created)
 
 
-def _may_have_ended(view: RunView, stale: bool) -> bool:
-    """Whether it is worth asking the backend: the highest attempt has exited, or has been silent for too long."""
-    return stale or (bool(view.attempts) and bool(view.attempts[-1].exits))
+def _incomplete(store: Store, view: RunView, status: Status) -> bool:
+    """Whether a record may be missing: the run may have ended, or its works/ record was never written. It may have
+    ended when its highest attempt has exited or been silent for too long, or when it was cancelled."""
+    if view.result is None:
+        exited = bool(view.attempts) and bool(view.attempts[-1].exits)
+        return status.stale or exited or view.cancelled
+    work = view.result.work
+    return view.result.outcome == "succeeded" and bool(work) and store.head(work_run(work, view.run)) is None
 
 
 def backend_active(view: RunView, backend_of: BackendOf) -> bool | None:
@@ -131,7 +136,7 @@ def backend_active(view: RunView, backend_of: BackendOf) -> bool | None:
     if seen is not None:
         return seen.active
     hosts = {claim.placement.host for attempt in view.attempts[-1:] for claim in attempt.claims.values()}
-    if job.backend == "local" and hosts != {socket.gethostname()}:
+    if job.backend == "local" and hosts - {socket.gethostname()}:
         return None
     return False
 

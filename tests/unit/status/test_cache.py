@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from launcher.cache import Cache
 from launcher.reasons import Reason
@@ -96,6 +99,26 @@ def test_damage_behind_a_whole_header_is_survived(file_store: Store, path: Path)
     path.write_bytes(bytes(body))
     assert lines(file_store, path) == before
     assert lines(file_store, path) == before
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_random_damage_gives_true_rows_or_none(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """SQLite has no checksums, and sqlite3 raises almost anything over a damaged file."""
+    rng = random.Random(seed)
+    path = tmp_path_factory.mktemp("cache") / "status.sqlite"
+    rows = {f"run-{k}": rng.randbytes(100) for k in range(120)}
+    with Cache(path) as cache:
+        cache.put("store", rows.items())
+    body = bytearray(path.read_bytes())
+    for _ in range(rng.choice([1, 5, 50, 500])):
+        at, length = rng.randrange(len(body)), rng.choice([1, 8, 64])
+        body[at : at + length] = rng.randbytes(length)
+    path.write_bytes(bytes(body))
+    with Cache(path) as cache:
+        assert cache.get("store").items() <= rows.items()
+        cache.put("store", [("run-x", b"1")])
+        cache.forget("store")
 
 
 def test_rows_of_another_version_are_thrown_away(file_store: Store, path: Path) -> None:

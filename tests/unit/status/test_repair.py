@@ -74,6 +74,25 @@ def test_only_its_own_machine_can_say_that_a_local_run_is_gone(file_store: Store
     assert line.state == state
 
 
+def test_a_run_cancelled_before_it_began_is_ended(file_store: Store) -> None:
+    run = write_run(file_store, fake_job("job"), [], outcome=None, cancelled=True)
+    _, line = read_line(file_store, run, backend_of(None))  # type: ignore[arg-type]
+    assert line.state == "cancelled"
+
+
+def test_a_run_that_was_never_given_to_the_backend_waits_for_submit(file_store: Store) -> None:
+    run = write_run(file_store, fake_job("job"), [], outcome=None)
+    _, line = read_line(file_store, run, backend_of(None))  # type: ignore[arg-type]
+    assert line.state == "queued"
+
+
+def test_a_missing_works_record_is_put(file_store: Store) -> None:
+    run = write_run(file_store, fake_job("job"))
+    assert list(file_store.scan("works/")) == []
+    read_line(file_store, run, backend_of(None))  # type: ignore[arg-type]
+    assert [meta.key.rpartition("/")[2] for meta in file_store.scan("works/")] == [f"{run}.json"]
+
+
 def test_a_live_run_is_not_asked_about(file_store: Store, tmp_path: Path) -> None:
     run = write_run(file_store, fake_job("job"), [FakeAttempt(ended=None)], outcome=None)
     asked: list[str] = []
