@@ -54,11 +54,8 @@ def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent:
     """Raises ConfigError when a folder that it names is not there, or holds no episodes."""
     match config:
         case TransformersConfig():
-            from eval.agents.transformers import TransformersAgent  # torch comes with it
+            from eval.agents.transformers import TransformersAgent
 
-            for folder in (config.model, config.adapter):
-                if folder is not None and folder.startswith(("/", ".")) and not Path(folder).is_dir():
-                    raise ConfigError(f"agent {config.name}: there is no folder {folder}")
             return TransformersAgent(
                 config.model,
                 builder,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.agents.base import Decision, History, decide
+from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder
 
@@ -18,10 +19,23 @@ from eval.prompts import PromptBuilder
 VISION_TOKENS = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
 
 
+def source(model: str) -> tuple[str, dict[str, Any]]:
+    """What from_pretrained takes for a folder, or for hf://OWNER/NAME[@REVISION]; a folder never asks a hub.
+
+    Raises ConfigError for a folder that is not there.
+    """
+    if model.startswith("hf://"):
+        name, _, revision = model.removeprefix("hf://").partition("@")
+        return name, {"revision": revision or None}
+    if not Path(model).is_dir():
+        raise ConfigError(f"model: there is no folder {model}; a model of the hub is hf://OWNER/NAME[@REVISION]")
+    return model, {"local_files_only": True}
+
+
 class TransformersAgent:
     """Greedy decoding.
 
-    model           a folder (or a hub name) with the model and its processor
+    model           a folder with the model and its processor, or hf://OWNER/NAME[@REVISION]
     adapter         a PEFT adapter to put on it
     max_pixels      the largest area of an image after resizing; None leaves the processor's own (min_pixels likewise)
     batch_size      how many prompts go through the model at once
@@ -45,6 +59,8 @@ class TransformersAgent:
         device: str | None = None,
         record_tokens: bool = False,
     ) -> None:
+        """Raises ConfigError for a folder that is not there."""
+        name_or_folder, where = source(model)
         import torch
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -54,8 +70,7 @@ class TransformersAgent:
         self.batch_size = batch_size
         self.record_tokens = record_tokens
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        local = Path(model).is_dir()  # then nothing asks a hub, whatever the environment says
-        self.processor: Any = AutoProcessor.from_pretrained(model, local_files_only=local)
+        self.processor: Any = AutoProcessor.from_pretrained(name_or_folder, **where)
         size = self.processor.image_processor.size
         if min_pixels is not None:
             size["shortest_edge"] = min_pixels
@@ -63,7 +78,7 @@ class TransformersAgent:
             size["longest_edge"] = max_pixels
         tokenizer = self.processor.tokenizer
         tokenizer.padding_side = "left"
-        self.model: Any = AutoModelForImageTextToText.from_pretrained(model, dtype=dtype, local_files_only=local)
+        self.model: Any = AutoModelForImageTextToText.from_pretrained(name_or_folder, dtype=dtype, **where)
         if adapter is not None:
             from peft import PeftModel
 
