@@ -13,6 +13,23 @@ TWO: Final = {"ranks": 2, "leading": 2}
 SET: Final = {**TWO, "mode": "set"}
 ROLES: Final = {"ranks": 2, "leading": 1}
 FEW: Final = Policy(retries=1, infrastructure=2)
+BOTH_RUN: Final = (
+    "backend A starts rank 0",
+    "backend A starts rank 1",
+    "A0#0 reads",
+    "A0#0 claims",
+    "A1#0 reads",
+    "A1#0 claims",
+    "A0#0 puts formed",
+    "A1#0 sees",
+    "A0#0: earlier",
+    "A1#0: earlier",
+    "A0#0 beats",
+    "A1#0 beats",
+    "A0#0: COMMAND",
+    "A1#0: COMMAND",
+)
+CUT_BEHIND: Final = (*BOTH_RUN, "A1#0 is CUT OFF", "A0#0 gets SIGTERM", "A0#0 puts exit")
 
 CONFIGS: Final[dict[str, Config]] = {
     "one rank, crashes, SIGTERM, lost answers": config(crash=2, term=1, lost=1, cut=1),
@@ -49,8 +66,8 @@ ABLATIONS: Final[dict[Rule, tuple[Rules, Config]]] = {
     Rule.EARLIER: (NONE, config(force=1, cut=1)),
     Rule.GENERATION: (NONE, config(**SET, force=1)),
     Rule.JOIN: (NONE, config(**SET, places=2)),
-    Rule.REREAD: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW)),
-    Rule.EVERY_MEMBER: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW)),
+    Rule.REREAD: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND)),
+    Rule.EVERY_MEMBER: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND)),
     Rule.GIVE_TIME: (NONE, config(force=1)),
     Rule.RECHECK: (NONE, config(cancel=1)),
     Rule.SUCCESSOR: (NONE, config(force=1)),

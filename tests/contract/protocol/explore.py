@@ -40,7 +40,8 @@ def explore(config: Config, rules: Rules = ALL, *, most: int = 3_000_000, first:
     begun = time.perf_counter()
     model = Model(config, rules)
     found = Found()
-    states: list[State] = [model.initial()]
+    prefix, initial = _begin(model)
+    states: list[State] = [initial]
     numbers: dict[State, int] = {states[0]: 0}
     came: list[tuple[int, str]] = [(-1, "")]
     back: list[list[int]] = [[]]
@@ -66,9 +67,17 @@ def explore(config: Config, rules: Rules = ALL, *, most: int = 3_000_000, first:
         stuck = _stuck(model, states, back)
         if stuck is not None:
             where[NO_END] = came[stuck]
-    found.broken = {name: _trace(came, *place) for name, place in where.items()}
+    found.broken = {name: prefix + _trace(came, *place) for name, place in where.items()}
     found.states, found.seconds = len(states), time.perf_counter() - begun
     return found
+
+
+def _begin(model: Model) -> tuple[list[str], State]:
+    state, labels = model.initial(), []
+    for wanted in model.c.begin:
+        label, state = next((label, after) for label, after, _, _ in model.next(state) if label.startswith(wanted))
+        labels.append(label)
+    return labels, state
 
 
 def _stuck(model: Model, states: Sequence[State], back: Sequence[Sequence[int]]) -> int | None:
@@ -86,7 +95,7 @@ def _stuck(model: Model, states: Sequence[State], back: Sequence[Sequence[int]])
 
 
 def _trace(came: Sequence[tuple[int, str]], at: int, label: str) -> list[str]:
-    lines = [label]
+    lines = [label] if label else []
     while at > 0:
         at, label = came[at]
         lines.append(label)

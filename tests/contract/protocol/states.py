@@ -93,6 +93,7 @@ class Config(NamedTuple):
     late: bool = False  # the second place begins when an attempt has exited at the first
     slow_reaper: bool = False
     faults: tuple[tuple[str, int], ...] = ()
+    begin: tuple[str, ...] = ()  # what has happened before: labels, or how they begin
 
 
 def config(**given: object) -> Config:
