@@ -35,8 +35,8 @@ from tests.integration.local.machine import Machine, machine
 from tests.support.jobs import group
 
 STEPS = 16
-TOGETHER = 5  # runs on one machine
-FIRE = 4.0  # seconds
+TOGETHER = 10  # runs on one machine
+FIRE = 5.0  # seconds
 
 SCRIPT = """
 import fcntl

@@ -27,9 +27,9 @@ from tests.support.jobs import group, job
 
 
 class Machine:
-    def __init__(self, path: Path, **slots: Any) -> None:
+    def __init__(self, path: Path, store: str | None = None, **slots: Any) -> None:
         self.path = path
-        self.store = open_store((path / "store").as_uri())
+        self.store = open_store(store or (path / "store").as_uri())
         options = {"state": path / "state", "cpus": 64, "memory": 1 << 40, "gpus": 0, "idle": 30, **slots}
         self.backend = LocalBackend(options)
         self.state = self.backend.state
@@ -112,8 +112,8 @@ class Machine:
 
 
 @contextmanager
-def machine(path: Path, **slots: Any) -> Iterator[Machine]:
-    made = Machine(path, **slots)
+def machine(path: Path, store: str | None = None, **slots: Any) -> Iterator[Machine]:
+    made = Machine(path, store, **slots)
     before = os.environ.get("SLIPWAY_TUNING")
     os.environ["SLIPWAY_TUNING"] = json.dumps(
         {"poll": 0.05, "quiet": 0.5, "live": 0.2, "upstream": 2.0, "leftovers": 0.5}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher import secrets
+from launcher.backends.local import daemon
 from launcher.cancel import cancel
 from launcher.errors import BadInput
 from launcher.reasons import Reason
@@ -255,6 +256,27 @@ def test_secrets_reach_the_command_and_nothing_else(here: Machine) -> None:
     assert held == [here.state.secrets]
 
 
+@pytest.mark.s3
+def test_an_object_store_with_the_submitters_credentials(
+    tmp_path: Path, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor was started by somebody without credentials; the run has its own submitter's."""
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    with machine(tmp_path, store=s3_url) as here:
+        for name in keys:
+            monkeypatch.delenv(name)
+        daemon.ensure(here.state.make(), here.backend.options)
+        for name, value in keys.items():
+            monkeypatch.setenv(name, value)
+        first = here.job("first", "pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out').mkdir(); say('ran', 1)", outputs=OUT)
+        second = here.job("second", "say('ran', 2)", inputs={"x": reads(first)})
+        here.submit(first, second)
+        assert [result.outcome for result in here.wait(first, second)] == ["succeeded"] * 2, here.explain()
+        assert here.lines("ran") == ["1", "2"]
+        secret = keys["AWS_SECRET_ACCESS_KEY"].encode()
+        assert not [path for path in here.path.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
+
 def test_retry_resumes_with_another_limit(here: Machine) -> None:
     one = count(here, steps=8, limits=Limits(deadline=0.5, grace=0.3))
     here.submit(one)
@@ -322,8 +344,6 @@ def test_the_verbs_and_a_closed_terminal(tmp_path: Path) -> None:
 
 
 def test_stopping_with_the_runs_and_starting_again(here: Machine) -> None:
-    from launcher.backends.local import daemon
-
     one = count(here, limits=Limits(grace=0.3), timing=Timing(beat=0.2, stale=30.0, fence=20.0))
     here.submit(one)
     wait_for(lambda: here.store.head(RunKeys(run_id(one)).attempt(1).checkpoint_complete(2)), explain=here.explain)
