@@ -86,8 +86,9 @@ class FileStore:
 
     def folders(self, prefix: str) -> list[str]:
         prefix = prefix and prefix.rstrip("/") + "/"
-        names = (name for name, _ in self._entries(prefix) if name.endswith("/"))
-        return sorted(name[:-1] for name in names if next(self._walk(prefix + name, "", ""), None) is not None)
+        found = (item for item in self._entries(prefix) if item[0].endswith("/"))
+        with self._errors(prefix):
+            return sorted(name[:-1] for name, entry in found if _any_file(entry.path))
 
     def stream(self, key: str) -> Iterator[Piece]:
         with self._errors(key):
@@ -302,6 +303,20 @@ class FileStore:
 
 def _meta(key: str, stat: os.stat_result) -> Meta:
     return Meta(key, stat.st_size, stat.st_mtime, f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}")
+
+
+def _any_file(folder: str) -> bool:
+    """Whether a file lies anywhere below; looks no further than the first."""
+    below = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    return True
+                below.append(entry.path)
+    except _GONE:
+        return False
+    return any(map(_any_file, below))
 
 
 def _read(fd: int, count: int) -> bytes:
