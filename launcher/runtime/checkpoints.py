@@ -73,6 +73,7 @@ class Checkpoints:
             while self._pending and waiting():
                 time.sleep(pause)
                 insist(self._complete)
+            insist(self._sweep)
             if self._pending:
                 steps = ", ".join(map(str, sorted(self._pending)))
                 self._context.say(f"checkpoint {steps} stays incomplete: another rank's part is missing")
@@ -129,15 +130,24 @@ class Checkpoints:
                 self._context.say(f"checkpoint {step} is in the store")
                 self._on_complete(step)
                 self._retire(Stored(step, self._context.attempt, self._context.address.run))
+        self._delete_doomed()
+
+    def _delete_doomed(self) -> None:
         while self._doomed:
-            stored.delete(store, self._doomed[-1])
+            stored.delete(self._context.store, self._doomed[-1])
             self._doomed.pop()
+
+    def _sweep(self) -> None:
+        """Lets go what an earlier attempt was cut off from letting go, where this one made no checkpoint of its own."""
+        if self._kept is None and self._context.attempt > 1:
+            self._retire()
+        self._delete_doomed()
 
     def _succeeded(self, member: str) -> bool:
         found = self._context.store.read(self._context.keys.exit(member))
         return found is not None and msgspec.json.decode(found[0], type=Exit).reason is Reason.SUCCEEDED
 
-    def _retire(self, new: Stored) -> None:
+    def _retire(self, *new: Stored) -> None:
         """Chooses what `keep` lets go: all but the newest and the best one. Of earlier attempts, which are dead by now,
         also what never became complete."""
         if not self._keep:
@@ -145,10 +155,12 @@ class Checkpoints:
         if self._kept is None:
             store, run = self._context.store, self._context.address.run
             earlier = [one for one in stored.begun(store, run) if one.attempt < self._context.attempt]
-            whole = {one for one, _ in stored.complete(store, run)}
+            whole = dict(stored.complete(store, run))
             self._doomed += [one for one in earlier if one not in whole]
             self._kept = [one for one in earlier if one in whole]
-        kept = sorted([*self._kept, new], reverse=True)
+            if self._best is None and whole:
+                self._best = whole[max(whole)].best
+        kept = sorted([*self._kept, *new], reverse=True)
         self._kept = [one for index, one in enumerate(kept) if index < self._keep or one.step == self._best]
         self._doomed += [one for one in kept if one not in self._kept]
 
