@@ -24,8 +24,6 @@ BOTH_RUN: Final = (
     "A1#0 sees",
     "A0#0: earlier",
     "A1#0: earlier",
-    "A0#0 beats",
-    "A1#0 beats",
     "A0#0: COMMAND",
     "A1#0: COMMAND",
 )

@@ -10,7 +10,7 @@ from typing import Any
 from launcher.protocol import decide
 from launcher.protocol.facts import Attempt, Rules, Run, gone, same_place, silent
 from launcher.protocol.records import Placement
-from launcher.protocol.rules import ALL
+from launcher.protocol.rules import ALL, Rule
 from launcher.protocol.verdict import Verdict, newest_checkpoint
 from launcher.reasons import EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
 from tests.contract.protocol.states import (
@@ -50,13 +50,38 @@ class Model:
         self.beat = lru_cache(None)(decide.beat)
         self.ending = lru_cache(None)(decide.end)
         self.glances = lru_cache(None)(self._glances)
+        self.finish = lru_cache(None)(decide.finish)
+        # two reductions that lose nothing: a process that has read nothing yet is as good as one not yet started (but
+        # for what its backend may believe of it), and a claim is as good as a beat
+        self.eager = config.starts and not config.late and "force" not in self.names
+        self.first_beat = BEATS if Rule.CLAIM_IS_BEAT in rules else NO_BEAT
         self.fences = decide.fence(1.0, 0.0, rules) is not None
         self.yields = decide.beat(decide.Glance(successor=True), rules) is not None
 
     def initial(self) -> State:
         c = self.c
         obj = Obj("active" if c.submitted else "none", tuple((0, "P") for _ in range(c.ranks)))
-        return State((), (), (obj,) * c.places, (Sub("read"),) * c.submitters, tuple(v for _, v in c.faults), c.job)
+        faults = tuple(left for _, left in c.faults)
+        return self.started(State((), (), (obj,) * c.places, (Sub("read"),) * c.submitters, faults, c.job))
+
+    def started(self, s: State) -> State:
+        """Every process that a backend is about to start."""
+        if not self.eager:
+            return s
+        for place, obj in enumerate(s.objs):
+            if obj.state == "active":
+                for rank, (inc, state) in enumerate(obj.slots):
+                    if state == "P":
+                        s = self.with_proc(s, place, rank, inc)
+        return s
+
+    def with_proc(self, s: State, place: int, rank: int, inc: int) -> State:
+        q = Proc(place, rank, inc, "start", born=len(s.atts) if "force" in self.names else 99)
+        obj = s.objs[place]
+        return s._replace(
+            procs=tuple(sorted((*s.procs, q), key=_order)),
+            objs=put(s.objs, place, obj._replace(slots=put(obj.slots, rank, (inc, "R")))),
+        )
 
     # what is read
 
@@ -222,7 +247,8 @@ class Model:
     # everything that can happen
 
     def next(self, s: State) -> Iterator[Step]:
-        for label, t, good, broken in self._next(s):
+        for label, after, good, broken in self._next(s):
+            t = self.started(after)
             yield label, t, good, (*broken, *self.check(s, t))
 
     def check(self, s: State, t: State) -> tuple[str, ...]:
@@ -270,16 +296,12 @@ class Model:
             if obj.state != "active":
                 continue
             for rank, (inc, state) in enumerate(obj.slots):
-                if state == "P" and self.c.starts:
+                if state == "P" and self.c.starts and not self.eager:
                     if place and self.c.late and not any(att.exits[0] for att in s.atts):
                         continue
                     if any(q.place == place and q.rank == rank and not q.orphan for q in s.procs):
                         continue
-                    q = Proc(place, rank, inc, "start", born=len(s.atts) if "force" in self.names else 99)
-                    t = s._replace(
-                        procs=tuple(sorted((*s.procs, q), key=_order)),
-                        objs=put(s.objs, place, obj._replace(slots=put(obj.slots, rank, (inc, "R")))),
-                    )
+                    t = self.with_proc(s, place, rank, inc)
                     yield f"backend {'ABCD'[place]} starts rank {rank} (#{inc})", t, True, ()
             if self.left(s, "gone"):
                 for t in self.end_all(self.spend(s, "gone"), place):
@@ -399,7 +421,7 @@ class Model:
             if len(s.atts) >= number:
                 yield f"{name}: claim {number} is taken", self.proc(s, q, pc="start", mem=None), True, ()
                 return
-            new = Att(put((None,) * ranks, 0, (q.place, q.inc)), (NO_BEAT,) * ranks, (None,) * ranks)
+            new = Att(put((None,) * ranks, 0, (q.place, q.inc)), (self.first_beat,) * ranks, (None,) * ranks)
             t = s._replace(atts=(*s.atts, new))
         elif there is None:
             t = self.att(s, number, claims=put(s.atts[number - 1].claims, q.rank, (q.place, q.inc)))
@@ -590,7 +612,7 @@ class Model:
         if any(sub.pc != "done" for sub in s.subs) and not self.c.slow_reaper:
             return
         evidence = Reason.UNSCHEDULABLE if any(obj.state == "failed" for obj in s.objs) else None
-        step = decide.finish(self.seen(s, None), active, s.works, evidence, self.rules)
+        step = self.finish(self.seen(s, None), active, s.works, evidence, self.rules)
         wrong = self.contradicts(s, step)
         match step:
             case decide.Finish(verdict) if self.c.slow_reaper:
