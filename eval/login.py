@@ -184,10 +184,10 @@ class Form:
     text: dict[str, str] = field(default_factory=lambda: {"user": "", "pass": "", "find": ""})
 
     def click(self, x: int, y: int) -> None:
-        if self.screen == "welcome" and _inside(LOGOUT, x, y):
-            self.screen, self.focus, self.error = "form", None, ""
-            self.text = dict.fromkeys(self.text, "")
         if self.screen != "form":
+            if self.screen == "welcome" and _inside(LOGOUT, x, y):
+                self.screen, self.focus, self.error = "form", None, ""
+                self.text = dict.fromkeys(self.text, "")
             return
         hit = next((n for n, r in {**self.layout.fields, **self.layout.buttons}.items() if _inside(r, x, y)), None)
         self.focus_on(hit if hit in self.text else None)

@@ -1,0 +1,61 @@
+"""What a configuration of training may say, and how it is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.sft import main
+
+GOOD = {"model": ".", "episodes": ".", "steps": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"lr": 1e-3}, "lr"),
+        ({"lora": {"r": 4}}, "r"),
+        ({"steps": "many"}, "steps"),
+        ({"epochs": 2.0}, "either steps or epochs"),
+        ({"steps": None}, "either steps or epochs"),
+        ({"batch_size": 0}, "batch_size must be above 0"),
+        ({"schedule": "warm"}, "schedule must be"),
+        ({"dtype": "int8"}, "dtype must be"),
+        ({"model": "nowhere"}, "no folder nowhere"),
+        ({"model": "hf://xlangai/OpenCUA-7B"}, "evaluation only"),
+        ({"episodes": "nowhere"}, "no folder nowhere"),
+        ({"prompt": {"history": 3, "step_of": True}}, "step_of"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_exit_code_78(
+    change: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({**GOOD, **change}))
+    assert main(["--config", str(config), "--out", str(tmp_path / "out")]) == 78
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert printed.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_place_for_the_outputs_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLIPWAY_OUTPUTS", raising=False)
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(GOOD))
+    assert main(["--config", str(config)]) == 78
+    assert "--out" in capsys.readouterr().err
+
+
+def test_a_bad_configuration_is_found_without_importing_torch() -> None:
+    code = (
+        "import sys; from training import sft, make_episodes, tiny;"
+        "assert not {'torch', 'transformers', 'trl', 'datasets'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
