@@ -67,8 +67,7 @@ def run_command(
             if asked_at is None and (signals.terminated is not None or stopped.is_set()) and child.poll() is None:
                 asked_at = time.monotonic()
                 asked = procs.group(child.pid)
-                for process in asked:
-                    procs.send(process, signal.SIGTERM)
+                os.killpg(child.pid, signal.SIGTERM)
             if asked_at is not None and time.monotonic() - asked_at >= grace:
                 break
     finally:
@@ -80,8 +79,9 @@ def run_command(
     end_everything(child, asked, rest)
     pump.join(timeout=5.0)  # only a process stuck in the kernel could still hold the pipe
     tick(seconds)
-    asked_outside = asked_at is not None and signals.terminated is not None
-    return Outcome(child.returncode, asked_outside, asked_at is not None and stopped.is_set(), killed, seconds)
+    # some send SIGTERM to every process at once: then the command may have ended before it could be forwarded
+    terminated = signals.terminated is not None and (asked_at is not None or child.returncode != 0)
+    return Outcome(child.returncode, terminated, asked_at is not None and stopped.is_set(), killed, seconds)
 
 
 def end_everything(child: subprocess.Popen[bytes], asked: set[procs.Process], grace: float) -> None:

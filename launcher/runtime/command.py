@@ -171,6 +171,8 @@ def start(command: list[str], env: dict[str, str], cwd: Path, output: int) -> su
     parent = os.getpid()
 
     def die_with_the_runtime() -> None:  # runs in the child, where only what was prepared here may be called
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)

@@ -194,6 +194,15 @@ def test_sigterm(tmp_path: Path, handler: str, code: int, reason: Reason) -> Non
     assert (rig.result() is None) == (code != 0)
 
 
+def test_sigterm_to_everybody_at_once_is_no_users_error(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "echo up; exec sleep 60"))
+    process = started(rig)
+    for each in procs.descendants(process.pid) | {procs.Process(process.pid, procs.start_time(process.pid) or 0)}:
+        procs.send(each, signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    assert rig.exit().reason is Reason.PREEMPTED
+
+
 def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     rig = Rig.of(tmp_path, python(SLOW.format(handler="print('no', flush=True)")), limits=Limits(grace=0.3))
     assert terminate(started(rig)) == 143
