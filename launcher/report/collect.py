@@ -95,9 +95,13 @@ def _title(facts: Sequence[Facts], selection: Selection) -> str:
     names = list(dict.fromkeys(one.name for one in facts))
     if len(names) == 1:
         return facts[0].run if len(facts) == 1 else names[0]
-    if len(names) <= 4:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]} and {len(names) - 2} more"
+    firsts = {name.partition("-")[0] for name in names}
+    shared = firsts.pop() if len(firsts) == 1 and all("-" in name for name in names) else ""  # `login`, of login-after
+    if shared:
+        names = [name.removeprefix(f"{shared}-") for name in names]
+    if len(names) <= 6:
+        return f"{shared}: {', '.join(names)}" if shared else ", ".join(names)
+    return f"{shared}: {len(names)} jobs" if shared else f"{names[0]} and {len(names) - 1} more"
 
 
 def _outputs(store: Store, facts: Sequence[Facts]) -> list[tuple[Facts, Output]]:

@@ -176,7 +176,7 @@ def _metric_table(rows: Sequence[Row]) -> Markup:
         lines.append(line)
         last = metric.metric
     head = ["metric", "run", *(["agent"] if agents else []), "value", "95 % interval", "n", "infra", "minutes"]
-    return table(head, lines, right=range(len(head) - 5, len(head)))
+    return table(head, lines, right=range(len(head) - 5, len(head)), grouped=True)
 
 
 def _provenance(report: Report) -> Markup:

@@ -29,8 +29,11 @@ def badge(text: str, kind: str = "") -> Markup:
     return tag("span", text, class_=f"badge {kind}".strip())
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> Markup:
-    """A table; columns in `right` are numbers. A cell that is Markup of a `td` stands as it is."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (), *, grouped: bool = False
+) -> Markup:
+    """A table; columns in `right` are numbers. A cell that is Markup of a `td` stands as it is. `grouped`: a row whose
+    first cell is empty belongs to the one above."""
 
     def cell(index: int, value: Any) -> Markup:
         if isinstance(value, Markup) and value.startswith("<td"):
@@ -38,5 +41,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[in
         return tag("td", value, class_="n" if index in right else None)
 
     top = tag("tr", *(tag("th", name, class_="n" if k in right else None) for k, name in enumerate(head)))
-    lines = [tag("tr", *(cell(k, value) for k, value in enumerate(row))) for row in rows]
-    return tag("div", tag("table", tag("thead", top), tag("tbody", *lines)), class_="scroll")
+    lines = [
+        tag("tr", *(cell(k, value) for k, value in enumerate(row)), class_="first" if grouped and row[0] else None)
+        for row in rows
+    ]
+    whole = tag("table", tag("thead", top), tag("tbody", *lines), class_="grouped" if grouped else None)
+    return tag("div", whole, class_="scroll")

@@ -10,8 +10,8 @@ from launcher.report.metrics import Curves
 from launcher.report.parts import badge, duration, table, when
 from launcher.report.replays import FINAL_SCREEN, Replay
 from launcher.report.svg import curves
-from launcher.results.text import is_rate, number
 
+STAGE_HEIGHT = 440  # pixels that a screen may be high
 TINY = 640  # pixels of width up to which a screen is enlarged with its pixels sharp
 
 
@@ -29,9 +29,8 @@ def curve_charts(found: Sequence[Curves]) -> Markup | None:
                 *(tag("span", tag("i"), series.label, class_=f"s{k % 6}") for k, series in enumerate(one.series)),
                 class_="legend",
             )
-        aside = (
-            f"last {number(last, one.metric) if is_rate(one.metric) else f'{last:.4g}'}" if len(one.series) == 1 else ""
-        )
+        figure = f"{last:,.0f}" if abs(last) >= 1000 else f"{last:.4g}"
+        aside = f"last {figure}" if len(one.series) == 1 else ""
         note = tag("p", one.note, class_="note") if one.note else None
         title = tag("header", tag("h3", one.metric), tag("span", aside))
         cards.append(tag("div", title, curves(one.series, label), legend, note, class_="card chart"))
@@ -92,7 +91,8 @@ def _replay(replay: Replay) -> Markup:
         tag("output", f"1 / {last + 1}"),
         class_="controls",
     )
-    left = tag("div", tag("div", picture, overlay, class_="stage tiny" if w <= TINY else "stage"), controls)
+    stage = tag("div", picture, overlay, class_="stage tiny" if w <= TINY else "stage")
+    left = tag("div", stage, controls)
     return tag(
         "figure",
         tag(
@@ -101,7 +101,9 @@ def _replay(replay: Replay) -> Markup:
             tag("b", head.instruction or head.goal),
             tag("p", " · ".join(filter(None, facts)), class_="note"),
         ),
-        tag("div", left, tag("ol", *items, class_="steps"), class_="body"),
+        tag(
+            "div", left, tag("ol", *items, class_="steps"), class_="body", style=f"--stage:{STAGE_HEIGHT * w / h:.0f}px"
+        ),
         data(payload),
         class_="replay card",
         data_replay=True,

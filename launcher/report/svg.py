@@ -130,7 +130,7 @@ def _padded(low: float, high: float) -> tuple[float, float]:
     """A little room above and below; from exactly 0 where the values come close to it."""
     if low == high:
         pad = abs(low) * 0.1 or 1.0
-        return low - pad, high + pad
+        return (0.0, 1.0) if low == 0 else (low - pad, high + pad)
     room = (high - low) * 0.06
     if 0 <= low <= (high - low) * 0.5:
         return 0.0, high + room

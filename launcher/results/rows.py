@@ -98,14 +98,15 @@ def arrange(rows: Sequence[Row]) -> list[Row]:
     def place(*key: str) -> int:
         return order.setdefault(key, len(order))
 
-    keyed: list[tuple[tuple[int, int, int], Row]] = []
+    keyed: list[tuple[tuple[int, int, int, int], Row]] = []
     for row in rows:
         metric = row.metric
         if metric is None:
-            keyed.append(((1, 0, 0), row))
+            keyed.append(((1, 0, 0, 0), row))
         else:
             benchmark = (metric.benchmark, str(metric.version), metric.split)
-            keyed.append(((0, place(*benchmark), place(*benchmark, metric.metric)), row))
+            whole = (*benchmark, metric.metric.partition("/")[0])  # a/b stands behind a
+            keyed.append(((0, place(*benchmark), place(*whole), place(*benchmark, metric.metric)), row))
     return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
 
 
