@@ -20,19 +20,17 @@ from uuid import uuid4
 
 import msgspec
 
-from launcher.errors import NotFound, Unreachable
+from launcher.errors import Unreachable
 from launcher.protocol import decide
 from launcher.protocol.decide import Leave, Stop
-from launcher.protocol.facts import Run, facts
 from launcher.protocol.finish import complete_works, put_result
-from launcher.protocol.read import read_run
 from launcher.protocol.records import Broken, Claim, Endpoint, Exit, Formed, Placement, Result
 from launcher.protocol.verdict import Verdict, newest_checkpoint
-from launcher.protocol.view import AttemptView, RunView, add
+from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason
-from launcher.runtime import procs
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
-from launcher.spec.hashing import encode_job, run_id, work_hash
+from launcher.runtime.sight import Sight
+from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys, work_run
@@ -82,12 +80,10 @@ class Member:
         self._interrupted = threading.Event()
         self._poll = min(job.timing.beat, LONGEST_POLL)
         self._view = RunView(self.run)
-        self._moves: dict[int, tuple[int, float]] = {}
         self._number = 0
         self._nonce = uuid4().hex
         self._settled = False
-        self._began = self.clock.boottime()  # the runtime makes its member at once
-        self._age = 0.0
+        self._sight = Sight(store, job, self.run, member, placement, self._nonce, self.clock)
         self._beating: Beating | None = None
 
     # start
@@ -98,8 +94,8 @@ class Member:
         works = False
         while True:
             try:
-                view = self._patiently(self._read)
-                run = self._facts(view)
+                view = self._patiently(self._sight.read)
+                run = self._sight.facts(view)
                 if run.result == "succeeded" and not works:
                     works = (
                         self._patiently(lambda: self.store.head(work_run(work_hash(self.job), self.run))) is not None
@@ -137,35 +133,6 @@ class Member:
         self._interrupted.set()
         if self._beating is not None:
             self._halt(Stop(Reason.PREEMPTED, "asked to stop"))
-
-    def _read(self) -> RunView:
-        self._age = self.clock.boottime() - self._began
-        try:
-            view = read_run(self.store, self.run, full=False)
-        except NotFound:
-            view = RunView(self.run)
-        if view.job is None:  # a rendered object that nobody submitted carries its job itself
-            self.store.create(self.keys.job, encode_job(self.job))
-            view = replace(read_run(self.store, self.run, full=False), job=self.job)
-        return view
-
-    def _facts(self, view: RunView) -> Run:
-        moved = set()
-        for attempt in view.attempts:
-            found = attempt.beats.get(self.members[0])
-            mark = (found[0].seq, found[1]) if found else (-1, 0.0)
-            if self._moves.setdefault(attempt.number, mark) != mark:
-                moved.add(attempt.number)
-        return facts(
-            view, self.job, self.placement, self.member, age=self._age, alive=self._alive, moved=frozenset(moved)
-        )
-
-    def _alive(self, placement: Placement) -> bool | None:
-        mine = self.placement
-        here = placement.host == mine.host and placement.boot == mine.boot and placement.boot != ""
-        if not here or placement.pid <= 0 or placement.kind not in ("process", "machine"):
-            return None
-        return procs.alive(placement.pid, placement.start, placement.boot)
 
     def _claim(self, view: RunView, number: int) -> bool:
         claim = Claim(self.placement, self._nonce, self.clock.time(), self.version)
@@ -277,8 +244,8 @@ class Member:
             if stop is not None:
                 return stop
             try:
-                view = self._read() if reread else view
-                step = decide.settle(self._facts(view), self._number)
+                view = self._sight.read() if reread else view
+                step = decide.settle(self._sight.facts(view), self._number)
                 match step:
                     case decide.Go():
                         self._view = view
@@ -299,28 +266,15 @@ class Member:
 
     def checkpoint(self) -> tuple[int, int] | None:
         """(attempt, step) to go on from; None: from the start. Call after settle()."""
-        return newest_checkpoint(self._facts(self._with_me(self._view)), self._number)
+        return newest_checkpoint(self._sight.facts(self._sight.with_me(self._view, self._number)), self._number)
 
     def before_command(self) -> Stop | None:
         """Step 6, and whatever of form() and settle() is still to do. None: start the command now."""
         stop = self.form() or self.settle()
         while stop is None:
             try:
-                view = self._with_me(self._view)
-                keys = self.keys.attempt(self._number)
-                wanted = [
-                    self.keys.result,
-                    self.keys.cancel,
-                    self.keys.attempt(self._number + 1).claim(self.members[0]),
-                ]
-                if len(self.members) > 1:
-                    others = [keys.exit(member) for member in self.members if member != self.member]
-                    wanted += [keys.broken, *others]
-                for key in wanted:
-                    found = self.store.read(key)
-                    if found is not None:
-                        view = add(view, key, found[0], found[1].modified)
-                step = decide.before_command(self._facts(view), self._number, self.index)
+                view = self._sight.look(self._sight.with_me(self._view, self._number), self._wanted(after=False))
+                step = decide.before_command(self._sight.facts(view), self._number, self.index)
                 if isinstance(step, decide.Go):
                     return self.should_stop()
                 if isinstance(step, decide.Finish):
@@ -334,19 +288,18 @@ class Member:
                 stop = self.should_stop()
         return stop
 
-    def _with_me(self, view: RunView, mine: Exit | None = None, outputs: bool = False) -> RunView:
-        """The view with what this process knows of itself."""
-        old = view.attempt(self._number) or AttemptView(self._number)
-        claim = Claim(self.placement, self._nonce, 0.0)
-        new = replace(
-            old,
-            claims={**old.claims, self.member: claim},
-            claimed={self.member: view.now, **old.claimed},
-            exits={**old.exits, **({self.member: mine} if mine else {})},
-            outputs=old.outputs | (frozenset(self.job.outputs) if outputs else frozenset()),
-        )
-        attempts = {attempt.number: attempt for attempt in (*view.attempts, new)}
-        return replace(view, attempts=tuple(attempts[number] for number in sorted(attempts)))
+    def _wanted(self, *, after: bool) -> list[str]:
+        """The keys that may have changed: before the command, or while waiting `after` it for the others."""
+        keys = self.keys.attempt(self._number)
+        wanted = [self.keys.result, self.keys.attempt(self._number + 1).claim(self.members[0])]
+        if not after:
+            wanted.append(self.keys.cancel)
+        if len(self.members) > 1:
+            others = [member for member in self.members if member != self.member]
+            wanted += [keys.broken, *map(keys.exit, others if self.index == 0 or not after else self.members[:1])]
+            if after and self.index > 0:
+                wanted.append(keys.beat(self.members[0]))
+        return wanted
 
     # while it runs
 
@@ -383,15 +336,23 @@ class Member:
                 self._beating.finish()
 
     def _end(self, mine: Exit, outputs_done: bool, data: Mapping[str, str] | None) -> int:
+        # alone and successful, nothing that others wrote matters; result.json is create-only
         alone = len(self.members) == 1 and mine.reason is Reason.SUCCEEDED
-        written, works = False, True
-        result: Result | None = None
+        view: RunView | None = self._view if alone else None
+        written, works, waited = False, True, False
         while True:
             try:
-                view = self._view if alone else self._read()
-                known = mine if written else None
-                view = self._with_me(replace(view, result=result or view.result), known, outputs_done)
-                ending = decide.Ending(self._facts(view), self._number, self.index, mine.reason, self.should_stop())
+                if view is None:
+                    view = self._sight.read()
+                elif waited:
+                    view = self._sight.look(view, self._wanted(after=True))
+                waited = False
+                view = self._sight.with_me(
+                    view, self._number, mine if written else None, outputs_done and self.index == 0
+                )
+                ending = decide.Ending(
+                    self._sight.facts(view), self._number, self.index, mine.reason, self.should_stop()
+                )
                 match decide.end(ending, works):
                     case decide.WriteExit(reason):
                         mine = msgspec.structs.replace(mine, reason=reason)
@@ -400,8 +361,9 @@ class Member:
                         written = True
                     case decide.Break(number, member, why):
                         self._break(number, member, why)
+                        view = None
                     case decide.Finish(verdict):
-                        result = self._finish(view, verdict, data)
+                        view = replace(view, result=self._finish(view, verdict, data))
                     case decide.PutWorks() if view.result is not None:
                         complete_works(self.store, self.job, view.result, self.run)
                         works = True
@@ -409,7 +371,8 @@ class Member:
                         self.log(leave.message)
                         return leave.code
                     case _:
-                        self.clock.wait(NEVER, self._poll)
+                        waited = True
+                        self.clock.wait(NEVER, self.job.timing.beat)
             except Unreachable as error:
                 self.log(f"store: {error}")
                 if self._beating is None or self._beating.fence() is not None:

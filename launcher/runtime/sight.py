@@ -1,0 +1,88 @@
+"""What one process sees of its run: reads the store, and makes of it the facts that decisions look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from launcher.errors import NotFound
+from launcher.protocol.facts import Run, facts
+from launcher.protocol.read import read_run
+from launcher.protocol.records import Claim, Exit, Placement
+from launcher.protocol.view import AttemptView, RunView, add
+from launcher.runtime import procs
+from launcher.runtime.beating import Clock
+from launcher.spec.hashing import encode_job
+from launcher.spec.model import ResolvedJob
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+
+class Sight:
+    """The eyes of `member` at `placement`. Everything that reads raises Unreachable."""
+
+    def __init__(
+        self, store: Store, job: ResolvedJob, run: str, member: str, placement: Placement, nonce: str, clock: Clock
+    ) -> None:
+        self._store, self._job, self._run, self._clock = store, job, run, clock
+        self._keys = RunKeys(run)
+        self._members = job.members()
+        self._member, self._placement, self._nonce = member, placement, nonce
+        self._moves: dict[int, tuple[int, float]] = {}  # attempt -> the first beat of its leader that was seen
+        self._began = clock.boottime()  # the runtime makes its member at once
+        self._age = 0.0
+
+    def read(self) -> RunView:
+        """Everything that decisions need; writes job.json where nobody has."""
+        self._age = self._clock.boottime() - self._began
+        try:
+            view = read_run(self._store, self._run, full=False)
+        except NotFound:
+            view = RunView(self._run)
+        if view.job is None:  # a rendered object that nobody submitted carries its job itself
+            self._store.create(self._keys.job, encode_job(self._job))
+            view = replace(read_run(self._store, self._run, full=False), job=self._job)
+        return view
+
+    def look(self, view: RunView, keys: Iterable[str]) -> RunView:
+        """The view with a few objects read again."""
+        self._age = self._clock.boottime() - self._began
+        view = replace(view, now=self._store.now())
+        for key in keys:
+            found = self._store.read(key)
+            if found is not None:
+                view = add(view, key, found[0], found[1].modified)
+        return view
+
+    def facts(self, view: RunView) -> Run:
+        """What this process concludes; an attempt's beat has moved when it is not the one first seen."""
+        moved = set()
+        for attempt in view.attempts:
+            found = attempt.beats.get(self._members[0])
+            mark = (found[0].seq, found[1]) if found else (-1, 0.0)
+            if self._moves.setdefault(attempt.number, mark) != mark:
+                moved.add(attempt.number)
+        return facts(
+            view, self._job, self._placement, self._member, age=self._age, alive=self._alive, moved=frozenset(moved)
+        )
+
+    def _alive(self, placement: Placement) -> bool | None:
+        mine = self._placement
+        here = placement.host == mine.host and placement.boot == mine.boot and placement.boot != ""
+        if not here or placement.pid <= 0 or placement.kind not in ("process", "machine"):
+            return None
+        return procs.alive(placement.pid, placement.start, placement.boot)
+
+    def with_me(self, view: RunView, number: int, mine: Exit | None = None, outputs: bool = False) -> RunView:
+        """The view with what this process knows of itself: its claim of attempt `number`, its exit, its outputs."""
+        old = view.attempt(number) or AttemptView(number)
+        claim = Claim(self._placement, self._nonce, 0.0)
+        new = replace(
+            old,
+            claims={**old.claims, self._member: claim},
+            claimed={self._member: view.now, **old.claimed},
+            exits={**old.exits, **({self._member: mine} if mine else {})},
+            outputs=old.outputs | (frozenset(self._job.outputs) if outputs else frozenset()),
+        )
+        attempts = {attempt.number: attempt for attempt in (*view.attempts, new)}
+        return replace(view, attempts=tuple(attempts[number] for number in sorted(attempts)))
