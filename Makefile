@@ -37,13 +37,13 @@ $(BIN)/python: | $(UV)
 $(RUN_STAMP): requirements.lock | $(BIN)/python
 	@echo "installing the pinned packages into $(VENV)"
 	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
-	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-[0-9a-f]*; touch $@
 
 $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	@echo "installing the pinned packages, test tools included, into $(VENV)"
 	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.lock
-	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
 .PHONY: help env dev tools demo test check nightly bench format lock golden clean
@@ -86,5 +86,5 @@ lock: ## compile the locks again
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 
 clean: ## remove everything that was made here
-	-@$(BIN)/launcher local stop 2>/dev/null
+	-@$(BIN)/launcher local stop --runs 2>/dev/null
 	rm -rf $(VENV) .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
