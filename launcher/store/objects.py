@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 REQUEST: Final = 20.0  # seconds, the longest one small request may take
 BULK: Final = 300.0  # the same for a request that carries a piece of a large object
-IN_FLIGHT: Final = 64 << 20  # bytes of parts on their way up at once
+IN_FLIGHT: Final = 48 << 20  # bytes of parts on their way up at once
 PARTS: Final = 9000  # of one upload; the services' limit is 10,000
 CLOCK_KEPT: Final = 600.0  # seconds for which the difference between the clocks is believed
 
