@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from launcher.protocol.facts import Policy, Rules
+from launcher.protocol.facts import Policy
 from launcher.protocol.rules import Rule
 from tests.contract.protocol.states import Config, config
 
-NONE: Final[Rules] = frozenset()
 TWO: Final = {"ranks": 2, "leading": 2}
 SET: Final = {**TWO, "mode": "set"}
 ROLES: Final = {"ranks": 2, "leading": 1}
@@ -30,51 +29,66 @@ BOTH_RUN: Final = (
 CUT_BEHIND: Final = (*BOTH_RUN, "A1#0 is CUT OFF", "A0#0 gets SIGTERM", "A0#0 puts exit")
 
 CONFIGS: Final[dict[str, Config]] = {
-    "one rank, crashes, SIGTERM, lost answers": config(crash=2, term=1, lost=1, cut=1),
+    "one rank": config(crash=1, term=1, lost=1, cut=1),
     "one rank, user and memory errors": config(crash=1, user=2, memory=1),
-    "one rank, checkpoints": config(crash=2, steps=2, cut=1),
-    "one rank, pids prove": config(mode="process", crash=2, term=1, cut=1),
-    "one rank, a new machine each time": config(mode="host", crash=2, term=1, cut=1),
-    "one rank, cut off and force-deleted": config(cut=1, force=1, crash=1),
-    "two submitters": config(submitted=False, job=False, submitters=2, crash=1, submitter=2, lost=1, gone=1),
+    "one rank, checkpoints": config(crash=2, steps=2),
+    "one rank, pids prove": config(mode="process", crash=1, term=1, cut=1),
+    "one rank, a new machine each time": config(mode="host", crash=1, term=1, cut=1),
+    "one rank, cut off and force-deleted": config(cut=1, force=1),
+    "two submitters": config(submitted=False, job=False, submitters=2, submitter=1, lost=1),
     "a submitter, cancelled": config(submitted=False, job=False, submitters=1, cancel=1, submitter=1, crash=1),
     "a submitter, cancelled, nothing ever starts": config(
         submitted=False, job=False, submitters=1, cancel=1, submitter=1, starts=False
     ),
-    "two places": config(places=2, crash=2, lost=1),
-    "two places, cut off": config(places=2, cut=2, policy=FEW),
-    "two places, cancelled": config(places=2, crash=1, cancel=1, cut=1),
+    "two places": config(places=2, crash=2),
+    "two places, cut off": config(places=2, cut=1, policy=FEW),
+    "two places, cancelled": config(places=2, crash=1, cancel=1),
     "two places, a slow reaper": config(places=2, crash=1, gone=2, slow_reaper=True, policy=FEW),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
     "two ranks, cancelled": config(**SET, crash=1, cancel=1),
-    "two ranks, force-deleted": config(**SET, force=1, crash=1),
     "two ranks at two places": config(**SET, places=2, crash=1, policy=FEW),
     "two roles, restarted one by one": config(**ROLES, crash=1, user=1),
     "two roles, restarted together": config(**ROLES, mode="set", crash=1, user=1, inplace=True),
 }
-ABLATIONS: Final[dict[Rule, tuple[Rules, Config]]] = {
-    Rule.ONE_END: (NONE, config(cancel=1)),
-    Rule.FINISH: (NONE, config(crash=1)),
-    Rule.FINISH_ANY: (NONE, config(places=2, cut=1, crash=1)),
-    Rule.FINAL: (NONE, config(user=2, crash=1)),
-    Rule.WORST: (NONE, config(**SET, user=3)),
-    Rule.WAIT: (NONE, config(mode="host", crash=1)),
-    Rule.CLAIM_IS_BEAT: (NONE, config(mode="host", crash=1)),
-    Rule.EARLIER: (NONE, config(force=1, cut=1)),
-    Rule.GENERATION: (NONE, config(**SET, force=1)),
-    Rule.JOIN: (NONE, config(**SET, places=2)),
-    Rule.REREAD: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND)),
-    Rule.EVERY_MEMBER: (NONE, config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND)),
-    Rule.GIVE_TIME: (NONE, config(force=1)),
-    Rule.RECHECK: (NONE, config(cancel=1)),
-    Rule.SUCCESSOR: (NONE, config(force=1)),
-    Rule.WATCH: (NONE, config(**TWO, crash=1)),
-    Rule.SELF_FENCE: (NONE, config(places=2, cut=1)),
-    Rule.LEADER_LAST: (NONE, config(**SET, places=2)),
-    Rule.STAY: (NONE, config(**TWO, crash=1)),
-    Rule.CODES: (NONE, config(memory=1)),
-    Rule.ATTACH: (NONE, config(submitted=False, submitters=1, submitter=1)),
-    Rule.CANCEL_AGAIN: (NONE, config(submitted=False, job=False, submitters=1, cancel=1, starts=False)),
-    Rule.NEWEST: (NONE, config(crash=2, steps=1)),
+NIGHTLY: Final[dict[str, Config]] = {
+    "large: one rank": config(crash=2, term=1, lost=1, cut=1),
+    "large: one rank, checkpoints": config(crash=2, steps=2, cut=1),
+    "large: one rank, pids prove": config(mode="process", crash=2, term=1, cut=1),
+    "large: one rank, a new machine each time": config(mode="host", crash=2, term=1, cut=1),
+    "large: one rank, cut off and force-deleted": config(cut=1, force=1, crash=1),
+    "large: two submitters": config(submitted=False, job=False, submitters=2, crash=1, submitter=2, lost=1, gone=1),
+    "large: two places": config(places=2, crash=2, lost=1, user=1),
+    "large: two places, cut off": config(places=2, cut=2, policy=FEW),
+    "large: two places, cancelled": config(places=2, crash=1, cancel=1, cut=1),
+    "large: two ranks, restarted together": config(**SET, crash=2, user=1),
+    "large: two ranks, restarted one by one": config(**TWO, crash=2, cut=1, policy=FEW),
+    "large: two ranks, force-deleted": config(**SET, force=1, crash=1),
+    "large: two ranks at two places, cut off": config(**SET, places=2, cut=1, policy=FEW),
+    "large: two roles, cut off": config(**ROLES, crash=1, user=1, cut=1),
+}
+ABLATIONS: Final[dict[Rule, Config]] = {
+    Rule.ONE_END: config(cancel=1),
+    Rule.FINISH: config(crash=1),
+    Rule.FINISH_ANY: config(places=2, cut=1, crash=1),
+    Rule.FINAL: config(user=2, crash=1),
+    Rule.WORST: config(**SET, user=3),
+    Rule.WAIT: config(mode="host", crash=1),
+    Rule.CLAIM_IS_BEAT: config(mode="host", crash=1),
+    Rule.EARLIER: config(force=1, cut=1),
+    Rule.GENERATION: config(**SET, force=1),
+    Rule.JOIN: config(**SET, places=2),
+    Rule.REREAD: config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND),
+    Rule.EVERY_MEMBER: config(**TWO, places=2, late=True, cut=1, term=1, policy=FEW, begin=CUT_BEHIND),
+    Rule.GIVE_TIME: config(force=1),
+    Rule.RECHECK: config(cancel=1),
+    Rule.SUCCESSOR: config(force=1),
+    Rule.WATCH: config(**TWO, crash=1),
+    Rule.SELF_FENCE: config(places=2, cut=1),
+    Rule.LEADER_LAST: config(**SET, places=2),
+    Rule.STAY: config(**TWO, crash=1),
+    Rule.CODES: config(memory=1),
+    Rule.ATTACH: config(submitted=False, submitters=1, submitter=1),
+    Rule.CANCEL_AGAIN: config(submitted=False, job=False, submitters=1, cancel=1, starts=False),
+    Rule.NEWEST: config(crash=2, steps=1),
 }
