@@ -2,8 +2,8 @@
 
 The screen is drawn with Pillow from a state machine: a click focuses or presses what lies under the pointer, typing
 goes to the focused field (password as dots), and "Login" with the right credentials opens the welcome screen, with
-wrong ones an error line. "Find" is a field and "Cancel" a button that have nothing to do with the task. The order of
-the fields and buttons, their places, sizes and the colours differ from task to task.
+wrong ones an empty form and an error line. "Find" is a field and "Cancel" a button that have nothing to do with the
+task. The order of the fields and buttons, their places, sizes and the colours differ from task to task.
 
 An episode is judged by the state in which it ends: solved when the right user is logged in at that moment. Saying
 DONE() scores nothing by itself; "Cancel" ends the episode unsolved, "Log out" undoes the login, and FAIL() is never
@@ -33,6 +33,7 @@ from eval.geometry import Box, Screen
 SIZE: Final = 96  # pixels each way
 UNIT: Final = 4  # every edge lies on this grid, as in interfaces with spacing tokens
 LABEL, ROW, BUTTON = 28, 14, 38  # pixels: width of a label's column, height of a field, width of a button
+HINTS: Final = {"user": "name", "pass": "secret", "find": "search"}  # drawn in a field while it is empty
 LOGOUT: Final = (24, 60, 72, 74)  # the button on the welcome screen
 CHARACTER: Final = 6  # pixels per character of Pillow's built-in bitmap font
 LONGEST: Final = 12  # characters that a field takes
@@ -83,8 +84,8 @@ class Options(Config, frozen=True):
     """
     split    which half of the pairs and layouts tasks are drawn from
     disturb  the chance, before each step, that something else meddles: the focus goes away or to another field,
-             something is typed into "Find", an unfinished form is sent; and when it is not 0, half of the forms start
-             filled in, in part or whole. So training episodes show how to go on from everywhere
+             something is typed into "Find", the form is sent too early or wrongly; and when it is not 0, three in ten
+             forms start filled in, in part or whole. So training episodes show how to go on from everywhere
     """
 
     split: Split = "test"
@@ -222,8 +223,16 @@ class Form:
     def send(self) -> None:
         if (self.text["user"], self.text["pass"]) == (self.user, self.password):
             self.screen = "welcome"
+        elif self.text["user"] and self.text["pass"]:
+            self.refuse()
         else:
-            self.error = "Wrong login" if self.text["user"] and self.text["pass"] else "Fill in all"
+            self.error = "Fill in all"
+
+    def refuse(self) -> None:
+        """Wrong credentials: both fields are emptied, so that whoever misread one can start again."""
+        self.error = "Wrong login"
+        self.focus_on(None)
+        self.text["user"] = self.text["pass"] = ""
 
     def expert(self) -> tuple[Action, Rect | None]:
         """What to do in this state, and the rectangle that a click must hit."""
@@ -279,7 +288,9 @@ class Form:
         )
         if focused and self.selected:
             canvas.rectangle((left + 2, top + 2, end, bottom - 3), fill=(160, 200, 255))
-        if name == "pass":
+        if not shown:
+            canvas.text((left + 5, top + 1), HINTS[name], fill=(165, 165, 165), font=_font())
+        elif name == "pass":
             for x in range(left + 4, end, CHARACTER):
                 canvas.ellipse((x, top + 5, x + 3, top + 8), fill=(20, 20, 20))
         else:
@@ -316,7 +327,7 @@ class LoginDesktop:
         self.form = Form(layout(seed, self.options.split), *credentials(seed, self.options.split))
         self.given_up = False
         self.rng = random.Random(f"disturb {self.options.split} {seed}")
-        if self.options.disturb and self.rng.random() < 0.5:
+        if self.options.disturb and self.rng.random() < 0.3:
             self.form.text["user"] = self.form.user
             if self.rng.random() < 0.5:
                 self.form.text["pass"] = self.form.password
@@ -356,6 +367,8 @@ class LoginDesktop:
         elif dice < 0.85 and "find" in form.layout.fields:
             form.text["find"] = self.rng.choice(USERS + PASSWORDS)
             form.focus_on("find")
+        elif dice < 0.93:
+            form.refuse()
         elif not (form.text["user"] and form.text["pass"]):
             form.focus_on(None)
             form.send()
