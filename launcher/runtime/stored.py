@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -15,12 +13,9 @@ from launcher.protocol.records import Complete
 from launcher.runtime.folders import remove
 from launcher.store import manifest as manifests
 from launcher.store.base import Store
-from launcher.store.file import FileStore
 from launcher.store.layout import AttemptKeys, RunKeys
 from launcher.store.manifest import File, Manifest
 from launcher.store.transfer import Progress
-
-LINKED: Final = 16 << 20  # bytes
 
 
 @dataclass(frozen=True, order=True)
@@ -85,27 +80,14 @@ def select(store: Store, run: str, step: str) -> tuple[Stored, Complete]:
     return found
 
 
-def fetch_tree(
-    store: Store, prefix: str, manifest: Manifest, into: Path, progress: Progress | None = None, *, link: bool = False
-) -> None:
-    """`manifest.fetch_tree` into a folder that then holds nothing else. `link`: large files of a store on this disk
-    become hard links, verified, instead of copies; small ones do not, so that few commands could change the store's."""
+def fetch_tree(store: Store, prefix: str, manifest: Manifest, into: Path, progress: Progress | None = None) -> None:
+    """`manifest.fetch_tree` into a folder that then holds nothing else. Always copies: a command that writes into its
+    inputs must not be able to change a store on the same disk."""
     if into.is_dir():
         for name, path in list(manifests.walk(into)):
             if name not in manifest.files:
                 remove(path)
-    if link and isinstance(store, FileStore):
-        _link_large(store, prefix, manifest.files, into)
     manifests.fetch_tree(store, prefix, manifest, into, progress=progress)
-
-
-def _link_large(store: FileStore, prefix: str, files: Mapping[str, File], into: Path) -> None:
-    for name, file in files.items():
-        target = into / name
-        if file.size >= LINKED and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):  # another disk: then it is copied
-                target.hardlink_to(store.root / f"{prefix}{name}")
 
 
 def fetch(
@@ -114,8 +96,6 @@ def fetch(
     record: Complete,
     into: Path,
     member: str | None = None,
-    *,
-    link: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
     """Every rank's files, verified, into one new folder; where two ranks have a file of the same name, `member`'s own
@@ -131,8 +111,6 @@ def fetch(
         files = {path: entry for path, entry in manifest.files.items() if path not in whole}
         whole |= files
         prefix = stored.keys.checkpoint_files(stored.step, name)
-        if link and isinstance(store, FileStore):
-            _link_large(store, prefix, files, into)
         manifests.fetch_tree(store, prefix, msgspec.structs.replace(manifest, files=files), into, progress=progress)
     return Manifest(dict(sorted(whole.items())), record.time, record.nonce)
 

@@ -99,7 +99,7 @@ def _take(one: Fetch, run: str, attempt: int) -> str:
     if one.spec.step is None:
         manifest = read_manifest(store, keys.output_manifest(one.spec.output))
         if manifest is not None:
-            stored.fetch_tree(store, keys.output(one.spec.output), manifest, one.dest, one.progress, link=True)
+            stored.fetch_tree(store, keys.output(one.spec.output), manifest, one.dest, one.progress)
             return f"sha256:{manifest.digest}"
     return _checkpoint(one, run, one.spec.step or "latest")
 
@@ -109,7 +109,7 @@ def _checkpoint(one: Fetch, run: str, step: str) -> str:
         try:
             found, record = stored.select(one.context.store, run, step)
             remove(one.dest)
-            manifest = stored.fetch(one.context.store, found, record, one.dest, link=True, progress=one.progress)
+            manifest = stored.fetch(one.context.store, found, record, one.dest, progress=one.progress)
             one.context.say(f"input {one.name}: checkpoint {found.step} of {run}")
             return f"sha256:{manifest.digest}"
         except NotFound:
