@@ -138,10 +138,11 @@ def _unwritten(end: Verdict) -> str:
 
 
 def _eta(beat: Beat) -> float | None:
-    """Seconds to go, from the share of steps done in this attempt's running time."""
-    if not beat.step or not beat.total or beat.running <= 0 or beat.total <= beat.step:
+    """Seconds to go at the pace since the first step of this attempt: what came before it (loading, the steps that a
+    resumed attempt did not do itself) says nothing about the pace."""
+    if beat.step is None or not beat.total or beat.first_step is None or beat.step <= beat.first_step:
         return None
-    return beat.running / beat.step * (beat.total - beat.step)
+    return (beat.running - beat.first_running) / (beat.step - beat.first_step) * max(0.0, beat.total - beat.step)
 
 
 def _members(last: AttemptView, job: ResolvedJob, seen: Run) -> tuple[MemberStatus, ...]:

@@ -63,6 +63,8 @@ class Beat(Record, frozen=True):
     usage: dict[str, float] = {}
     time: float = 0.0
     events: int = 0  # how many event objects this member has written
+    first_step: float | None = None  # the first step of this attempt, or of a new `total`: what the ETA counts from
+    first_running: float = 0.0  # `running` at that step
 
 
 class Complete(Record, frozen=True):

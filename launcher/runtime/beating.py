@@ -57,6 +57,7 @@ class BeatState:
     running: float = 0.0  # seconds the command has run in this attempt
     usage: dict[str, float] = field(default_factory=dict)
     events: int = 0
+    first: tuple[float | None, float] = (None, 0.0)  # the first step told, and `running` then
 
 
 class Beating:
@@ -146,6 +147,7 @@ class Beating:
             state.usage,
             self._clock.time(),
             state.events,
+            *state.first,
         )
         stop = self.fence()
         if stop is not None:

@@ -314,12 +314,15 @@ class Attempt:
         self.state.running = seconds
         self.metrics.poll()
         progress = read_progress(self.context.folders.progress, self.output.masker)
+        step, total = self.state.step, self.state.total
         if progress is None:
             self.state.step = self.metrics.step
         else:
             self.state.step = self.metrics.step if progress.step is None else progress.step
             self.state.total = progress.total
             self.state.message = ": ".join(filter(None, (progress.phase, progress.message)))
+        if self.state.step is not None and (step is None or self.state.step < step or self.state.total != total):
+            self.state.first = (self.state.step, seconds)
         if self.member.stopped.is_set() or self.signals.terminated is not None:
             self.state.phase = "stopping"
         if seconds >= self.usage_due:

@@ -135,14 +135,15 @@ def test_result_wins_whatever_else_is_there_and_whenever_one_looks(objects: list
 
 def test_a_run_of_one_beat() -> None:
     keys = KEYS.attempt(1)
+    beat = Beat(3, "running", 25.0, 100.0, "epoch 1", 20, 50.0, first_step=5.0, first_running=10.0)
     objects = [
         (KEYS.job, encode_job(JOB), 0.0),
         encoded(keys.claim("main-0"), Claim(Placement("process", "q", host="box"), "n", 0.0), 10.0),
-        encoded(keys.beat("main-0"), Beat(3, "running", 25.0, 100.0, "epoch 1", 20, 50.0), 60.0),
+        encoded(keys.beat("main-0"), beat, 60.0),
     ]
     status = fold(view_of(objects, 70.0))
     assert (status.state, status.step, status.total, status.checkpoint) == (State.RUNNING, 25.0, 100.0, 20)
-    assert status.eta == pytest.approx(150.0)
+    assert status.eta == pytest.approx(150.0)  # 20 steps in 40 s, 75 to go
     assert status.started == 10.0
     assert not status.stale
     assert status.members[0].host == "box"
