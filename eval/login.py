@@ -40,40 +40,17 @@ LONGEST: Final = 12  # characters that a field takes
 SPLIT_SEED: Final = 1_000_000  # seeds below are training's, the others evaluation's
 MAX_STEPS: Final = 12
 
+# fmt: off
 USERS: Final = (
-    "alice",
-    "bob",
-    "carol",
-    "dave",
-    "erin",
-    "frank",
-    "grace",
-    "heidi",
-    "ivan",
-    "judy",
-    "kate",
-    "leo",
-    "mona",
-    "nina",
-    "oscar",
-    "peggy",
+    "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kate", "leo", "mona",
+    "nina", "oscar", "peggy", "quinn", "rita", "sam", "tina", "uma", "vera", "wendy", "zoe",
 )
 PASSWORDS: Final = (
-    "amber",
-    "apple",
-    "cloud",
-    "coral",
-    "eagle",
-    "lemon",
-    "maple",
-    "olive",
-    "piano",
-    "river",
-    "robot",
-    "stone",
-    "tiger",
-    "tulip",
+    "amber", "apple", "cloud", "coral", "eagle", "lemon", "maple", "olive", "piano", "river", "robot", "stone",
+    "tiger", "tulip", "anchor", "bread", "candle", "forest", "garden", "hammer", "island", "jacket", "ladder",
+    "mirror",
 )
+# fmt: on
 
 Split = Literal["train", "test"]
 Colour = tuple[int, int, int]

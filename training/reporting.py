@@ -24,11 +24,17 @@ EVERY = 1.0  # seconds between two lines of progress
 
 
 class StopRequest:
-    """SIGTERM, remembered until the step ends."""
+    """SIGTERM, remembered until the step ends. A context: before and after it SIGTERM does what it did."""
 
     def __init__(self) -> None:
         self.asked = False
-        signal.signal(signal.SIGTERM, self._note)
+
+    def __enter__(self) -> StopRequest:
+        self.before = signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self.before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

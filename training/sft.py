@@ -211,10 +211,10 @@ def train(config: SftConfig, out: Path, resume: str | None) -> bool:
 
     from training.reporting import Reporting, StopRequest
 
-    stop = StopRequest()
-    trainer = make_trainer(config, found, out)
-    trainer.add_callback(Reporting(stop))
-    trainer.train(resume_from_checkpoint=resume)
+    with StopRequest() as stop:
+        trainer = make_trainer(config, found, out)
+        trainer.add_callback(Reporting(stop))
+        trainer.train(resume_from_checkpoint=resume)
     step = trainer.state.global_step
     if stop.asked and step < trainer.state.max_steps:
         print(f"stopped after step {step}", flush=True)

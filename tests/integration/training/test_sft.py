@@ -38,7 +38,7 @@ def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
         "prompt": PROMPT,
         "steps": STEPS,
         "batch_size": 4,
-        "learning_rate": 2e-3,
+        "learning_rate": 5e-3,
         "log_every": 2,
         "save_every": 5,
         "predictions": 3,
@@ -76,7 +76,7 @@ def test_it_learns_and_tells_so(straight: Path) -> None:
     lines = [json.loads(line) for line in (straight / "metrics.jsonl").read_text().splitlines()]
     losses = [line["value"] for line in lines if line["name"] == "train/loss"]
     assert len(losses) == STEPS // 2
-    assert losses[-1] < losses[0] / 1.5
+    assert losses[-1] < losses[0] - 1
     assert {"train/learning_rate", "train/tokens", "train/tokens_per_second"} <= {line["name"] for line in lines}
     last = json.loads((straight / "progress.jsonl").read_text().splitlines()[-1])
     assert (last["step"], last["total"], last["phase"]) == (STEPS, STEPS, "train")
@@ -87,7 +87,7 @@ def test_it_leaves_a_model_checkpoints_and_pictures(straight: Path, material: tu
     from transformers import AutoProcessor
 
     assert (straight / ".done").exists()
-    assert {path.name for path in (straight / "checkpoints").iterdir()} == {"checkpoint-10", "checkpoint-12"}
+    assert {path.name for path in (straight / "checkpoints").glob("checkpoint-*")} == {"checkpoint-10", "checkpoint-12"}
     before, after = (AutoProcessor.from_pretrained(path) for path in (material[1], straight / "model"))
     assert before.chat_template == after.chat_template
     samples = straight / "results" / "samples"
@@ -137,7 +137,7 @@ def test_sigterm_saves_the_step_and_the_next_try_ends_with_the_same_bits(
         assert process.wait(60) == 0
     assert not (out / ".done").exists()
     assert not (out / "model").exists()
-    (saved,) = (out / "checkpoints").iterdir()
+    (saved,) = (out / "checkpoints").glob("checkpoint-*")
     assert int(saved.name.removeprefix("checkpoint-")) < STEPS
     assert train(config(material, predictions=0), out, str(saved))
     assert (out / ".done").exists()
