@@ -96,13 +96,8 @@ def test_it_leaves_a_model_checkpoints_and_pictures(straight: Path, material: tu
     for line in lines:
         with Image.open(samples / line["picture"]) as picture:
             assert picture.width == 480
-            assert len(set(picture.convert("RGB").getdata())) > 10
+            assert len(picture.getcolors(1_000_000) or []) > 10
         assert line["target"].startswith("Action: ")
-
-
-def test_it_is_deterministic(straight: Path, material: tuple[Path, Path], tmp_path: Path) -> None:
-    assert train(config(material, predictions=0), tmp_path, None)
-    assert same(straight / "model", tmp_path / "model")
 
 
 def test_going_on_from_a_checkpoint_gives_the_same_bits(
@@ -150,6 +145,8 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
+# TRL asks peft's model by the old name
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_a_lora_trains_and_is_merged_into_a_model_that_loads(material: tuple[Path, Path], tmp_path: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
