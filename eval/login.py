@@ -61,8 +61,8 @@ class Options(Config, frozen=True):
     """
     split    which half of the pairs and layouts tasks are drawn from
     disturb  the chance, before each step, that something else meddles: the focus goes away or to another field,
-             something is typed into "Find", the form is sent too early or wrongly; and when it is not 0, three in ten
-             forms start filled in, in part or whole. So training episodes show how to go on from everywhere
+             something is typed into "Find", the form is sent too early or wrongly; and when it is not 0, half of the
+             forms start filled in, most of them wholly. So training episodes show how to go on from everywhere
     """
 
     split: Split = "test"
@@ -304,9 +304,9 @@ class LoginDesktop:
         self.form = Form(layout(seed, self.options.split), *credentials(seed, self.options.split))
         self.given_up = False
         self.rng = random.Random(f"disturb {self.options.split} {seed}")
-        if self.options.disturb and self.rng.random() < 0.3:
+        if self.options.disturb and self.rng.random() < 0.5:
             self.form.text["user"] = self.form.user
-            if self.rng.random() < 0.5:
+            if self.rng.random() < 0.7:
                 self.form.text["pass"] = self.form.password
         return self._observe()
 
