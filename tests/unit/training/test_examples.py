@@ -1,0 +1,53 @@
+"""The examples' configurations are what the programs that they name take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval.config import convert
+from eval.run import RunConfig
+from training.make_episodes import EpisodesConfig
+from training.sft import SftConfig, check
+from training.tiny import TinyConfig
+
+ROOT = Path(__file__).parents[3] / "examples"
+CLASSES: dict[str, type] = {
+    "eval.run": RunConfig,
+    "training.make_episodes": EpisodesConfig,
+    "training.sft": SftConfig,
+    "training.tiny": TinyConfig,
+}
+
+
+def documents() -> list[tuple[str, str, dict[str, Any]]]:
+    """(job, module, config) of every example whose command is one of ours."""
+    found = []
+    for file in sorted(ROOT.glob("*/*.yaml")):
+        for job in yaml.safe_load_all(file.read_text()):
+            command = job.get("command", [])
+            if command[1:2] == ["-m"] and command[2] in CLASSES:
+                config = job["config"]
+                if "learning_rate" in config:  # YAML 1.2 reads 2e-3 as a number, this loader as a text
+                    config["learning_rate"] = float(config["learning_rate"])
+                found.append((job["name"], command[2], config))
+    return found
+
+
+@pytest.mark.parametrize(("job", "module", "config"), documents())
+def test_a_program_takes_the_configuration_that_an_example_gives_it(
+    job: str, module: str, config: dict[str, Any]
+) -> None:
+    made = convert(config, CLASSES[module], job)
+    if isinstance(made, SftConfig) and "$" not in made.model:
+        check(made)
+
+
+def test_the_login_jobs_ask_the_model_as_it_was_taught() -> None:
+    jobs = {job: config for job, _, config in documents() if job.startswith("login-")}
+    assert set(jobs) == {"login-episodes", "login-model", "login-before", "login-sft", "login-after"}
+    assert len({str(config["prompt"]) for config in jobs.values()}) == 1
+    assert jobs["login-before"]["tasks"] == jobs["login-after"]["tasks"]
