@@ -78,11 +78,11 @@ def test_plain_lines_say_each_change_once(file_store: Store, capsys: Capture) ->
 
     def later() -> None:
         time.sleep(0.15)
-        beat = Beat(seq=1, phase="running", step=1, total=4, running=10.0)
+        beat = Beat(seq=1, phase="running", step=1, total=4, running=10.0, first_step=0)
         write_attempt(file_store, job, run, 1, FakeAttempt(ended=None, beat=beat))
         for step in range(2, 5):
             time.sleep(0.05)
-            beat = Beat(seq=step, phase="running", step=step, total=4, running=10.0 * step)
+            beat = Beat(seq=step, phase="running", step=step, total=4, running=10.0 * step, first_step=0)
             file_store.put(keys.attempt(1).beat("main-0"), msgspec.json.encode(beat))
         time.sleep(0.1)
         end = Exit("main-0", Reason.SUCCEEDED, 0, running=40.0)
@@ -170,7 +170,7 @@ def in_terminal(
 
 
 def test_on_a_terminal_the_view_is_drawn_over(file_store: Store) -> None:
-    beat = Beat(seq=3, phase="running", step=50, total=100, running=30.0, message="loss \x1b[31m0.3")
+    beat = Beat(seq=3, phase="running", step=50, total=100, running=30.0, first_step=0, message="loss \x1b[31m0.3")
     job = fake_job("sft")
     live = write_run(file_store, job, [FakeAttempt(ended=None, beat=beat)], outcome=None)
     after = write_run(file_store, fake_job("eval"), [], outcome=None)

@@ -58,7 +58,9 @@ def finish(store: Store, run: str, outcome: str = "succeeded") -> None:
 
 
 def test_status_lists_and_filters(file_store: Store, pipeline: Pipeline, capsys: Capture) -> None:
-    beat = Beat(seq=3, phase="running", step=141, total=300, checkpoint=100, running=60.0, message="loss 0.3")
+    beat = Beat(
+        seq=3, phase="running", step=141, total=300, checkpoint=100, running=60.0, message="loss 0.3", first_step=0
+    )
     live = write_run(
         file_store, fake_job("live", labels={"team": "agents"}), [FakeAttempt(ended=None, beat=beat)], outcome=None
     )
