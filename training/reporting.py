@@ -55,7 +55,7 @@ class Reporting(TrainerCallback):  # type: ignore[misc]
         now = time.monotonic()
         if now - self.told >= EVERY or state.global_step == state.max_steps:
             self.told = now
-            loss = next((f"loss {entry['loss']}" for entry in reversed(state.log_history) if "loss" in entry), "")
+            loss = next((f"loss {entry['loss']:.3g}" for entry in reversed(state.log_history) if "loss" in entry), "")
             progress(state.global_step, state.max_steps, "train", loss)
         if self.stop.asked and state.global_step < state.max_steps:
             control.should_save = True
@@ -80,4 +80,4 @@ class Reporting(TrainerCallback):  # type: ignore[misc]
         if self.began and tokens > self.tokens:
             metric(state.global_step, "train/tokens_per_second", (tokens - self.tokens) / (now - self.began))
         self.began, self.tokens = now, tokens
-        print(f"step {state.global_step} of {state.max_steps}: loss {logs['loss']}", flush=True)
+        print(f"step {state.global_step} of {state.max_steps}: loss {logs['loss']:.4g}", flush=True)
