@@ -69,7 +69,7 @@ check: dev ## lint, format, types, import contracts, documents
 	$(BIN)/python tools/check_docs.py
 
 nightly: dev tools ## the long storms and seeds (about an hour)
-	$(BIN)/pytest -q -m nightly tests
+	$(BIN)/pytest -q -n 2 --dist worksteal -m nightly tests
 
 bench: dev tools ## every figure of docs/benchmarks.md
 	$(BIN)/python -m tests.bench

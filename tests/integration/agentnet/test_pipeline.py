@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.agentnet.material import bench, recording
+from tests.support.verbs import launcher
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = {
@@ -19,20 +17,6 @@ SETTINGS = {
     "agentnet-sft:config.save_every": 20,
     "agentnet-sft:config.predictions": 3,
 }
-
-
-def launcher(cwd: Path, *words: str) -> str:
-    environ = {**os.environ, "XDG_STATE_HOME": str(cwd / "home"), "XDG_CONFIG_HOME": str(cwd / "home")}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("launcher"), *words],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.ml

@@ -11,7 +11,7 @@ import pytest
 from launcher.reasons import Reason
 from launcher.runtime import stored
 from launcher.spec.model import Input, Output, Timing
-from tests.integration.runtime.rig import Rig, python, terminate, until
+from tests.integration.runtime.rig import TIMING, Rig, python, terminate, until
 from tests.integration.runtime.test_data import CAT, CHECKPOINTS, TRAINER
 from tests.support.s3 import ENVIRONMENT, S3Server
 
@@ -42,17 +42,23 @@ def test_preempted_then_done(tmp_path: Path, s3_server: S3Server) -> None:
 
 
 @pytest.mark.s3
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("credentials")
-def test_an_outage_does_not_end_a_run(tmp_path: Path, s3_server: S3Server) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "timing"),
+    [(1.5, TIMING), pytest.param(600.0, Timing(), marks=pytest.mark.nightly)],
+    ids=["short", "ten minutes"],
+)
+def test_an_outage_does_not_end_a_run(tmp_path: Path, s3_server: S3Server, seconds: float, timing: Timing) -> None:
     if not s3_server.real:
-        pytest.skip("moto forgets its buckets when it stops")
-    code = "touch $SLIPWAY_OUTPUTS/../up; sleep 1.5; mkdir $SLIPWAY_OUTPUTS/m; echo x > $SLIPWAY_OUTPUTS/m/a"
-    rig = Rig.of(tmp_path, ("sh", "-c", code), store=s3_server.url(), outputs={"m": Output()})
+        pytest.skip("moto forgets its buckets when it stops: install Go and run `make tools`")
+    code = f"touch $SLIPWAY_OUTPUTS/../up; sleep {seconds}; mkdir $SLIPWAY_OUTPUTS/m; echo x > $SLIPWAY_OUTPUTS/m/a"
+    rig = Rig.of(tmp_path, ("sh", "-c", code), store=s3_server.url(), outputs={"m": Output()}, timing=timing)
     process = rig.start()
     until((tmp_path / "work/main-0/up").exists)
     s3_server.stop()
     try:
-        until((tmp_path / "work/main-0/outputs/m/a").exists)
+        until((tmp_path / "work/main-0/outputs/m/a").exists, seconds + 30)
     finally:
         s3_server.start()
     assert process.wait(timeout=60) == 0
