@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.cli.common import add_profile, table
+from launcher.cli.common import table
+from launcher.cli.jobs import add_job, resolved
 
 if TYPE_CHECKING:
-    from launcher.spec.load import Loaded
-    from launcher.spec.profile import Profile
     from launcher.spec.resolve import Group
 
 SUMMARY = "print exactly what submit would send; touches nothing"
@@ -26,55 +24,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="DIR", help="write one file per object; an unchanged run's stays as it is"
     )
     parser.add_argument("--explain", action="store_true", help="print where each value came from instead")
-
-
-def add_job(parser: argparse.ArgumentParser) -> None:
-    """What every verb that reads job files takes."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="job files, or folders of them")
-    parser.add_argument("--backend", metavar="NAME", help="where it runs; default: the job's, then the profile's")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="[JOB:]PATH=VALUE",
-        help="change a field; the value is YAML; +PATH adds one that is not there",
-    )
-    parser.add_argument(
-        "--fresh", type=int, default=0, metavar="N", help="another number runs the same thing once more"
-    )
-    add_profile(parser)
-
-
-def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
-    """The runs that the arguments of `add_job` speak of, and the profile that went into them."""
-    from launcher.errors import BadInput
-    from launcher.spec.load import load
-    from launcher.spec.problems import near
-    from launcher.spec.profile import load_profile
-    from launcher.spec.resolve import resolve
-    from launcher.spec.schema import BACKENDS
-
-    cwd = Path.cwd()
-    if args.backend is not None and args.backend not in BACKENDS:
-        hint = near(args.backend, BACKENDS)
-        raise BadInput(f"--backend: `{args.backend}` is not known{hint}; allowed: {', '.join(BACKENDS)}")
-    if args.fresh < 0:
-        raise BadInput("--fresh: a number from 0")
-    profile = load_profile(cwd, args.profile, os.environ, args.store)
-    loaded = load(args.paths, overrides=args.overrides, cwd=cwd)
-    environment = _environment(loaded, args.backend or profile.backend)
-    return resolve(loaded, profile, environment=environment, backend=args.backend, fresh=args.fresh), profile
-
-
-def _environment(loaded: Loaded, backend: str) -> str:
-    """The digest of the local environment; only computed where it is needed."""
-    backends = {backend, *(variant.values.get("backend") for job in loaded.jobs for variant in job.variants)}
-    if "local" not in backends:
-        return ""
-    from launcher.spec.environment import local_environment
-
-    return local_environment()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.common import add_output, add_profile, emit
+from launcher.cli.common import add_output, emit
+from launcher.cli.jobs import add_job, resolved
 from launcher.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:  # the verb's own --help needs none of it
@@ -22,28 +23,14 @@ EXAMPLE = "launcher submit examples/login --backend local --follow"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a YAML file, or a folder of them")
-    parser.add_argument("--backend", metavar="B", help="where to run what does not say it; overrides the job's")
-    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="set a field: limits.deadline=2h")
-    parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run the same thing once more, as number N")
+    add_job(parser)
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done; write nothing")
-    add_profile(parser)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.spec.environment import local_environment
-    from launcher.spec.load import load
-    from launcher.spec.profile import load_profile
-    from launcher.spec.resolve import resolve
-
-    cwd = Path.cwd()
-    if args.fresh < 0:
-        raise BadInput("--fresh: a number from 0")
-    profile = load_profile(cwd, args.profile, os.environ, args.store)
-    loaded = load(args.paths, overrides=args.set, cwd=cwd)
-    group = resolve(loaded, profile, environment=local_environment(), backend=args.backend, fresh=args.fresh)
+    group, profile = resolved(args)
     return send(group, profile, args.output, follow=args.follow, plan=args.dry_run, options=come_back(args))
 
 
