@@ -82,7 +82,7 @@ BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
 def backend(name: str, options: Mapping[str, object]) -> Backend:
     """The backend of that name; its module is imported here and nowhere else."""
     if name not in BACKENDS:
-        raise BadInput(f"unknown backend `{name}`; allowed: {', '.join(sorted(BACKENDS))}")
+        raise BadInput(f"backend `{name}` is not part of this version; there is: {', '.join(sorted(BACKENDS))}")
     module, extra = BACKENDS[name]
     try:
         made: Backend = import_module(module).make(options)
