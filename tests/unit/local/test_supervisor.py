@@ -28,6 +28,16 @@ from launcher.store import Store, layout, open_store
 from tests.support.jobs import changed, job, reads
 
 
+class Guarded(ProcessSpawner):
+    """A daemon ends every process below it that it does not know; here the tests' own servers are below it, too."""
+
+    def __init__(self) -> None:
+        self.others = frozenset(process.pid for process in procs.descendants(os.getpid()))
+
+    def reap(self, known: frozenset[int]) -> None:
+        super().reap(known | self.others)
+
+
 class Bench:
     """A state folder, a store, and supervisors over them that are driven turn by turn."""
 
@@ -52,7 +62,7 @@ class Bench:
         made = Supervisor(
             self.state,
             Capacity(cpus, 1 << 40, gpus),
-            ProcessSpawner(),
+            Guarded(),
             lambda named: dict.fromkeys(named, "hush"),
             idle=0.0,
             command=("-c", f"cd '{self.path}'; me=$SLIPWAY_RUN; rank=$SLIPWAY_ROLE-$SLIPWAY_RANK\n{script}"),
