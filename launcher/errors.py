@@ -6,11 +6,10 @@ Libraries raise these; the command line prints each once and exits with `exit_co
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with an input: `file:line:col: field: what; allowed: ...`."""
 
     file: str

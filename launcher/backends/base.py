@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final, Protocol
+
+import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
 
 
-@dataclass(frozen=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True):
     """What submit sends and `launcher render` prints: one YAML (or text) document per object, by file name."""
 
     documents: Mapping[str, str]
@@ -20,19 +20,17 @@ class Rendered:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Handle:
+class Handle(msgspec.Struct, frozen=True):
     """How a backend knows a run. `fingerprint` is the run's hash as the backend's own object carries it."""
 
     run: str
     backend: str
     name: str
     fingerprint: str
-    place: Mapping[str, str] = field(default_factory=dict)
+    place: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True):
     """What a backend says of one of its objects. `active`: it runs or may still start a process."""
 
     handle: Handle

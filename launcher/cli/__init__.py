@@ -5,6 +5,7 @@ A verb module has `SUMMARY` (one line), `EXAMPLE`, `add(parser)` and `run(args) 
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Final
 
@@ -48,6 +49,8 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `launcher`; returns the exit code."""
+    # Importing allocates a lot and frees nothing: the collector's default threshold costs 5 of 70 ms for no garbage.
+    gc.set_threshold(50_000, 20, 50)
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from launcher.spec.problems import Problems, near, show
 from launcher.spec.schema import BACKENDS, BLOCKS, IMAGE, LABEL_KEY, LABEL_VALUE, PLACES
@@ -56,8 +57,7 @@ _MERGED: Final = ("secrets", "images", "prices", "labels", *BLOCKS)  # mappings 
 VARIABLES: Final = {"SLIPWAY_STORE": "store", "SLIPWAY_BACKEND": "backend"}
 
 
-@dataclass(frozen=True)
-class Local:
+class Local(msgspec.Struct, frozen=True):
     """This machine's own settings; no part of any job. None: all that there is."""
 
     state: Path
@@ -66,19 +66,18 @@ class Local:
     gpus: int | None = None
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """What applies to this project, user and environment together."""
 
     store: str  # absolute URL, no slash at the end
     local: Local
     backend: str = "local"
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    images: Mapping[str, str] = field(default_factory=dict)
-    prices: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    blocks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)  # "store", "secrets.HF_TOKEN" -> where it was set
+    secrets: Mapping[str, str] = {}
+    images: Mapping[str, str] = {}
+    prices: Mapping[str, tuple[float, str]] = {}
+    labels: Mapping[str, str] = {}
+    blocks: Mapping[str, Mapping[str, Any]] = {}
+    origins: Mapping[str, str] = {}  # "store", "secrets.HF_TOKEN" -> where it was set
 
     @property
     def local_state(self) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -50,15 +49,14 @@ class _Made(msgspec.Struct, frozen=True):
     source: tuple[LoadedJob, Variant]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for what is computed once, on demand
     """The runs of one submit, those first that others wait for."""
 
     id: str
     runs: tuple[ResolvedJob, ...]
     edges: Mapping[str, tuple[str, ...]]  # run -> runs it takes inputs from
     names: Mapping[str, str]  # run -> what people call it: sft, sft[lr=1e-05]
-    code: Mapping[str, Path] = field(default_factory=dict)  # digest of an overlay -> its folder
+    code: Mapping[str, Path] = {}  # digest of an overlay -> its folder
     _made: tuple[_Made, ...] = ()
     _profile: Profile | None = None
 

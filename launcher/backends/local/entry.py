@@ -7,7 +7,6 @@ the same submit whose outputs it reads. What belongs to the submitter's shell li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -32,14 +31,13 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstream: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A run in the queue. `upstream`: the runs of the same submit whose outputs it reads, with their work hashes."""
 
     run: str
     fingerprint: str
     job: ResolvedJob
-    upstream: Mapping[str, str] = field(default_factory=dict)
+    upstream: Mapping[str, str] = {}
 
     @property
     def works(self) -> frozenset[str]:
@@ -80,7 +78,7 @@ def entries(group: Sequence[ResolvedJob]) -> list[Entry]:
         upstream = {
             other: work for work in sorted(entry.works) for other in by_work.get(work, ()) if other != entry.run
         }
-        made[index] = replace(entry, upstream=upstream)
+        made[index] = msgspec.structs.replace(entry, upstream=upstream)
     return made
 
 

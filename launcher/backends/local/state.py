@@ -20,7 +20,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import time
 import uuid
@@ -148,6 +147,8 @@ class StateDir:
 
     def retire(self, run: str) -> None:
         """Forgets an entry whose run needs nothing more from this machine; the entry itself goes last."""
+        import shutil  # rendering does without it
+
         for folder in self.run(run).glob("*"):
             shutil.rmtree(folder / "work", ignore_errors=True)
             (folder / "record.json").unlink(missing_ok=True)
@@ -163,6 +164,8 @@ class StateDir:
                 with contextlib.suppress(FileNotFoundError):
                     if scrap.stat().st_mtime < time.time() - 3600:
                         scrap.unlink()
+        import shutil
+
         queued = set(self.queued())
         old = [folder for folder in (self.path / "runs").iterdir() if folder.name not in queued]
         old.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
