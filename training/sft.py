@@ -1,9 +1,9 @@
 """Supervised fine-tuning on episodes: `python -m training.sft --config $SLIPWAY_CONFIG`.
 
 TRL's SFTTrainer with the loss on the assistant's tokens only, of all weights or of a LoRA. Writes under
-$SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (weights and processor, a LoRA merged in),
-results/samples/ (predictions drawn on screenshots), and at the true end .done. $SLIPWAY_RESUME names the checkpoint to
-go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
+$SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (weights and processor, a LoRA merged in), results/
+(predictions drawn on screenshots, and how many are exact), and at the true end .done. $SLIPWAY_RESUME names the
+checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from eval import config as configuration
 from eval.config import Config, ConfigError
-from eval.progress import metric, progress
+from eval.progress import progress
 from eval.prompts import PromptConfig
 from training import samples
 from training.samples import Sample
@@ -180,8 +180,11 @@ def save_model(config: SftConfig, trainer: Any, folder: Path) -> None:
 
 
 def predict(config: SftConfig, found: Sequence[Sample], model: Path, folder: Path, step: int) -> None:
-    """Answers `config.predictions` steps, spread over the samples, as an evaluation would; draws them into `folder`."""
+    """Answers `config.predictions` steps, spread over the samples, as an evaluation would; draws them into `folder` and
+    puts the share of exact answers into the summary beside it, as what it is: memorisation."""
     from eval.agents.transformers import TransformersAgent
+    from eval.stats import wilson
+    from eval.summary import row, write_summary
     from training.pictures import draw
 
     count = min(config.predictions, len(found))
@@ -199,7 +202,17 @@ def predict(config: SftConfig, found: Sequence[Sample], model: Path, folder: Pat
         draw(sample, decision).save(folder / name)
         lines.append({"picture": name, "target": sample.target, "predicted": decision.response})
     (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    metric(step, "train/predictions_exact", right / count)
+    exact = row(
+        "exact_answers",
+        wilson(right, count),
+        benchmark="memorisation",
+        version="1",
+        split="training data",
+        infra=0,
+        seed=config.seed,
+        agent="trained",
+    )
+    write_summary(folder.parent / "summary.json", [exact])
     print(f"{right} of {count} predicted training steps are exact", flush=True)
 
 
