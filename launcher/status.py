@@ -13,7 +13,7 @@ from launcher.backends.base import Backend
 from launcher.cache import Cache
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol.finish import finish
-from launcher.protocol.fold import Status, fold
+from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
@@ -68,6 +68,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def to_line(view: RunView, status: Status, created: float | None = None) -> Line:
     job, result = view.job, view.result
+    # the last beat of a run that succeeded may be older than its last steps: half the way would be a lie
+    told = status.state is not State.SUCCEEDED or status.step == status.total
     return Line(
         run=view.run,
         name=status.name,
@@ -77,9 +79,9 @@ def to_line(view: RunView, status: Status, created: float | None = None) -> Line
         attempt=status.attempt or 0,
         attempts=status.attempts,
         phase=status.phase or "",
-        step=status.step,
-        total=status.total,
-        message=status.message or "",
+        step=status.step if told else None,
+        total=status.total if told else None,
+        message=status.message if told else "",
         eta=status.eta,
         checkpoint=status.checkpoint,
         reason=str(status.reason or ""),
