@@ -1,0 +1,50 @@
+"""Samples that can not be used: the first one ends the work, or each is skipped, counted by reason and reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, Literal
+
+from eval.config import ConfigError
+
+Policy = Literal["fail", "skip"]
+EXAMPLES: Final = 5  # places that a report names per reason
+
+
+class BadSample(Exception):
+    """A sample (step, episode, pair) that can not be used. `reason` is a short name that is counted; `detail` for people."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Faults:
+    """What was bad, under a policy: `fail` raises ConfigError (exit 78) at the first, `skip` counts it."""
+
+    def __init__(self, policy: Policy = "fail") -> None:
+        self.policy = policy
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+
+    def bad(self, where: str, fault: BadSample) -> None:
+        """Takes note of a bad sample at `where` (file:line, or a folder). Raises ConfigError under `fail`."""
+        if self.policy == "fail":
+            raise ConfigError(f"{where}: {fault}; on_bad_sample: skip would leave it out and count it")
+        self.counts[fault.reason] += 1
+        named = self.examples.setdefault(fault.reason, [])
+        if len(named) < EXAMPLES:
+            named.append(f"{where}: {fault.detail}" if fault.detail else where)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def report(self) -> dict[str, Any]:
+        """{"total", "by_reason": {reason: count}, "examples": {reason: [where: detail]}}, reasons sorted."""
+        return {
+            "total": self.total,
+            "by_reason": dict(sorted(self.counts.items())),
+            "examples": {reason: self.examples[reason] for reason in sorted(self.examples)},
+        }
