@@ -12,7 +12,7 @@ EXAMPLES: Final = 5  # places that a report names per reason
 
 
 class BadSample(Exception):
-    """A sample (step, episode, pair) that can not be used. `reason` is a short name that is counted; `detail` for people."""
+    """A sample (step, episode, pair) that can not be used: `reason` is a short name to count, `detail` for people."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
