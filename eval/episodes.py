@@ -15,6 +15,8 @@ import msgspec
 from PIL import Image
 
 from eval.actions import Action, ActionError
+from eval.desktop import Expected
+from eval.geometry import Box
 
 SCHEMA_VERSION: Final = "1.0.0"
 MARKER: Final = "episode.json"
@@ -33,6 +35,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     time         Unix seconds when the answer came; None where time has no meaning (made or converted episodes)
     metrics      numbers about this step, e.g. {"correct": 1.0, "in_box": 1.0}
     token_ids    the sampled tokens, and their log probabilities, when the agent gives them
+    expected     what the environment's expert would have done in this state, where it has one
+    marks        the numbered boxes (normalised) drawn on the frame, if any
     """
 
     index: int
@@ -47,23 +51,40 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     metrics: dict[str, float] = {}
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
+    expected: Expected | None = None
+    marks: dict[int, Box] = {}
 
     def to_json(self) -> dict[str, Any]:
         out = {name: getattr(self, name) for name in self.__struct_fields__}
         out["action"] = None if self.action is None else self.action.to_json()
+        if self.expected is not None:
+            out["expected"] = {"action": self.expected.action.to_json(), "box": self.expected.box}
+        if not self.marks:
+            del out["marks"]
         return {k: v for k, v in out.items() if v is not None or k in ("action", "response", "thought", "parse_error")}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Step:
         """Raises EpisodeError."""
         try:
-            action = data.get("action")
-            step = msgspec.convert({**data, "action": None}, cls)
-            if not isinstance(action, dict | None):
-                raise EpisodeError(f"action must be an object or null, not {action!r}")
-            return step if action is None else msgspec.structs.replace(step, action=Action.from_json(action))
+            action, expected = data.get("action"), data.get("expected")
+            step = msgspec.convert({**data, "action": None, "expected": None}, cls, str_keys=True)
+            for name, value in (("action", action), ("expected", expected)):
+                if not isinstance(value, dict | None):
+                    raise EpisodeError(f"{name} must be an object or null, not {value!r}")
+            return msgspec.structs.replace(
+                step,
+                action=None if action is None else Action.from_json(action),
+                expected=None if expected is None else _expected(expected),
+            )
         except (msgspec.ValidationError, ActionError, TypeError) as error:
             raise EpisodeError(f"step: {error}") from None
+
+
+def _expected(data: dict[str, Any]) -> Expected:
+    if not isinstance(action := data.get("action"), dict):
+        raise EpisodeError(f"expected.action must be an object, not {action!r}")
+    return Expected(Action.from_json(action), msgspec.convert(data.get("box"), Box | None))
 
 
 class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -351,4 +351,6 @@ def _step(index: int, decision: Decision, observation: Observation) -> Step:
         metrics=metrics,
         token_ids=None if decision.token_ids is None else list(decision.token_ids),
         logprobs=None if decision.logprobs is None else list(decision.logprobs),
+        expected=expert,
+        marks=dict(observation.marks),
     )
