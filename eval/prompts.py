@@ -19,6 +19,7 @@ from eval.desktop import Observation
 from eval.dialects.base import Dialect
 from eval.dialects.pyautogui import PyAutoGui
 from eval.dsl import Dsl
+from eval.images import AnyImage, open_image
 
 Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
 
@@ -28,7 +29,7 @@ class PastStep:
     """A step that lies behind: what was done, and the frame it was done on. None: the answer was no action."""
 
     action: Action | None
-    image: Image.Image | None = None
+    image: AnyImage | None = None
 
 
 class Target(Protocol):
@@ -63,13 +64,21 @@ class PromptBuilder:
     def messages(
         self, goal: str, past: Sequence[PastStep], observation: Observation
     ) -> tuple[list[Message], list[Image.Image]]:
-        """Chat messages in Hugging Face form up to the agent's turn, and the images in the order of their places."""
+        """Chat messages in Hugging Face form up to the agent's turn, and the images in the order of their places.
+
+        Raises BadFrame for an image that can not be decoded.
+        """
+        messages, images = self.layout(goal, past, observation.image)
+        return messages, [open_image(image) for image in images]
+
+    def layout(self, goal: str, past: Sequence[PastStep], image: AnyImage) -> tuple[list[Message], list[AnyImage]]:
+        """`messages` for a present frame `image`, with nothing opened: images are handed on as they came."""
         system = self.dialect.instructions() if self.system is None else self.system
         messages: list[Message] = []
         if system:
             messages.append({"role": "system", "content": [{"type": "text", "text": system}]})
         content: list[dict[str, str]] = []
-        images: list[Image.Image] = []
+        images: list[AnyImage] = []
         text = f"Goal: {goal}\n"
         start = max(0, len(past) - self.history)
         if start < len(past):
@@ -82,7 +91,7 @@ class PromptBuilder:
                 text = "\n"
             text += f"{index + 1}. {self.written(step.action)}\n"
         content += [{"type": "text", "text": text}, {"type": "image"}]
-        images.append(observation.image)
+        images.append(image)
         messages.append({"role": "user", "content": content})
         return messages, images
 

@@ -26,7 +26,7 @@ def draw(sample: Sample, decision: Decision) -> Image.Image:
     lines = [
         (line, colour)
         for text, colour in (
-            (sample.episode.instruction, (0, 0, 0)),
+            (sample.episode.instruction if sample.episode else "", (0, 0, 0)),
             (f"target:    {sample.target}", TARGET),
             (f"predicted: {decision.response}", PREDICTION),
         )
@@ -35,7 +35,7 @@ def draw(sample: Sample, decision: Decision) -> Image.Image:
     picture = Image.new("RGB", (frame.width, frame.height + LINE * len(lines) + 8), (255, 255, 255))
     picture.paste(frame, (0, 0))
     canvas = ImageDraw.Draw(picture)
-    if (point := _point(sample.step.action, frame)) is not None:
+    if (point := _point(sample.step.action if sample.step else None, frame)) is not None:
         x, y = point
         canvas.ellipse((x - 10, y - 10, x + 10, y + 10), outline=TARGET, width=3)
     if (point := _point(decision.action, frame)) is not None:

@@ -1,89 +1,162 @@
-"""Episode folders -> training samples, through the prompt builder that evaluation uses."""
+"""Episodes -> training samples, through the prompt builder that evaluation uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
+from eval import images
+from eval.actions import Unrepresentable
 from eval.agents.base import History
 from eval.config import ConfigError
-from eval.desktop import Observation, Task
-from eval.episodes import Episode, EpisodeError, Step, iter_episodes
+from eval.desktop import BadFrame, Observation, Task
+from eval.episodes import Episode, EpisodeError, Step, is_complete, read_episode
+from eval.images import ImageRef
 from eval.prompts import Message, PastStep, PromptBuilder
+from training.data.faults import BadSample, Faults
+
+__all__ = ["ImageRef", "Sample", "episode_samples", "load", "open_image", "open_images"]
+
+FrameOf = Callable[[str], ImageRef]  # a step's file name -> its image
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One step to learn: chat messages that end with the assistant's answer, and the images in the order of places.
+    """One thing to learn: chat messages that end with the assistant's answer, and the images in the order of places.
 
-    `folder`, `episode` and `step` say where it comes from; `images` are files, opened when they are needed.
+    `images` are opened when they are needed (`open_images`). A sample made of an episode also says which, and `frame`
+    opens the episode's other frames; general data has no episode.
     """
 
     messages: list[Message]
-    images: list[Path]
-    folder: Path
-    episode: Episode
-    step: Step
-
-    def asked(self) -> tuple[Observation, History]:
-        """The step as an agent of `eval.agents` is asked for it, images decoded."""
-        past = [PastStep(step.action, _open(self.folder / step.screenshot)) for step in self.episode.steps]
-        goal = self.episode.goal or self.episode.instruction
-        image = _open(self.folder / self.step.screenshot)
-        task = Task(self.episode.task_id, goal, self.episode.seed)
-        return Observation(image=image, screen=self.episode.screen), History(task, past[: self.step.index])
+    images: Sequence[ImageRef]
+    folder: Path | None = None
+    episode: Episode | None = None
+    step: Step | None = None
+    frame: FrameOf | None = None
 
     @property
     def target(self) -> str:
+        """The assistant's answer."""
         return str(self.messages[-1]["content"][0]["text"])
 
+    def asked(self) -> tuple[Observation, History]:
+        """The step as an agent of `eval.agents` is asked for it; earlier frames are decoded when a prompt shows them.
 
-class _Frame:
-    """Stands for an image in the prompt builder, which only hands images on: nothing is decoded to make samples."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-
-def episode_samples(folder: Path, episode: Episode, builder: PromptBuilder) -> Iterator[Sample]:
-    """A sample for every step that has an action; the others stay in the history, as they would in an evaluation."""
-    past: list[PastStep] = []
-    for step in episode.steps:
-        frame: Any = _Frame(folder / step.screenshot)
-        if step.action is not None:
-            messages, frames = builder.messages(episode.goal or episode.instruction, past, _observed(frame, episode))
-            answer = {"role": "assistant", "content": [{"type": "text", "text": builder.target(step)}]}
-            images: Sequence[Any] = frames
-            yield Sample([*messages, answer], [image.path for image in images], folder, episode, step)
-        past.append(PastStep(step.action, frame))
+        Raises ValueError for a sample that is of no episode, BadSample for a frame that can not be decoded.
+        """
+        if self.episode is None or self.step is None or self.frame is None:
+            raise ValueError("a sample that is of no episode can not be asked of an agent")
+        past = [_past(step, self.frame(step.screenshot)) for step in self.episode.steps[: self.step.index]]
+        image = open_image(self.frame(self.step.screenshot))
+        return Observation(image=image, screen=self.episode.screen), History(_task(self.episode), past)
 
 
-def _observed(frame: Any, episode: Episode) -> Observation:
-    return Observation(image=frame, screen=episode.screen)
-
-
-def load(root: Path, builder: PromptBuilder) -> list[Sample]:
-    """All samples of a folder of episodes, in order. Raises ConfigError for a broken episode, or none at all."""
-    if not root.is_dir():
-        raise ConfigError(f"episodes: there is no folder {root}")
+def open_image(image: ImageRef) -> Image.Image:
+    """The image, decoded, RGB. Raises BadSample."""
     try:
-        samples = [s for folder, episode in iter_episodes(root) for s in episode_samples(folder, episode, builder)]
-    except EpisodeError as error:
-        raise ConfigError(f"episodes: {error}") from None
-    if not samples:
-        raise ConfigError(f"episodes: {root} holds no episode with an action")
-    return samples
-
-
-def _open(path: Path) -> Image.Image:
-    with Image.open(path) as image:
-        return image.convert("RGB")
+        return images.open_image(image)
+    except BadFrame as error:
+        raise BadSample("image_broken", str(error)) from None
 
 
 def open_images(sample: Sample) -> list[Image.Image]:
-    """The sample's images, decoded, RGB."""
-    return [_open(path) for path in sample.images]
+    """The sample's images, decoded, RGB. Raises BadSample."""
+    return [open_image(image) for image in sample.images]
+
+
+def episode_samples(
+    folder: Path | None,
+    episode: Episode,
+    builder: PromptBuilder,
+    *,
+    frame: FrameOf | None = None,
+    faults: Faults | None = None,
+    where: str = "",
+) -> Iterator[Sample]:
+    """A sample for every step that has an action; the others stay in the history, as they would in an evaluation.
+
+    frame   gives a step's image by its file name; by default the file in `folder`
+    faults  takes note of steps whose image is missing or broken, or whose action has no form in the builder's dialect;
+            without it the first one raises ConfigError. An episode without a step is a fault as well
+    where   how faults name the episode; by default the folder
+    """
+    faults = faults or Faults()
+    where = where or (str(folder) if folder is not None else episode.episode_id)
+    if frame is None:
+        if folder is None:
+            raise ValueError("an episode without a folder needs `frame`")
+        frame = folder.__truediv__
+    if not episode.steps:
+        faults.bad(where, BadSample("no_steps", "an episode without a step"))
+    past: list[PastStep] = []
+    for step in episode.steps:
+        image = frame(step.screenshot)
+        if step.action is not None:
+            try:
+                yield _sample(folder, episode, step, builder, past, image, frame)
+            except BadSample as fault:
+                faults.bad(f"{where}: step {step.index}", fault)
+        past.append(_past(step, image))
+
+
+def _sample(
+    folder: Path | None,
+    episode: Episode,
+    step: Step,
+    builder: PromptBuilder,
+    past: Sequence[PastStep],
+    image: ImageRef,
+    frame: FrameOf,
+) -> Sample:
+    """Raises BadSample."""
+    task = _task(episode)
+    messages, found = builder.layout(task.instruction, past, image)
+    places = [place for place in found if not isinstance(place, Image.Image)]  # all: none was decoded
+    try:
+        target = builder.target(step)
+    except Unrepresentable as error:
+        raise BadSample("unrepresentable", str(error)) from None
+    for place in places:
+        try:
+            images.check_image(place)
+        except BadFrame as error:
+            missing = isinstance(place, Path) and not place.exists()
+            raise BadSample("image_missing" if missing else "image_broken", str(error)) from None
+    answer = {"role": "assistant", "content": [{"type": "text", "text": target}]}
+    return Sample([*messages, answer], places, folder, episode, step, frame)
+
+
+def _past(step: Step, image: ImageRef) -> PastStep:
+    return PastStep(step.action, image)
+
+
+def _task(episode: Episode) -> Task:
+    return Task(episode.task_id, episode.goal or episode.instruction, episode.seed, tags=episode.tags)
+
+
+def load(root: Path, builder: PromptBuilder, faults: Faults | None = None) -> list[Sample]:
+    """All samples of a folder of episodes, in order; nothing is decoded, only looked at.
+
+    Raises ConfigError for a folder that is not there or yields no sample, and for the first episode or step that can
+    not be used, unless `faults` says to skip those. Folders without their marker (cut-off episodes) are no episodes.
+    """
+    if not root.is_dir():
+        raise ConfigError(f"episodes: there is no folder {root}")
+    faults = faults or Faults()
+    found: list[Sample] = []
+    for folder in sorted(root.iterdir()):
+        if not is_complete(folder):
+            continue
+        try:
+            episode = read_episode(folder)
+        except EpisodeError as error:
+            faults.bad("episodes", BadSample("broken_episode", str(error)))
+            continue
+        found += episode_samples(folder, episode, builder, faults=faults)
+    if not found:
+        raise ConfigError(f"episodes: {root} holds no episode with an action")
+    return found

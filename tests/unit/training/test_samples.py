@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from eval import login
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import Observation
+from eval.episodes import read_episode
 from eval.prompts import Message, PromptConfig
 from eval.rollout import rollout
 from training import samples
-from training.samples import open_images
+from training.data.faults import BadSample, Faults
+from training.samples import Sample, episode_samples, open_images
 
 PROMPTS = [
     PromptConfig(decimals=2, system="", history=0),
@@ -95,3 +101,97 @@ def test_a_folder_without_episodes_is_refused(tmp_path: Path) -> None:
     (broken / "episode.json").write_text("{")
     with pytest.raises(ConfigError, match="broken"):
         samples.load(tmp_path, builder)
+
+
+def made(root: Path, count: int = 2) -> Path:
+    """Episodes of the login form."""
+    tasks = login.tasks(count, 5, {"split": "train"})
+    agent = ScriptedAgent(PROMPTS[0].builder().dialect)
+    run = rollout(
+        agent,
+        lambda: login.desktop({"split": "train"}),
+        tasks,
+        out=root,
+        benchmark="login",
+        environment="login",
+    )
+    asyncio.run(run)
+    return root / "episodes"
+
+
+def spoil(root: Path) -> Faults:
+    """Breaks one episode in every way that a folder of episodes can be broken; gives Faults that skip."""
+    first, second, *_ = sorted(root.iterdir())
+    (first / "001.png").unlink()
+    whole = (first / "003.png").read_bytes()
+    (first / "003.png").write_bytes(whole[:-20])
+    (first / "004.png").write_bytes(b"no picture")
+    shutil.copytree(first, root / "no-steps")
+    (root / "no-steps" / "steps.jsonl").write_text("")
+    record = json.loads((first / "episode.json").read_text())
+    (root / "no-steps" / "episode.json").write_text(json.dumps({**record, "steps": 0}))
+    shutil.copytree(second, root / "unreadable")
+    (root / "unreadable" / "steps.jsonl").write_text("{")
+    return Faults("skip")
+
+
+def test_bad_steps_and_episodes_are_left_out_and_counted(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    clean = samples.load(root, PROMPTS[0].builder())
+    faults = spoil(root)
+    left = samples.load(root, PROMPTS[0].builder(), faults)
+    assert faults.report()["by_reason"] == {"broken_episode": 1, "image_broken": 2, "image_missing": 1, "no_steps": 1}
+    assert [sample.target for sample in left] == [s.target for i, s in enumerate(clean) if i not in (1, 3, 4)]
+    for sample in left:
+        open_images(sample)
+
+
+def test_a_step_whose_history_shows_a_broken_image_is_bad_too(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    (sorted(root.iterdir())[0] / "001.png").unlink()
+    faults = Faults("skip")
+    assert len(samples.load(root, PromptConfig(decimals=2, images=2).builder(), faults)) == 10
+    assert faults.counts == {"image_missing": 2}
+
+
+def test_without_a_policy_the_first_bad_step_is_one_clear_error(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    (sorted(root.iterdir())[0] / "001.png").unlink()
+    with pytest.raises(ConfigError, match=r"step 1: image_missing: .*001.png"):
+        samples.load(root, PROMPTS[0].builder())
+
+
+class Pack:
+    """Frames that are no files."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.bytes = (folder / name).read_bytes()
+
+    def open(self) -> Image.Image:
+        return Image.open(io.BytesIO(self.bytes)).convert("RGB")
+
+
+def test_frames_need_not_be_files(tmp_path: Path) -> None:
+    builder = PROMPTS[2].builder()
+    folder = sorted(made(tmp_path).iterdir())[0]
+    episode = read_episode(folder)
+    files = list(episode_samples(folder, episode, builder))
+    packed = list(episode_samples(None, episode, builder, frame=lambda name: Pack(folder, name)))
+    assert [sample.messages for sample in packed] == [sample.messages for sample in files]
+    for one, other in zip(packed, files, strict=True):
+        assert one.asked()[0].image.tobytes() == other.asked()[0].image.tobytes()
+        assert [i.tobytes() for i in open_images(one)] == [i.tobytes() for i in open_images(other)]
+
+
+def test_a_sample_without_an_episode_has_a_target_and_images_but_can_not_be_asked(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4), (1, 2, 3)).save(tmp_path / "a.png")
+    user = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What colour?"}]}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Black."}]}
+    sample = Sample([user, answer], [tmp_path / "a.png"])
+    assert sample.target == "Black."
+    assert open_images(sample)[0].getpixel((0, 0)) == (1, 2, 3)
+    with pytest.raises(ValueError, match="of no episode"):
+        sample.asked()
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(BadSample, match="image_broken"):
+        open_images(sample)

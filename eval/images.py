@@ -1,0 +1,63 @@
+"""Images that are named before they are decoded: files, and whatever else can open itself (packs, drawn-on frames)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from PIL import Image
+
+from eval.desktop import BadFrame
+
+PNG_END: Final = b"\0\0\0\0IEND\xaeB`\x82"  # the last chunk of every whole PNG file
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """An image that is not a file of its own."""
+
+    def open(self) -> Image.Image:
+        """Decoded, RGB. Raises BadFrame."""
+        ...
+
+
+ImageRef = Path | Opens
+AnyImage = Image.Image | ImageRef
+
+
+def open_image(image: AnyImage) -> Image.Image:
+    """The image, decoded, RGB; one that is decoded already stays as it is. Raises BadFrame."""
+    if isinstance(image, Image.Image):
+        return image
+    try:
+        if isinstance(image, Path):
+            with Image.open(image) as opened:
+                return opened.convert("RGB")
+        return image.open()
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # PIL's words for a broken picture
+        raise BadFrame(f"{image}: {error}") from None
+
+
+def check_image(image: ImageRef) -> None:
+    """Looks at a file's header, and at a PNG's end, without decoding it. Raises BadFrame.
+
+    What is no file is left alone, unless it has a `check()` of its own.
+    """
+    if not isinstance(image, Path):
+        check = getattr(image, "check", None)
+        if check is not None:
+            check()
+        return
+    try:
+        with Image.open(image) as opened:
+            whole = opened.format != "PNG" or _tail(image) == PNG_END
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadFrame(f"{image}: {error}") from None
+    if not whole:
+        raise BadFrame(f"{image}: the file is cut off")
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(PNG_END)))
+        return file.read()
