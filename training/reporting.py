@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
 
+from eval.config import ConfigError
 from eval.progress import metric, progress
 
 # TRL's names -> ours. Others that it logs (epoch, total_flos) say nothing new.
@@ -40,20 +43,27 @@ class StopRequest:
         self.asked = True
 
 
-class Reporting(TrainerCallback):  # type: ignore[misc]
-    """Progress and metrics as the run goes; after SIGTERM the step's end saves a checkpoint and ends the training."""
+class Reporting(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Progress and metrics as the run goes; after SIGTERM the step's end saves a checkpoint and ends the training.
 
-    def __init__(self, stop: StopRequest) -> None:
+    `config`, what the training computes (options.computed), rides in each checkpoint's trainer_state.json.
+    """
+
+    def __init__(self, stop: StopRequest, config: dict[str, Any] | None = None) -> None:
         self.stop = stop
+        self.config = config or {}
         self.told = 0.0
         self.began = 0.0  # monotonic seconds and tokens at the first step, for the rate
         self.tokens = 0.0
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {"config": self.config}, "attributes": {}}
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         now = time.monotonic()
-        if now - self.told >= EVERY or state.global_step == state.max_steps:
+        if state.is_world_process_zero and (now - self.told >= EVERY or state.global_step == state.max_steps):
             self.told = now
             loss = next((f"loss {entry['loss']:.3g}" for entry in reversed(state.log_history) if "loss" in entry), "")
             progress(state.global_step, state.max_steps, "train", loss)
@@ -71,6 +81,10 @@ class Reporting(TrainerCallback):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         logs = logs or {}
+        if not math.isfinite(loss := float(logs.get("loss", 0.0))):
+            raise ConfigError(f"step {state.global_step}: the loss is {loss}: lower learning_rate, or look at the data")
+        if not state.is_world_process_zero:
+            return
         for name, ours in NAMES.items():
             if isinstance(value := logs.get(name), int | float):
                 metric(state.global_step, ours, value)

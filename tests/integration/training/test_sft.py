@@ -16,7 +16,8 @@ import yaml
 
 from eval.prompts import PromptConfig
 from tests.unit.training.material import episodes, model
-from training.sft import LoraConfig, SftConfig, train
+from training.options import LoraConfig
+from training.sft import SftConfig, train
 
 pytestmark = pytest.mark.ml
 PROMPT = PromptConfig(decimals=2, system="", history=0)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.training.material import PROMPT, episodes, model
 from training import collate, samples
-from training.sft import SftConfig, load_model
+from training.models import load_model
+from training.sft import SftConfig
 
 pytestmark = pytest.mark.ml
 

@@ -11,7 +11,7 @@ import yaml
 from eval.config import convert
 from eval.run import RunConfig
 from training.make_episodes import EpisodesConfig
-from training.sft import SftConfig, check
+from training.sft import SftConfig
 from training.tiny import TinyConfig
 
 ROOT = Path(__file__).parents[3] / "examples"
@@ -43,7 +43,7 @@ def test_a_program_takes_the_configuration_that_an_example_gives_it(
 ) -> None:
     made = convert(config, CLASSES[module], job)
     if isinstance(made, SftConfig) and "$" not in made.model:
-        check(made)
+        made.check()
 
 
 def test_the_login_jobs_ask_the_model_as_it_was_taught() -> None:

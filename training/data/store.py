@@ -1,0 +1,289 @@
+"""The packed dataset: what lies in its folder, and how an episode becomes a Parquet row and comes back.
+
+    dataset.json              last: what is here, with sizes and sha256 (`Manifest`); a folder without it is no dataset
+    <split>-00000.parquet     a row per episode, its steps a list column
+    images-00000.tar          every image once, member <sha256>.png; uncompressed, reads as WebDataset too
+    images.parquet            where each image lies: sha256, pack, offset, length, width, height, dhash
+
+A row holds what episode.json and steps.jsonl hold, under the same names, and reads back equal. What they may gain later
+goes into `extra` (JSON), so that an older schema keeps it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eval.actions import Action, ActionError
+from eval.config import ConfigError
+from eval.desktop import Expected
+from eval.episodes import Episode, Step
+from training.data.faults import BadSample
+
+MARKER: Final = "dataset.json"
+INDEX: Final = "images.parquet"
+FORMAT: Final = "slipway-dataset"
+VERSION: Final = 1
+
+NUMBERS: Final = ("x", "y", "x2", "y2", "amount", "duration", "width", "height")
+WHOLE: Final = ("element", "monitor_id")
+LISTS: Final = ("keys", "modifiers")
+TEXTS: Final = ("text", "direction", "button", "url", "app_name", "window_title")
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """A Parquet file of episodes."""
+
+    file: str
+    split: str
+    episodes: int
+    steps: int
+    bytes: int
+    sha256: str
+
+
+class Pack(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of images, or the index of all."""
+
+    file: str
+    images: int
+    bytes: int
+    sha256: str
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """actions: the steps that have one, and so can be learned."""
+
+    episodes: int = 0
+    steps: int = 0
+    actions: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """dataset.json. `made_from` is the configuration that packed it, `skipped` the report of what was left out."""
+
+    format: str
+    version: int
+    splits: dict[str, Counts]
+    shards: list[Shard]
+    packs: list[Pack]
+    index: Pack
+    made_from: dict[str, Any] = {}
+    skipped: dict[str, Any] = {}
+
+
+def is_dataset(folder: Path) -> bool:
+    return (folder / MARKER).is_file()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """dataset.json, and that its files are there in their sizes. Raises ConfigError."""
+    path = folder / MARKER
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ConfigError(f"{path}: not a packed dataset")
+    if data.get("version") != VERSION:
+        raise ConfigError(f"{path}: version {data.get('version')!r} of the format; this program reads {VERSION}")
+    try:
+        manifest = msgspec.convert(data, Manifest)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for part in (*manifest.shards, *manifest.packs, manifest.index):
+        file = folder / part.file
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror}") from None
+        if size != part.bytes:
+            raise ConfigError(f"{file}: {size} bytes; {MARKER} says {part.bytes}")
+    return manifest
+
+
+def verify(folder: Path, part: Shard | Pack) -> None:
+    """Raises ConfigError for a file whose content is not what was packed."""
+    file = folder / part.file
+    try:
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
+    if found != part.sha256:
+        raise ConfigError(f"{file}: damaged: sha256 {found[:12]}..., {MARKER} says {part.sha256[:12]}...")
+
+
+@functools.cache
+def schema() -> Any:
+    """The Arrow schema of a row."""
+    import pyarrow as pa
+
+    text, whole, number, flag = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+    box = pa.list_(number)
+    action = pa.struct(
+        [("type", text)]
+        + [(name, number) for name in NUMBERS]
+        + [(name, whole) for name in WHOLE]
+        + [(name, pa.list_(text)) for name in LISTS]
+        + [(name, text) for name in TEXTS]
+    )
+    step = pa.struct(
+        [
+            ("index", whole),
+            ("screenshot", text),
+            ("image", text),  # sha256 of the frame
+            ("action", action),
+            ("response", text),
+            ("thought", text),
+            ("parse_error", text),
+            ("reward", number),
+            ("done", flag),
+            ("time", number),
+            ("metrics", pa.list_(pa.struct([("name", text), ("value", number)]))),
+            ("token_ids", pa.list_(whole)),
+            ("logprobs", pa.list_(number)),
+            ("expected", pa.struct([("action", action), ("box", box)])),
+            ("marks", pa.list_(pa.struct([("number", whole), ("box", box)]))),
+            ("extra", text),  # JSON
+        ]
+    )
+    return pa.schema(
+        [
+            ("episode_id", text),
+            ("task_id", text),
+            ("instruction", text),
+            ("goal", text),
+            ("screen", pa.struct([("width", whole), ("height", whole)])),
+            ("seed", whole),
+            ("success", flag),
+            ("score", number),
+            ("outcome", text),
+            ("error", text),
+            ("agent", text),
+            ("environment", text),
+            ("source", text),
+            ("started", text),
+            ("duration_ms", whole),
+            ("tags", pa.list_(text)),
+            ("metadata", text),  # JSON
+            ("schema_version", text),
+            ("folder", text),  # where it was packed from
+            ("final_image", text),  # sha256 of the frame after the last action
+            ("actions", whole),  # steps that have an action
+            ("steps", pa.list_(step)),
+            ("extra", text),  # JSON
+        ]
+    )
+
+
+STEP_FIELDS: Final = frozenset(
+    (
+        *("index", "screenshot", "action", "response", "thought", "parse_error", "reward", "done", "time", "metrics"),
+        *("token_ids", "logprobs", "expected", "marks"),
+    )
+)
+PLAIN_STEP: Final = ("index", "screenshot", "response", "thought", "parse_error", "reward", "done", "time")
+PLAIN_EPISODE: Final = (
+    *("episode_id", "task_id", "instruction", "goal", "seed", "success", "score", "outcome", "error", "agent"),
+    *("environment", "source", "started", "duration_ms", "schema_version"),
+)
+EPISODE_FIELDS: Final = frozenset((*PLAIN_EPISODE, "screen", "steps", "tags", "metadata"))
+
+
+def to_row(episode: Episode, images: Sequence[str], folder: str = "") -> dict[str, Any]:
+    """A row of an episode whose frames have these sha256: one per step, and one more for the final frame, if any.
+
+    Raises BadSample for what Parquet can not hold: a text that is no Unicode, a whole number beyond 64 bits.
+    """
+    row: dict[str, Any] = {name: getattr(episode, name) for name in PLAIN_EPISODE}
+    row["screen"] = {"width": episode.screen[0], "height": episode.screen[1]}
+    row["tags"] = list(episode.tags)
+    row["metadata"] = json.dumps(episode.metadata)
+    row["folder"] = folder
+    row["final_image"] = images[len(episode.steps)] if len(images) > len(episode.steps) else None
+    row["actions"] = sum(step.action is not None for step in episode.steps)
+    row["steps"] = [_step_row(step, image) for step, image in zip(episode.steps, images, strict=False)]
+    row["extra"] = _extra(episode, EPISODE_FIELDS)
+    if not -(2**63) <= episode.seed < 2**63:
+        raise BadSample("out_of_range", f"seed {episode.seed} has more than 64 bits")
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadSample("not_unicode", "a text holds half of a surrogate pair") from None
+    return row
+
+
+def _step_row(step: Step, image: str) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(step, name) for name in PLAIN_STEP}
+    row["image"] = image
+    row["action"] = None if step.action is None else step.action.to_json()
+    row["metrics"] = [{"name": name, "value": value} for name, value in step.metrics.items()]
+    row["token_ids"] = step.token_ids
+    row["logprobs"] = step.logprobs
+    if step.expected is not None:
+        box = step.expected.box
+        row["expected"] = {"action": step.expected.action.to_json(), "box": None if box is None else list(box)}
+    row["marks"] = [{"number": number, "box": list(box)} for number, box in step.marks.items()]
+    row["extra"] = _extra(step, STEP_FIELDS)
+    return row
+
+
+def _extra(value: Any, known: frozenset[str]) -> str | None:
+    """JSON of the fields that the schema of this version does not know and that are not at their default."""
+    names = [name for name in value.__struct_fields__ if name not in known]
+    found = {name: getattr(value, name) for name in names}
+    return json.dumps(msgspec.to_builtins(found)) if found else None
+
+
+def from_row(row: Mapping[str, Any]) -> Episode:
+    """The episode of a row. Raises BadSample."""
+    try:
+        values: dict[str, Any] = {name: row[name] for name in PLAIN_EPISODE}
+        values["screen"] = (row["screen"]["width"], row["screen"]["height"])
+        values["tags"] = tuple(row["tags"])
+        values["metadata"] = json.loads(row["metadata"])
+        values["steps"] = tuple(_step(step) for step in row["steps"])
+        if row["extra"]:
+            values |= _known(row["extra"], Episode)
+        return Episode(**values)
+    except (ActionError, KeyError, TypeError, ValueError) as error:
+        raise BadSample("broken_episode", f"{row.get('episode_id')}: {error}") from None
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    values: dict[str, Any] = {name: row[name] for name in PLAIN_STEP}
+    if row["action"] is not None:
+        values["action"] = action(row["action"])
+    if row["metrics"]:
+        values["metrics"] = {item["name"]: item["value"] for item in row["metrics"]}
+    values["token_ids"] = row["token_ids"]
+    values["logprobs"] = row["logprobs"]
+    if row["expected"] is not None:
+        box = row["expected"]["box"]
+        values["expected"] = Expected(action(row["expected"]["action"]), None if box is None else tuple(box))
+    if row["marks"]:
+        values["marks"] = {item["number"]: tuple(item["box"]) for item in row["marks"]}
+    if row["extra"]:
+        values |= _known(row["extra"], Step)
+    return Step(**values)
+
+
+def action(row: Mapping[str, Any]) -> Action:
+    """The action of a step's row. Raises ActionError."""
+    return Action(**{name: value for name, value in row.items() if value is not None})
+
+
+def _known(extra: str, kind: type[Any]) -> dict[str, Any]:
+    """Fields that were unknown to the schema, as far as this program knows them. Raises ValueError."""
+    found = json.loads(extra)
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return {name: msgspec.convert(value, types[name]) for name, value in found.items() if name in types}

@@ -1,0 +1,146 @@
+"""What every trainer's configuration has in common, its checks, and the transformers arguments that it amounts to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from eval.config import Config, ConfigError
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Schedule = Literal["linear", "cosine", "constant", "constant_with_warmup"]
+TRACKERS: Final = ("wandb", "tensorboard", "mlflow", "trackio")
+
+# May differ between the run that wrote a checkpoint and the one that goes on from it: where things lie, and what is
+# told and kept. Everything else decides what is computed.
+FREE: Final = frozenset(
+    (
+        *("model", "adapter", "data", "episodes", "pairs", "prompts", "evaluation"),
+        *("log_every", "save_every", "keep_checkpoints", "predictions", "max_new_tokens"),
+        *("report_to", "run_name", "workers"),
+    )
+)
+
+
+class LoraConfig(Config, frozen=True, kw_only=True):
+    """peft's LoRA; `targets` as there: `all-linear`, or names of modules."""
+
+    rank: Positive = 16
+    alpha: Positive = 32
+    dropout: Share = 0.0
+    targets: str | list[str] = "all-linear"
+
+
+class TrainerConfig(Config, frozen=True, kw_only=True):
+    """
+    model          a folder, or hf://OWNER/NAME[@REVISION]
+    adapter        a LoRA adapter of that model to go on from
+    loader         unsloth needs a GPU and the image unsloth-sft
+    lora           None trains all weights
+    quantization   of the frozen weights under a LoRA (QLoRA); needs a GPU and bitsandbytes
+    freeze_vision  the vision tower keeps its weights and gets no LoRA
+    dtype          of the weights
+    max_pixels     images are scaled down to this area; None leaves the processor's bound
+    steps          optimiser steps; or `epochs` over the samples: exactly one of the two
+    batch_size     samples per forward pass and device; `accumulate` passes make a step
+    schedule       of the learning rate after `warmup_steps`
+    adam_beta2     0.98 suits short trainings from random weights
+    save_every     steps between checkpoints; the newest `keep_checkpoints` stay
+    workers        processes that load data; 0 loads in the trainer's own
+    report_to      trackers besides metrics.jsonl: wandb, tensorboard, mlflow, trackio; each must be installed
+    deepspeed      a DeepSpeed configuration file; fsdp: shard parameters, gradients and optimiser over the processes
+    """
+
+    model: str
+    adapter: str | None = None
+    loader: Literal["transformers", "unsloth"] = "transformers"
+    lora: LoraConfig | None = None
+    quantization: Literal["4bit", "8bit"] | None = None
+    freeze_vision: bool = False
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    max_pixels: Positive | None = None
+    steps: Positive | None = None
+    epochs: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    batch_size: Positive = 16
+    accumulate: Positive = 1
+    learning_rate: Annotated[float, msgspec.Meta(gt=0)] = 1e-5
+    schedule: Schedule = "linear"
+    warmup_steps: Annotated[int, msgspec.Meta(ge=0)] = 10
+    weight_decay: NotNegative = 0.0
+    adam_beta2: Share = 0.999
+    max_grad_norm: NotNegative = 1.0
+    optimizer: str = "adamw_torch"
+    activation_checkpointing: bool = False
+    seed: int = 0
+    log_every: Positive = 10
+    save_every: Positive = 500
+    keep_checkpoints: Positive = 2
+    workers: Annotated[int, msgspec.Meta(ge=0)] = 0
+    report_to: list[Literal["wandb", "tensorboard", "mlflow", "trackio"]] = msgspec.field(default_factory=list)
+    run_name: str | None = None
+    deepspeed: str | None = None
+    fsdp: bool = False
+
+    def check(self) -> None:
+        """Raises ConfigError for values that contradict each other or can not be."""
+        if (self.steps is None) == (self.epochs is None):
+            raise ConfigError("give either steps or epochs")
+        if "opencua" in self.model.lower():
+            raise ConfigError(
+                "model: OpenCUA is for evaluation only here: its position encoding and tokenizer are its own"
+            )
+        for name in ("model", "adapter"):
+            value = getattr(self, name)
+            if value is not None and not value.startswith("hf://") and not Path(value).is_dir():
+                raise ConfigError(f"{name}: there is no folder {value}; one of the hub is hf://OWNER/NAME[@REVISION]")
+        if self.quantization and self.lora is None and self.adapter is None:
+            raise ConfigError("quantization freezes the weights: give a lora to train")
+        if self.deepspeed is not None and self.fsdp:
+            raise ConfigError("give either deepspeed or fsdp")
+        if self.deepspeed is not None and not Path(self.deepspeed).is_file():
+            raise ConfigError(f"deepspeed: there is no file {self.deepspeed}")
+
+
+def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
+    """Keyword arguments for TrainingArguments and every TRL config that derives from it."""
+    import torch
+
+    return {
+        "output_dir": str(out / "checkpoints"),
+        "max_steps": config.steps or -1,
+        "num_train_epochs": config.epochs or 1.0,
+        "per_device_train_batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.accumulate,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": config.schedule,
+        "warmup_steps": config.warmup_steps,
+        "weight_decay": config.weight_decay,
+        "adam_beta2": config.adam_beta2,
+        "max_grad_norm": config.max_grad_norm,
+        "optim": config.optimizer,
+        "activation_checkpointing": config.activation_checkpointing,
+        "bf16": False,  # `dtype` says it for the weights; no autocast on top
+        "use_cpu": not torch.cuda.is_available(),
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "logging_steps": config.log_every,
+        "save_steps": config.save_every,
+        "save_total_limit": config.keep_checkpoints,
+        "dataloader_num_workers": config.workers,
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        "remove_unused_columns": False,
+        "disable_tqdm": True,
+        "report_to": list(config.report_to),
+        "run_name": config.run_name,
+        "deepspeed": config.deepspeed,
+        **({"fsdp": "full_shard auto_wrap"} if config.fsdp else {}),
+    }
+
+
+def computed(config: TrainerConfig) -> dict[str, Any]:
+    """The part of a configuration that a checkpoint must share with the run that goes on from it."""
+    return {name: value for name, value in msgspec.to_builtins(config).items() if name not in FREE}
