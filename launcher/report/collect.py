@@ -21,6 +21,7 @@ from launcher.selection import Selection
 from launcher.store.base import Store
 
 MAX_SAMPLES = 8
+MAX_PLOTS = 12
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Report:
     curves: Sequence[Curves]
     replays: Sequence[Replay]
     replays_of: str
-    samples: Sequence[Picture]
+    plots: Sequence[Picture]  # results/plots/*.png
+    samples: Sequence[Picture]  # results/samples/**.png
     attempts: Sequence[AttemptLine]
     problems: Sequence[str]
 
@@ -85,7 +87,8 @@ def collect(store: Store, selection: Selection) -> Report:
         curves=charts,
         replays=replays,
         replays_of=source,
-        samples=_samples(outputs, problems),
+        plots=_pictures(outputs, "plots/", MAX_PLOTS, problems),
+        samples=_pictures(outputs, "samples/", MAX_SAMPLES, problems),
         attempts=lines,
         problems=problems,
     )
@@ -129,11 +132,12 @@ def _replays(outputs: Sequence[tuple[Facts, Output]], problems: list[str]) -> tu
     return [], ""
 
 
-def _samples(outputs: Sequence[tuple[Facts, Output]], problems: list[str]) -> list[Picture]:
+def _pictures(outputs: Sequence[tuple[Facts, Output]], folder: str, most: int, problems: list[str]) -> list[Picture]:
+    """The pictures of one folder of the results, those that lie deeper (earlier steps of a training) last."""
     found: list[Picture] = []
     for one, output in outputs:
-        names = sorted(name for name in output.files if name.startswith("samples/") and name.endswith(".png"))
-        for name in names[: MAX_SAMPLES - len(found)]:
+        names = [name for name in output.files if name.startswith(folder) and name.endswith(".png")]
+        for name in sorted(names, key=lambda name: (name.count("/"), name))[: most - len(found)]:
             try:
                 body = output.read(name)
             except (Damaged, NotFound) as error:
@@ -145,7 +149,7 @@ def _samples(outputs: Sequence[tuple[Facts, Output]], problems: list[str]) -> li
                 problems.append(f"{one.name}: {name} is no picture")
                 continue
             uri = f"data:image/{kind};base64,{base64.b64encode(body).decode()}"
-            found.append(Picture(f"{one.name}: {name.removeprefix('samples/').removesuffix('.png')}", uri))
+            found.append(Picture(f"{one.name}: {name.removeprefix(folder).removesuffix('.png')}", uri))
     return found
 
 

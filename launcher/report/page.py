@@ -12,7 +12,7 @@ from typing import Any
 from launcher.report.collect import Report, collect
 from launcher.report.html import Markup, join, tag
 from launcher.report.parts import badge, duration, table, when
-from launcher.report.sections import curve_charts, replays, samples, time_line
+from launcher.report.sections import curve_charts, plots, replays, samples, time_line
 from launcher.report.svg import Estimate, estimates
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
@@ -33,6 +33,7 @@ def render(report: Report) -> str:
         _results(report),
         curve_charts(report.curves),
         replays(report),
+        plots(report),
         samples(report),
         time_line(report),
         _provenance(report),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.report.collect import AttemptLine, Report
+from launcher.report.collect import AttemptLine, Picture, Report
 from launcher.report.html import Markup, data, tag
 from launcher.report.metrics import Curves
 from launcher.report.parts import badge, duration, table, when
@@ -110,14 +110,21 @@ def _replay(replay: Replay) -> Markup:
     )
 
 
+def plots(report: Report) -> Markup | None:
+    return _gallery("Plots", report.plots, "pictures wide")
+
+
 def samples(report: Report) -> Markup | None:
-    if not report.samples:
+    return _gallery("Sample predictions", report.samples, "pictures")
+
+
+def _gallery(title: str, pictures: Sequence[Picture], kind: str) -> Markup | None:
+    if not pictures:
         return None
     figures = [
-        tag("figure", tag("img", src=one.uri, alt=one.caption), tag("figcaption", one.caption))
-        for one in report.samples
+        tag("figure", tag("img", src=one.uri, alt=one.caption), tag("figcaption", one.caption)) for one in pictures
     ]
-    return tag("div", tag("h2", "Sample predictions"), tag("div", *figures, class_="pictures"))
+    return tag("div", tag("h2", title), tag("div", *figures, class_=kind))
 
 
 def time_line(report: Report) -> Markup | None:

@@ -106,6 +106,15 @@ def test_untrusted_text_stays_text(file_store: Store) -> None:
     assert (payload["steps"][0]["x"], payload["steps"][0]["y"]) == (None, None)
 
 
+def test_plots_stand_before_samples_and_the_last_samples_before_those_of_earlier_steps(file_store: Store) -> None:
+    files = eval_files([True], benchmark="b", agent="a")
+    names = ["plots/calibration.png", "samples/step-00100/000.png", "samples/000.png"]
+    files |= {name: png(8, 8, []) for name in names}
+    run = write_run(file_store, fake_job("pictures", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
+    shown = [str(a["alt"]) for name, a in parsed(page(file_store, run)).found if name == "img" and a.get("alt")]
+    assert [name.partition(": ")[2] for name in shown if ": " in name] == ["calibration", "000", "step-00100/000"]
+
+
 def test_a_failing_episode_is_among_the_three(file_store: Store) -> None:
     files: dict[str, bytes] = {}
     for index in range(12):
