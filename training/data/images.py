@@ -61,7 +61,7 @@ class PackedImages:
             self._offset[at:end] = batch.column(2).to_numpy()
             self._length[at:end] = batch.column(3).to_numpy()
             at = end
-        self._files: dict[str, tuple[int, int]] = {}  # name -> (descriptor, the process that opened it)
+        self._files: dict[str, int] = {}  # name -> descriptor; pread leaves no position, so forks may share it
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -100,16 +100,16 @@ class PackedImages:
         return PackedImage(self, sha256)
 
     def _descriptor(self, name: str) -> int:
-        """A file of this process's own: a child of a fork opens it anew."""
-        known = self._files.get(name)
-        if known is not None and known[1] == os.getpid():
-            return known[0]
-        try:
-            opened = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise ConfigError(f"{self.folder / name}: {error.strerror}") from None
-        self._files[name] = (opened, os.getpid())
-        return opened
+        if name not in self._files:
+            try:
+                self._files[name] = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise ConfigError(f"{self.folder / name}: {error.strerror}") from None
+        return self._files[name]
+
+    def __del__(self) -> None:
+        for descriptor in getattr(self, "_files", {}).values():
+            os.close(descriptor)
 
 
 class PackedImage:

@@ -38,12 +38,13 @@ TEXTS: Final = ("text", "direction", "button", "url", "app_name", "window_title"
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """A Parquet file of episodes."""
+    """A Parquet file of episodes. actions: the steps that have one, and so can be learned."""
 
     file: str
     split: str
     episodes: int
     steps: int
+    actions: int
     bytes: int
     sha256: str
 
@@ -58,7 +59,7 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """actions: the steps that have one, and so can be learned."""
+    """What a split holds."""
 
     episodes: int = 0
     steps: int = 0
@@ -99,7 +100,7 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = msgspec.convert(data, Manifest)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from None
-    for part in (*manifest.shards, *manifest.packs, manifest.index):
+    for part in parts(manifest):
         file = folder / part.file
         try:
             size = file.stat().st_size
@@ -108,6 +109,11 @@ def read_manifest(folder: Path) -> Manifest:
         if size != part.bytes:
             raise ConfigError(f"{file}: {size} bytes; {MARKER} says {part.bytes}")
     return manifest
+
+
+def parts(manifest: Manifest) -> list[Shard | Pack]:
+    """Every file of a dataset but its marker."""
+    return [*manifest.shards, *manifest.packs, manifest.index]
 
 
 def verify(folder: Path, part: Shard | Pack) -> None:
