@@ -13,7 +13,7 @@ from eval.agents.config import AgentConfig
 from eval.prompts import PromptBuilder
 from eval.replay import main as replay
 from tests.integration.agentnet.material import bench, recording
-from training.ingest_agentnet import main as ingest
+from training.data.ingest import main as ingest
 
 RIGHT = "## Code:\npyautogui.click(x=0.21, y=0.41)"
 
@@ -162,7 +162,8 @@ def test_a_wrong_configuration_is_one_line_and_78(
 @pytest.mark.parametrize("dialect", ["dsl", "pyautogui"])
 def test_a_baseline_from_a_recording_is_scored(dialect: str, tmp_path: Path) -> None:
     bench(tmp_path / "bench")
-    (tmp_path / "ingest.json").write_text(json.dumps({"recording": str(recording(tmp_path / "in"))}))
+    config = {"format": "agentnet", "recording": str(recording(tmp_path / "in"))}
+    (tmp_path / "ingest.json").write_text(json.dumps(config))
     assert ingest(["--config", str(tmp_path / "ingest.json"), "--out", str(tmp_path / "episodes")]) == 0
     code, out = run(tmp_path, prompt={"dialect": dialect})
     assert code == 0

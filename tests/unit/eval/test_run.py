@@ -185,7 +185,7 @@ def test_baselines_need_episodes(tmp_path: Path) -> None:
 
 def test_eval_and_ingest_come_without_torch() -> None:
     code = (
-        "import sys, eval.run, eval.agentnetbench.__main__, eval.replay, training.ingest_agentnet\n"
+        "import sys, eval.run, eval.agentnetbench.__main__, eval.replay, training.data.ingest.agentnet\n"
         "heavy = {'torch', 'transformers', 'numpy', 'launcher'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

@@ -1,0 +1,5 @@
+import sys
+
+from training.data.ingest import main
+
+sys.exit(main())

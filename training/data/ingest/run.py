@@ -1,0 +1,133 @@
+"""Runs an importer: writes its episodes, the report, and what the terminal shows."""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from eval import config as configuration
+from eval.config import ConfigError
+from eval.episodes import Episode, is_complete, write_episode
+from eval.progress import progress
+from training.data.faults import BadSample
+from training.data.ingest.config import AgentNetConfig, EpisodesConfig, IngestConfig, OpenAdaptConfig, OsworldConfig
+from training.data.ingest.tally import Tally
+
+STAGING: Final = ".ingest"  # in the output folder: what is not whole yet
+REPORT: Final = "report.json"
+
+# An importer gives (where it comes from, episode, its frames: one per step and maybe a final one), one at a time.
+Items = Iterator[tuple[str, Episode, Sequence[Path]]]
+Importer = Callable[[Any, Tally, Path], Items]
+
+
+def importer(config: IngestConfig) -> Importer:
+    """The reader of the configuration's format."""
+    match config:
+        case AgentNetConfig():
+            from training.data.ingest.agentnet import episodes as agentnet
+
+            return agentnet
+        case OpenAdaptConfig():
+            from training.data.ingest.openadapt import episodes as openadapt
+
+            return openadapt
+        case OsworldConfig():
+            from training.data.ingest.osworld import episodes as osworld
+
+            return osworld
+        case EpisodesConfig():
+            from training.data.ingest.folders import episodes as folders
+
+            return folders
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two folders of files are the same, byte for byte."""
+    names = sorted(path.name for path in one.iterdir())
+    if not other.is_dir() or names != sorted(path.name for path in other.iterdir()):
+        return False
+    return all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+
+
+def store(out: Path, episode: Episode, frames: Sequence[Path]) -> None:
+    """Puts an episode in its place, whole or not at all; one that is there already and the same stays untouched."""
+    staged, old, target = out / STAGING / "new", out / STAGING / "old", out / episode.episode_id
+    write_episode(staged, episode, frames)
+    if same(staged, target):
+        shutil.rmtree(staged)
+        return
+    if target.exists():
+        target.rename(old)
+    staged.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
+    """Writes the episodes and the report, which it gives. Raises ConfigError."""
+    source = Path(config.recording)
+    if not source.exists():
+        raise ConfigError(f"recording: there is no {source}")
+    check = isinstance(config, EpisodesConfig) and config.check
+    if not check and source.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ConfigError(f"the output folder {out} must not lie in the recording (to only look at it: check: true)")
+    name: str = type(config).__struct_config__.tag  # type: ignore[assignment]
+    tally = Tally(name, config.on_bad_sample)
+    staging = out / STAGING
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / REPORT).unlink(missing_ok=True)  # it told of another run
+        shutil.rmtree(staging, ignore_errors=True)
+        (staging / "scratch").mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from None
+    seen: set[str] = set()
+    try:
+        for number, (where, episode, frames) in enumerate(importer(config)(config, tally, staging / "scratch"), 1):
+            if episode.episode_id in seen:
+                tally.lose(where, BadSample("duplicate_id", episode.episode_id))
+                continue
+            seen.add(episode.episode_id)
+            if not check:
+                store(out, episode, frames)
+            tally.keep(episode)
+            progress(number, tally.total, "ingest", f"{tally.kept} episodes")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    if not check:
+        others = [path.name for path in sorted(out.iterdir()) if path.name not in seen and is_complete(path)]
+        if others:
+            print(f"ingest: {len(others)} episodes in {out} are not of this run, e.g. {others[0]}", file=sys.stderr)
+    report = tally.report()
+    temporary = out / f".{REPORT}"
+    temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(out / REPORT)
+    print(tally.text())
+    return report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0, 1 when nothing was kept, 78 for what no retry can mend."""
+    parser = argparse.ArgumentParser(prog="python -m training.data ingest", description="Recordings to episodes.")
+    parser.add_argument("--config", required=True, help="a JSON or YAML file, see training.data.ingest.config")
+    parser.add_argument("--out", help="where episodes go; default $SLIPWAY_OUTPUTS/episodes")
+    arguments = parser.parse_args(argv)
+
+    def run() -> int:
+        config: IngestConfig = configuration.load(Path(arguments.config), IngestConfig)  # type: ignore[arg-type]
+        if arguments.out is None and "SLIPWAY_OUTPUTS" not in os.environ:
+            raise ConfigError("name a folder with --out, or set SLIPWAY_OUTPUTS")
+        out = Path(arguments.out) if arguments.out else Path(os.environ["SLIPWAY_OUTPUTS"]) / "episodes"
+        if not ingest(config, out)["episodes"]["kept"]:
+            print("ingest: nothing was kept", file=sys.stderr)
+            return 1
+        return 0
+
+    return configuration.run(run)

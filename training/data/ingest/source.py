@@ -1,0 +1,77 @@
+"""What every importer needs: pictures, ids as folder names, and JSON lines, read with care."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from eval.geometry import OutOfFrame, Screen
+from training.data.faults import BadSample
+
+LONGEST: Final = 180  # characters of a folder's name
+TAKEN: Final = frozenset({"report.json"})
+
+
+def folder_name(text: str) -> str:
+    """An id as a folder's name: other characters become `-`, and what is too long ends in a digest of the whole."""
+    name = "".join(char if char.isalnum() or char in "-_.@" else "-" for char in text).lstrip(".")
+    if len(name.encode()) > LONGEST:
+        kept = name.encode()[: LONGEST - 17].decode(errors="ignore")
+        name = f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return "episode" if not name or name in TAKEN else name
+
+
+def lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """(line number, object) of a JSONL file, one line in memory at a time; None for what is no JSON object."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                data = json.loads(line)
+            except (ValueError, RecursionError):
+                data = None
+            yield number, data if isinstance(data, dict) else None
+
+
+def picture(path: Path) -> tuple[int, int]:
+    """The size (width, height) of a PNG that decodes to its end. Raises BadSample."""
+    if not path.is_file():
+        raise BadSample("image_missing", path.name)
+    try:
+        with Image.open(path) as image:
+            if image.format != "PNG":
+                raise BadSample("image_not_png", path.name)
+            image.load()
+            return image.size
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise BadSample("image_broken", f"{path.name}: {error}") from None
+
+
+def inside(folder: Path, name: Any) -> Path:
+    """The file `name` of `folder`. Raises BadSample for a name that is none, or that leads out of the folder."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise BadSample("no_image", f"{name!r} is no file name")
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BadSample("image_missing", f"{name} lies outside of {folder.name}")
+    return path
+
+
+def normalised(x: Any, y: Any, screen: Screen) -> tuple[float, float]:
+    """A point in pixels as fractions of the screen; whole pixels stand for their centre. Raises BadSample off it."""
+    try:
+        return screen.to_norm(_whole(x), _whole(y))
+    except OutOfFrame:
+        raise BadSample("off_screen", f"({x}, {y}) on {screen.width}x{screen.height}") from None
+
+
+def _whole(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadSample("no_point", f"{value!r} is no number")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
