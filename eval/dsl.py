@@ -239,8 +239,9 @@ class Dsl:
     def instructions(self) -> str:
         """How to answer, for a system prompt."""
         if self.marks:
-            examples = ["CLICK([1])", "DOUBLE_CLICK([1])", "RIGHT_CLICK([1])", 'TYPE("text")', 'TYPE([2], "text")']
-            where = "The numbers are those drawn on the screenshot."
+            # n, not a number: a number could be the very answer to the task at hand
+            examples = ["CLICK([n])", "DOUBLE_CLICK([n])", "RIGHT_CLICK([n])", 'TYPE("text")', 'TYPE([n], "text")']
+            where = "n is one of the numbers drawn on the screenshot."
         else:
             x, y, x2 = (f"{value:.{self.decimals}f}" for value in (0.42, 0.73, 0.5))
             examples = [f"{name}(x={x}, y={y})" for name in ("CLICK", "DOUBLE_CLICK", "RIGHT_CLICK")]

@@ -1,35 +1,54 @@
 """The one prompt builder: SFT, RL and evaluation get their messages from here, byte for byte the same.
 
 The user turn holds the goal, the actions so far (as they were executed, in the dialect's own words), and the
-screenshots; it never tells how many steps a task takes.
+screenshots; it never tells how many steps a task takes. History may stand in turns of its own instead, and a
+demonstration before everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 from PIL import Image
 
-from eval.actions import Action
-from eval.config import Config
-from eval.desktop import Observation
-from eval.dialects.base import Dialect
+from eval import marks as som
+from eval.actions import Action, Unrepresentable
+from eval.config import Config, ConfigError
+from eval.demonstrations import NO_DEMONSTRATION, Demonstration, DemonstrationConfig, Pool, filler
+from eval.desktop import Observation, Task
+from eval.dialects.base import Dialect, Response
 from eval.dialects.pyautogui import PyAutoGui
 from eval.dsl import Dsl
+from eval.geometry import Box
 from eval.images import AnyImage, open_image
 
 Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
+Part = dict[str, str]
+Style = Literal["list", "turns"]
+Level = Literal["l1", "l2", "l3"]
+TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
 
 
 @dataclass(frozen=True)
 class PastStep:
-    """A step that lies behind: what was done, and the frame it was done on. None: the answer was no action."""
+    """A step that lies behind: what was done, and the frame it was done on.
+
+    action    None: the answer was no action
+    image     the frame as the desktop gave it, and `marks` the numbered boxes on it
+    thought   why, where the agent (or the human) said it; `response` the whole answer
+    """
 
     action: Action | None
     image: AnyImage | None = None
+    thought: str | None = None
+    response: str | None = None
+    marks: Mapping[int, Box] = field(default_factory=dict)
 
 
 class Target(Protocol):
@@ -41,14 +60,20 @@ class Target(Protocol):
     @property
     def thought(self) -> str | None: ...
 
+    @property
+    def marks(self) -> Mapping[int, Box]: ...
+
 
 @dataclass(frozen=True)
 class PromptBuilder:
     """
-    system   system prompt; "" leaves the turn out, None takes the dialect's instructions
-    history  how many past actions are listed, the latest ones
-    images   how many screenshots are shown: the current one and the latest images - 1 before it
-    thought  whether targets carry the step's thought
+    system         system prompt; "" leaves the turn out, None takes the dialect's instructions
+    history        how many past actions are told, the latest ones
+    images         how many screenshots are shown: the current one and the latest images - 1 before it
+    thought        whether targets carry the step's thought
+    style, level   of the history, see PromptConfig
+    demonstration  how demonstrations are shown and chosen; None: never
+    pool           what they are chosen from
     """
 
     dialect: Dialect
@@ -56,63 +81,233 @@ class PromptBuilder:
     history: int = 10
     images: int = 1
     thought: bool = False
+    style: Style = "list"
+    level: Level = "l1"
+    demonstration: DemonstrationConfig | None = None
+    pool: Pool | None = None
 
     def __post_init__(self) -> None:
         if self.history < 0 or self.images < 1:
             raise ValueError("history starts at 0, images at 1")
 
+    @property
+    def marks(self) -> bool:
+        """Whether actions name marks, and screenshots show them."""
+        return isinstance(self.dialect, Dsl) and self.dialect.marks
+
+    def ask(
+        self,
+        task: Task,
+        past: Sequence[PastStep],
+        observation: Observation,
+        demonstration: Demonstration | None = None,
+    ) -> tuple[list[Message], list[Image.Image]]:
+        """What an agent is asked at a step of `task`: `messages`, with the demonstration that the rule chooses unless
+        one is given. Raises ConfigError where there must be one and is none, BadFrame for a broken image."""
+        shown = self.choose(task) if demonstration is None else demonstration
+        return self.messages(task.instruction, past, observation, shown)
+
+    def choose(self, task: Task) -> Demonstration:
+        """The demonstration of an evaluation's task; NO_DEMONSTRATION where none is wanted. Raises ConfigError."""
+        config = self.demonstration
+        if config is None or config.rule == "none":
+            return NO_DEMONSTRATION
+        if self.pool is None:
+            raise ConfigError("prompt.demonstration.folder: name the episodes that an evaluation shows, or rule: none")
+        found = self.pool.choose(task, config.rule, config.seed)
+        if found is None and config.required:
+            raise ConfigError(
+                f"prompt.demonstration: {config.folder} holds no {config.rule} one for task {task.task_id}; "
+                "required: false would ask without"
+            )
+        return found or NO_DEMONSTRATION
+
     def messages(
-        self, goal: str, past: Sequence[PastStep], observation: Observation
+        self,
+        goal: str,
+        past: Sequence[PastStep],
+        observation: Observation,
+        demonstration: Demonstration = NO_DEMONSTRATION,
     ) -> tuple[list[Message], list[Image.Image]]:
         """Chat messages in Hugging Face form up to the agent's turn, and the images in the order of their places.
 
         Raises BadFrame for an image that can not be decoded.
         """
-        messages, images = self.layout(goal, past, observation.image)
+        messages, images = self.layout(goal, past, observation.image, observation.marks, demonstration)
         return messages, [open_image(image) for image in images]
 
-    def layout(self, goal: str, past: Sequence[PastStep], image: AnyImage) -> tuple[list[Message], list[AnyImage]]:
+    def layout(
+        self,
+        goal: str,
+        past: Sequence[PastStep],
+        image: AnyImage,
+        marks: Mapping[int, Box] | None = None,
+        demonstration: Demonstration = NO_DEMONSTRATION,
+    ) -> tuple[list[Message], list[AnyImage]]:
         """`messages` for a present frame `image`, with nothing opened: images are handed on as they came."""
         system = self.dialect.instructions() if self.system is None else self.system
-        messages: list[Message] = []
+        chat = _Chat()
         if system:
-            messages.append({"role": "system", "content": [{"type": "text", "text": system}]})
-        content: list[dict[str, str]] = []
-        images: list[AnyImage] = []
-        text = f"Goal: {goal}\n"
+            chat.text("system", system)
+        if demonstration.steps:
+            self._demonstrate(chat, demonstration)
+        if self.style == "list":
+            self._list(chat, goal, past)
+        else:
+            self._turns(chat, goal, past)
+        chat.image(self._seen(image, marks or {}))
+        return chat.messages, chat.images
+
+    def _list(self, chat: _Chat, goal: str, past: Sequence[PastStep]) -> None:
+        """The actions so far within the user's turn."""
+        chat.text("user", f"Goal: {goal}\n")
         start = max(0, len(past) - self.history)
         if start < len(past):
-            text += "Actions so far:\n"
+            chat.text("user", "Actions so far:\n")
         for index in range(start, len(past)):
             step = past[index]
             if index >= len(past) - (self.images - 1) and step.image is not None:
-                content += [{"type": "text", "text": text}, {"type": "image"}]
-                images.append(step.image)
-                text = "\n"
-            text += f"{index + 1}. {self.written(step.action)}\n"
-        content += [{"type": "text", "text": text}, {"type": "image"}]
-        images.append(image)
-        messages.append({"role": "user", "content": content})
-        return messages, images
+                chat.image(self._seen(step.image, step.marks))
+                chat.text("user", "\n")
+            chat.text("user", f"{index + 1}. {self.written(step.action, step.marks)}\n")
 
-    def written(self, action: Action | None) -> str:
-        """A past action as the prompt shows it."""
-        return "(no valid action)" if action is None else self.dialect.format(action)
+    def _turns(self, chat: _Chat, goal: str, past: Sequence[PastStep]) -> None:
+        """OpenCUA's form: each step a turn of the assistant, before it the frame if it is one of the latest."""
+        for index in range(max(0, len(past) - self.history), len(past)):
+            step = past[index]
+            if index >= len(past) - (self.images - 1) and step.image is not None:
+                chat.image(self._seen(step.image, step.marks))
+            chat.text("assistant", f"# Step {index + 1}:\n{self._answered(step)}")
+            chat.end()
+        chat.text("user", f"Goal: {goal}\n")
+
+    def _answered(self, step: PastStep) -> str:
+        """A past step as an answer, with as much of its reasoning as `level` asks for and the step has."""
+        thought = step.thought.strip() if step.thought and self.level != "l1" else ""
+        try:
+            if step.action is None:
+                return self.written(None)
+            action = self._spoken(step.action, step.marks)
+            plain = self.dialect.format_response(action)
+            try:
+                text = self.dialect.format_response(action, thought) if thought else plain
+            except Unrepresentable:
+                text = plain
+        except Unrepresentable:
+            return self.written(step.action, step.marks)
+        if self.level == "l3" and (seen := observed(step.response)):
+            text = f"## Observation:\n{seen}\n\n{text}"
+        return text
+
+    def _demonstrate(self, chat: _Chat, shown: Demonstration) -> None:
+        """The demonstration block: the task; per step the screen, the action, its result."""
+        config = self.demonstration or DemonstrationConfig()
+        say = filler if shown.blank else str
+        told = shown.steps[: config.steps]
+        pictured = _spread(len(told), config.images)
+        chat.text("user", f"Demonstration\nTask: {say(shown.task)}\n")
+        for index, step in enumerate(told):
+            chat.text("user", f"Step {index + 1}\nScreen: ")
+            if index in pictured:
+                chat.image(self._seen(step.image, {} if shown.blank else step.marks))
+            else:
+                chat.text("user", f"{step.screen[0]}x{step.screen[1]}")
+            chat.text("user", f"\nAction: {say(self.written(step.action, step.marks))}\n")
+            if step.result:
+                chat.text("user", f"Result: {say(step.result)}\n")
+        if len(told) < len(shown.steps):
+            chat.text("user", "and so on\n")
+        chat.text("user", "End of the demonstration\n")
+
+    def _seen(self, image: AnyImage, marks: Mapping[int, Box]) -> AnyImage:
+        return som.marked(image, marks) if self.marks else image
+
+    def _spoken(self, action: Action, marks: Mapping[int, Box]) -> Action:
+        """The action as the dialect says it. Raises Unrepresentable where no mark holds its point."""
+        return som.to_mark(action, marks) if self.marks else action
+
+    def written(self, action: Action | None, marks: Mapping[int, Box] | None = None) -> str:
+        """A past action as the prompt shows it; one that the dialect can not hold is named by its type alone."""
+        if action is None:
+            return "(no valid action)"
+        try:
+            return self.dialect.format(self._spoken(action, marks or {}))
+        except Unrepresentable:
+            return f"({action.type})"
 
     def target(self, step: Target) -> str:
         """The assistant's turn for a step that has an action. Raises Unrepresentable."""
         if step.action is None:
             raise ValueError("a step without an action is no target")
         thought = step.thought.strip() if self.thought and step.thought else None
-        return self.dialect.format_response(step.action, thought or None)
+        return self.dialect.format_response(self._spoken(step.action, step.marks), thought or None)
+
+    def read(self, text: str, marks: Mapping[int, Box] | None = None) -> Response:
+        """An answer to a prompt, its action at the point of the mark that it names. Raises ParseError."""
+        response = self.dialect.parse_response(text)
+        return dataclasses.replace(response, action=som.to_point(response.action, marks or {}))
+
+
+class _Chat:
+    """Messages that grow from left to right; neighbouring texts become one part."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.images: list[AnyImage] = []
+        self.open = False
+
+    def _part(self, role: str, part: Part) -> None:
+        if not self.open or self.messages[-1]["role"] != role:
+            self.messages.append({"role": role, "content": []})
+            self.open = True
+        content = self.messages[-1]["content"]
+        if content and content[-1]["type"] == part["type"] == "text":
+            content[-1]["text"] += part["text"]
+        else:
+            content.append(part)
+
+    def text(self, role: str, text: str) -> None:
+        self._part(role, {"type": "text", "text": text})
+
+    def image(self, image: AnyImage) -> None:
+        """An image of the user's turn."""
+        self._part("user", {"type": "image"})
+        self.images.append(image)
+
+    def end(self) -> None:
+        """What follows is a turn of its own, also with the same role."""
+        self.open = False
+
+
+def _spread(count: int, wanted: int) -> set[int]:
+    """`wanted` of `count` places, the first one and the others evenly over the rest."""
+    if wanted >= count:
+        return set(range(count))
+    if wanted < 2:
+        return set(range(wanted))
+    return {round(index * (count - 1) / (wanted - 1)) for index in range(wanted)}
+
+
+def observed(response: str | None) -> str:
+    """The text under `## Observation` of an answer with headings; "" where there is none."""
+    match = re.search(r"^## Observation:?[ \t]*\n(.*?)(?=^## |\Z)", response or "", re.MULTILINE | re.DOTALL)
+    return match.group(1).strip() if match else ""
 
 
 class PromptConfig(Config, frozen=True):
     """The `prompt` section of a configuration, of training and evaluation alike: give both the same one.
 
-    decimals  places per coordinate (dsl; enough for a screen of 10^decimals - 1 pixels each way)
-    marks     the Set-of-Marks form (dsl)
-    The rest is PromptBuilder's.
+    decimals       places per coordinate (dsl; enough for a screen of 10^decimals - 1 pixels each way)
+    marks          the Set-of-Marks form (dsl): screenshots show the numbered boxes of the desktop, answers name them
+    system         system prompt; "" leaves the turn out, None takes the dialect's instructions
+    history        how many past actions are told, the latest ones
+    history_style  list: within the user's turn; turns: OpenCUA's form, each an assistant's turn headed `# Step n:`
+    history_level  of turns: l1 the action alone; l2 with the thought; l3 with the observation, too (pyautogui), as far
+                   as the steps have them
+    images         how many screenshots are shown: the current one and the latest images - 1 before it. None: 1 for
+                   list, 3 for turns, which know 1, 3 and 5
+    thought        whether targets carry the step's thought
+    demonstration  another episode is shown first; None: never
     """
 
     dialect: Literal["dsl", "pyautogui"] = "dsl"
@@ -120,9 +315,40 @@ class PromptConfig(Config, frozen=True):
     marks: bool = False
     system: str | None = None
     history: Annotated[int, msgspec.Meta(ge=0)] = 10
-    images: Annotated[int, msgspec.Meta(ge=1)] = 1
+    history_style: Style = "list"
+    history_level: Level = "l1"
+    images: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thought: bool = False
+    demonstration: DemonstrationConfig | None = None
+
+    def check(self) -> None:
+        """Raises ConfigError for fields that contradict each other."""
+        if self.marks and self.dialect != "dsl":
+            raise ConfigError("prompt.marks: only dialect dsl has a form with marks")
+        if self.history_style == "list" and self.history_level != "l1":
+            raise ConfigError(
+                f"prompt.history_level: {self.history_level} needs history_style turns; list knows l1 only"
+            )
+        if self.history_level == "l3" and self.dialect != "pyautogui":
+            raise ConfigError("prompt.history_level: l3 needs dialect pyautogui; dsl has no place for an observation")
+        if self.history_style == "turns" and self.images not in (None, *TURN_IMAGES):
+            raise ConfigError(f"prompt.images: history_style turns knows 1, 3 and 5 images, not {self.images}")
+        if self.history_style == "turns" and self.history > 10:
+            raise ConfigError(f"prompt.history: history_style turns knows at most 10 steps, not {self.history}")
 
     def builder(self) -> PromptBuilder:
+        """Raises ConfigError; also for a folder of demonstrations that is not there."""
+        self.check()
         dialect: Dialect = Dsl(self.decimals, self.marks) if self.dialect == "dsl" else PyAutoGui(self.decimals)
-        return PromptBuilder(dialect, self.system, self.history, self.images, self.thought)
+        shown = self.demonstration
+        return PromptBuilder(
+            dialect,
+            self.system,
+            self.history,
+            self.images or (1 if self.history_style == "list" else 3),
+            self.thought,
+            self.history_style,
+            self.history_level,
+            shown,
+            None if shown is None or shown.folder is None else Pool.folder(Path(shown.folder)),
+        )

@@ -270,7 +270,11 @@ class _Run:
             self._save(index, observation)
             decision = await self.batcher.ask(observation, History(self.task, tuple(past)))
             self.steps.append(_step(index, decision, observation))
-            past.append(PastStep(decision.action, observation.image))
+            past.append(
+                PastStep(
+                    decision.action, observation.image, decision.thought, decision.response, dict(observation.marks)
+                )
+            )
             if decision.action is None:
                 failures += 1
                 if failures >= self.limits.parse_failures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +13,14 @@ from eval import images
 from eval.actions import Unrepresentable
 from eval.agents.base import History
 from eval.config import ConfigError
+from eval.demonstrations import NO_DEMONSTRATION, Demonstration, FrameOf, Pool, in_share
 from eval.desktop import BadFrame, Observation, Task
 from eval.episodes import Episode, EpisodeError, Step, is_complete, read_episode
 from eval.images import ImageRef
 from eval.prompts import Message, PastStep, PromptBuilder
 from training.data.faults import BadSample, Faults
 
-__all__ = ["ImageRef", "Sample", "episode_samples", "load", "open_image", "open_images"]
-
-FrameOf = Callable[[str], ImageRef]  # a step's file name -> its image
+__all__ = ["ImageRef", "Sample", "episode_samples", "load", "open_image", "open_images", "with_pool"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sample:
     """One thing to learn: chat messages that end with the assistant's answer, and the images in the order of places.
 
     `images` are opened when they are needed (`open_images`). A sample made of an episode also says which, and `frame`
-    opens the episode's other frames; general data has no episode.
+    opens the episode's other frames; general data has no episode. `demonstration` is the one that the prompt shows.
     """
 
     messages: list[Message]
@@ -37,6 +37,7 @@ class Sample:
     episode: Episode | None = None
     step: Step | None = None
     frame: FrameOf | None = None
+    demonstration: Demonstration = NO_DEMONSTRATION
 
     @property
     def target(self) -> str:
@@ -52,7 +53,8 @@ class Sample:
             raise ValueError("a sample that is of no episode can not be asked of an agent")
         past = [_past(step, self.frame(step.screenshot)) for step in self.episode.steps[: self.step.index]]
         image = open_image(self.frame(self.step.screenshot))
-        return Observation(image=image, screen=self.episode.screen), History(_task(self.episode), past)
+        seen = Observation(image=image, screen=self.episode.screen, marks=self.step.marks)
+        return seen, History(_task(self.episode), past, self.demonstration)
 
 
 def open_image(image: ImageRef) -> Image.Image:
@@ -92,29 +94,50 @@ def episode_samples(
         frame = folder.__truediv__
     if not episode.steps:
         faults.bad(where, BadSample("no_steps", "an episode without a step"))
+    try:
+        shown = _demonstration(builder, _task(episode))
+    except BadFrame as error:
+        faults.bad(where, BadSample("demonstration_broken", str(error)))
+        return
     past: list[PastStep] = []
     for step in episode.steps:
         image = frame(step.screenshot)
         if step.action is not None:
             try:
-                yield _sample(folder, episode, step, builder, past, image, frame)
+                messages, places = _messages(episode, step, builder, past, image, shown)
+                yield Sample(messages, places, folder, episode, step, frame, shown)
             except BadSample as fault:
                 faults.bad(f"{where}: step {step.index}", fault)
         past.append(_past(step, image))
 
 
-def _sample(
-    folder: Path | None,
+def _demonstration(builder: PromptBuilder, task: Task) -> Demonstration:
+    """The demonstration for a training episode: none for those outside of the share, or where there is none to show."""
+    config = builder.demonstration
+    if config is None or not in_share(config, task):
+        return NO_DEMONSTRATION
+    if builder.pool is None:
+        raise ValueError("demonstrations need a pool: see with_pool")
+    return builder.pool.choose(task, config.rule, config.seed) or NO_DEMONSTRATION
+
+
+def with_pool(builder: PromptBuilder, pool: Callable[[], Pool]) -> PromptBuilder:
+    """The builder, choosing demonstrations from `pool` (made only if needed) unless its configuration names others."""
+    if builder.demonstration is None or builder.pool is not None:
+        return builder
+    return dataclasses.replace(builder, pool=pool())
+
+
+def _messages(
     episode: Episode,
     step: Step,
     builder: PromptBuilder,
     past: Sequence[PastStep],
     image: ImageRef,
-    frame: FrameOf,
-) -> Sample:
+    shown: Demonstration,
+) -> tuple[list[Message], list[ImageRef]]:
     """Raises BadSample."""
-    task = _task(episode)
-    messages, found = builder.layout(task.instruction, past, image)
+    messages, found = builder.layout(_task(episode).instruction, past, image, step.marks, shown)
     places = [place for place in found if not isinstance(place, Image.Image)]  # all: none was decoded
     try:
         target = builder.target(step)
@@ -127,11 +150,11 @@ def _sample(
             missing = isinstance(place, Path) and not place.exists()
             raise BadSample("image_missing" if missing else "image_broken", str(error)) from None
     answer = {"role": "assistant", "content": [{"type": "text", "text": target}]}
-    return Sample([*messages, answer], places, folder, episode, step, frame)
+    return [*messages, answer], places
 
 
 def _past(step: Step, image: ImageRef) -> PastStep:
-    return PastStep(step.action, image)
+    return PastStep(step.action, image, step.thought, step.response, step.marks)
 
 
 def _task(episode: Episode) -> Task:
@@ -147,6 +170,7 @@ def load(root: Path, builder: PromptBuilder, faults: Faults | None = None) -> li
     if not root.is_dir():
         raise ConfigError(f"episodes: there is no folder {root}")
     faults = faults or Faults()
+    builder = with_pool(builder, lambda: Pool.folder(root))
     found: list[Sample] = []
     for folder in sorted(root.iterdir()):
         if not is_complete(folder):

@@ -70,7 +70,7 @@ def past_steps(trajectory: Trajectory, index: int, images: int) -> list[PastStep
         except (ParseError, Unrepresentable):
             continue
         image = step.open() if number >= index - (images - 1) else None
-        past += [PastStep(action, image) for action in done]
+        past += [PastStep(action, image, step.thought if i == 0 else None) for i, action in enumerate(done)]
     return past
 
 
@@ -137,10 +137,9 @@ def evaluate(config: BenchConfig, out: Path) -> list[Row]:
         trajectories = load(Path(config.bench))
     except BenchError as error:
         raise ConfigError(str(error)) from None
-    agent = make_agent(config.agent, config.prompt.builder())
-    work = answer_all(
-        agent, trajectories, out / "responses.jsonl", images=config.prompt.images, batch_size=config.batch_size
-    )
+    builder = config.prompt.builder()
+    agent = make_agent(config.agent, builder)
+    work = answer_all(agent, trajectories, out / "responses.jsonl", images=builder.images, batch_size=config.batch_size)
     answers = asyncio.run(work)
     rows: list[Row] = []
     for version in config.versions:

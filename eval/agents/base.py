@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eval.actions import Action, ParseError
+from eval.demonstrations import Demonstration
 from eval.desktop import Observation, Task
 from eval.dialects.base import Response
 from eval.prompts import PastStep
@@ -26,10 +27,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class History:
-    """What an agent knows of its episode besides the present observation: the task and the steps so far."""
+    """What an agent knows of its episode besides the present observation: the task and the steps so far.
+
+    `demonstration` None leaves the choice to the agent's prompt builder.
+    """
 
     task: Task
     past: Sequence[PastStep] = field(default_factory=tuple)
+    demonstration: Demonstration | None = None
 
 
 class Agent(Protocol):

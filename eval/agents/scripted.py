@@ -8,6 +8,8 @@ from eval.actions import Action
 from eval.agents.base import Decision, History
 from eval.desktop import Observation
 from eval.dialects.base import Dialect
+from eval.dsl import Dsl
+from eval.marks import to_mark, to_point
 
 Expert = Callable[[Observation, History], Action]
 
@@ -27,11 +29,13 @@ class ScriptedAgent:
     def __init__(self, dialect: Dialect, expert: Expert = expected, name: str = "scripted") -> None:
         self.name = name
         self.dialect = dialect
+        self.marks = isinstance(dialect, Dsl) and dialect.marks
         self.expert = expert
 
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         decisions = []
         for observation, history in zip(observations, histories, strict=True):
-            text = self.dialect.format_response(self.expert(observation, history))
-            decisions.append(Decision(text, self.dialect.parse_response(text).action))
+            action = self.expert(observation, history)
+            text = self.dialect.format_response(to_mark(action, observation.marks) if self.marks else action)
+            decisions.append(Decision(text, to_point(self.dialect.parse_response(text).action, observation.marks)))
         return decisions

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eval.agents.base import Decision, History, decide
 from eval.config import ConfigError
 from eval.desktop import Observation
+from eval.marks import Marks
 from eval.prompts import PromptBuilder
 
 # Sampled, they would stand for images that are not there: TRL and the processors break on them, or drop real images.
@@ -93,15 +95,18 @@ class TransformersAgent:
 
     def _act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         prompts = [
-            self.builder.messages(history.task.instruction, history.past, observation)
+            self.builder.ask(history.task, history.past, observation, history.demonstration)
             for observation, history in zip(observations, histories, strict=True)
         ]
         decisions: list[Decision] = []
         for start in range(0, len(prompts), self.batch_size):
-            decisions += self._generate(prompts[start : start + self.batch_size])
+            part = slice(start, start + self.batch_size)
+            decisions += self._generate(prompts[part], [observation.marks for observation in observations[part]])
         return decisions
 
-    def _generate(self, prompts: Sequence[tuple[list[dict[str, Any]], list[Any]]]) -> list[Decision]:
+    def _generate(
+        self, prompts: Sequence[tuple[list[dict[str, Any]], list[Any]]], marks: Sequence[Marks]
+    ) -> list[Decision]:
         import torch
 
         texts = [
@@ -123,7 +128,8 @@ class TransformersAgent:
             )
         ids = out.sequences[:, batch["input_ids"].shape[1] :]
         texts = self.processor.batch_decode(ids, skip_special_tokens=True)
-        decisions = [decide(self.builder.dialect.parse_response, text) for text in texts]
+        read = self.builder.read
+        decisions = [decide(partial(read, marks=m), text) for text, m in zip(texts, marks, strict=True)]
         if not self.record_tokens:
             return decisions
         scores = torch.stack(out.scores, dim=1).float().log_softmax(-1)  # (batch, tokens, vocabulary)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -78,3 +79,17 @@ def test_targets_hold_the_thought_only_when_asked() -> None:
 def test_nonsense_is_refused(values: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="history starts at 0"):
         PromptBuilder(Dsl(), **values)
+
+
+def test_configurations_of_before_keep_their_bytes() -> None:
+    """golden_prompts.json was written by the builder as it was before it knew turns, marks and demonstrations."""
+    past = [(CLICK, 1), (None, 2), (TYPED, 3), (Action(ActionType.KEY, keys=("enter",)), None)]
+    cases = json.loads((Path(__file__).parent / "golden_prompts.json").read_text())
+    assert len(cases) == 35
+    for case in cases:
+        builder = PromptConfig(**case["config"]).builder()
+        steps = [PastStep(action, None if n is None else image(n)) for action, n in past[: case["past"]]]
+        messages, images = builder.messages("Log in", steps, seen())
+        assert messages == case["messages"]
+        assert [i.getpixel((0, 0)) for i in images] == [(n, 0, 0) for n in case["images"]]
+        assert builder.target(Step(index=0, screenshot="", action=CLICK, thought=" The field. ")) == case["target"]

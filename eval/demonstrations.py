@@ -1,0 +1,220 @@
+"""Demonstrations: episodes that are shown in a prompt before the task, and the rule by which they are chosen.
+
+Training and evaluation read them from episode folders through the same code. An episode belongs to a family (`family`);
+a demonstration for a task is another episode of the same family that succeeded, never one of the same task and seed,
+whose actions would be the answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from PIL import Image
+
+from eval.actions import Action
+from eval.config import Config, ConfigError
+from eval.desktop import Task
+from eval.episodes import Episode, EpisodeError, frame_name, is_complete, read_episode
+from eval.images import ImageRef, open_image
+from eval.marks import Marks
+
+Rule = Literal["right", "wrong", "none", "control"]
+FrameOf = Callable[[str], ImageRef]
+FAMILY: Final = "family:"
+FILLER: Final = "the quick grey page holds some plain words that say nothing about this app and so on "
+KEPT: Final = 64  # demonstrations that are kept in memory
+
+
+class DemonstrationConfig(Config, frozen=True):
+    """
+    images    of the demonstration that are shown at most: the first step's, and others spread evenly
+    steps     of it that are told at most, from the first on
+    rule      right: a successful episode of the task's family, not of the same task and seed
+              wrong: one of another family, with the same instruction if there is one
+              control: as long as the right one in steps, characters and pixels, but saying nothing
+              none: no demonstration
+    folder    episodes to choose from; None: at training, the episodes that are trained on. An evaluation needs one
+    share     at training: the part of the episodes that get a demonstration; the others teach the prompt without one
+    required  at evaluation: a task without a demonstration is an error, else it is asked without one
+    seed      of the choice among several
+    """
+
+    images: Annotated[int, msgspec.Meta(ge=0, le=5)] = 5
+    steps: Annotated[int, msgspec.Meta(ge=1)] = 15
+    rule: Rule = "right"
+    folder: str | None = None
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    required: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """One step of a demonstration: the screen, what was done on it, and what came of it."""
+
+    action: Action
+    image: ImageRef | Image.Image
+    screen: tuple[int, int]
+    result: str = ""
+    marks: Marks = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """An episode as a prompt shows it. `blank` replaces every text by filler of its length."""
+
+    task: str = ""
+    steps: tuple[ShownStep, ...] = ()
+    blank: bool = False
+
+
+NO_DEMONSTRATION: Final = Demonstration()
+
+
+def family(task_id: str, tags: Sequence[str]) -> str:
+    """What tasks must share to demonstrate each other: their `family:` tag, or their id without a number at its end."""
+    named = [tag for tag in tags if tag.startswith(FAMILY)]
+    return named[0] if named else FAMILY + task_id.rstrip("0123456789").rstrip("-_")
+
+
+def filler(text: str) -> str:
+    """As many characters that say nothing."""
+    return (FILLER * (len(text) // len(FILLER) + 1))[: len(text)]
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A grey picture as large as another one."""
+
+    image: ImageRef
+
+    def open(self) -> Image.Image:
+        return Image.new("RGB", open_image(self.image).size, (128, 128, 128))
+
+
+def control(shown: Demonstration) -> Demonstration:
+    """As long as `shown`, and saying nothing: grey pictures, filler for texts."""
+    steps = [
+        ShownStep(step.action, Blank(step.image), step.screen, step.result, step.marks)
+        for step in shown.steps
+        if not isinstance(step.image, Image.Image)
+    ]
+    return Demonstration(shown.task, tuple(steps), blank=True)
+
+
+def demonstrate(episode: Episode, frame: FrameOf) -> Demonstration:
+    """The episode's steps that have an action, with what came of them: frames are compared, so they are opened here.
+
+    Raises BadFrame.
+    """
+    steps = []
+    names = [step.screenshot for step in episode.steps] + [frame_name(len(episode.steps))]
+    for index, step in enumerate(episode.steps):
+        if step.action is None:
+            continue
+        image = frame(step.screenshot)
+        last = index == len(episode.steps) - 1
+        after = frame(names[index + 1])
+        if last and episode.success:
+            result = "the task is done"
+        elif last and isinstance(after, Path) and not after.exists():
+            result = ""
+        else:
+            same = open_image(image).tobytes() == open_image(after).tobytes()
+            result = "nothing changed" if same else "the screen changed"
+        steps.append(ShownStep(step.action, image, episode.screen, result, step.marks))
+    return Demonstration(episode.goal or episode.instruction, tuple(steps))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An episode that can be shown."""
+
+    episode_id: str
+    task: tuple[str, int]
+    instruction: str
+    family: str
+    read: Callable[[], tuple[Episode, FrameOf]]
+
+
+class Pool:
+    """The episodes to choose from: only those that succeeded are kept, as names; the chosen ones are read when used."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries = sorted(entries, key=lambda entry: entry.episode_id)
+        self.families: dict[str, list[Entry]] = {}
+        self.instructions: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            self.families.setdefault(entry.family, []).append(entry)
+            self.instructions.setdefault(entry.instruction, []).append(entry)
+        self.shown = lru_cache(KEPT)(self._shown)
+
+    @classmethod
+    def of(cls, episodes: Iterable[tuple[Episode, Callable[[], tuple[Episode, FrameOf]]]]) -> Pool:
+        """Of (episode, how to read it again with its frames)."""
+        return cls(
+            Entry(
+                episode.episode_id,
+                (episode.task_id, episode.seed),
+                episode.goal or episode.instruction,
+                family(episode.task_id, episode.tags),
+                read,
+            )
+            for episode, read in episodes
+            if episode.success and any(step.action is not None for step in episode.steps)
+        )
+
+    @classmethod
+    def folder(cls, root: Path) -> Pool:
+        """Of a folder of episode folders; broken ones are left out. Raises ConfigError when it is not there."""
+        if not root.is_dir():
+            raise ConfigError(f"prompt.demonstration: there is no folder {root}")
+        return cls.of((episode, _reader(folder)) for folder, episode in _episodes(root))
+
+    def choose(self, task: Task, rule: Rule, seed: int) -> Demonstration | None:
+        """The demonstration for a task, the same each time; None where there is none. Raises BadFrame."""
+        if rule == "none":
+            return NO_DEMONSTRATION
+        mine = family(task.task_id, task.tags)
+        dice = random.Random(f"demonstration {seed} {task.task_id} {task.seed}")
+        if rule == "wrong":
+            found = _others(self.instructions.get(task.instruction, []), mine)
+            if not found and len(self.families) > (mine in self.families):
+                found = self.families[dice.choice([name for name in sorted(self.families) if name != mine])]
+        else:
+            found = [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
+        if not found:
+            return None
+        shown = self.shown(dice.choice(found))
+        return control(shown) if rule == "control" else shown
+
+    def _shown(self, entry: Entry) -> Demonstration:
+        return demonstrate(*entry.read())
+
+
+def _others(entries: Sequence[Entry], mine: str) -> list[Entry]:
+    return [entry for entry in entries if entry.family != mine]
+
+
+def _episodes(root: Path) -> Iterator[tuple[Path, Episode]]:
+    for folder in sorted(root.iterdir()):
+        if is_complete(folder):
+            try:
+                yield folder, read_episode(folder)
+            except EpisodeError:
+                continue  # whoever trains on it or scores it tells; here it is one choice less
+
+
+def _reader(folder: Path) -> Callable[[], tuple[Episode, FrameOf]]:
+    return lambda: (read_episode(folder), folder.__truediv__)
+
+
+def in_share(config: DemonstrationConfig, task: Task) -> bool:
+    """Whether a training episode is one of those that get a demonstration."""
+    return random.Random(f"share {config.seed} {task.task_id} {task.seed}").random() < config.share
