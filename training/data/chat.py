@@ -1,0 +1,124 @@
+"""General data: a folder of `*.jsonl`, a chat per line, pictures beside them.
+
+    {"messages": [{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "A cat."}],
+     "images": ["pictures/cat.png"]}
+
+A content is a text, or parts {"type": "text", "text"} and {"type": "image"}. Images without a place stand before the
+first user turn's text. Where each line begins is all that stays in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, overload
+
+import msgspec
+
+from eval.config import ConfigError
+from eval.desktop import BadFrame
+from eval.images import check_image
+from eval.prompts import Message
+from training.data.faults import BadSample, Faults
+from training.samples import Sample
+
+
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="image"):
+    """Where an image stands."""
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["system", "user", "assistant"]
+    content: str | list[Text | Place]
+
+
+class Chat(msgspec.Struct, frozen=True):
+    """Other fields of a line (ids, sources) are ignored."""
+
+    messages: Annotated[list[Turn], msgspec.Meta(min_length=2)]
+    images: list[str] = []
+
+
+class ChatSamples(Sequence[Sample]):
+    """The chats of a folder, by number. Every line is looked at once, at the start. Raises ConfigError."""
+
+    def __init__(self, folder: Path, faults: Faults) -> None:
+        self.folder = folder
+        self.files = sorted(folder.glob("*.jsonl"))
+        self.file = array("I")
+        self.offset = array("Q")
+        for number, path in enumerate(self.files):
+            self._look(number, path, faults)
+        if not self.offset:
+            raise ConfigError(f"data: {folder} holds no chat (*.jsonl)")
+
+    def _look(self, number: int, path: Path, faults: Faults) -> None:
+        with path.open("rb") as file:
+            at = 0
+            for count, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        for image in self._sample(line).images:
+                            check_image(image)
+                    except BadSample as fault:
+                        faults.bad(f"{path}:{count}", fault)
+                    except BadFrame as error:
+                        faults.bad(f"{path}:{count}", BadSample("image_broken", str(error)))
+                    else:
+                        self.file.append(number)
+                        self.offset.append(at)
+                at += len(line)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        path = self.files[self.file[at]]
+        with path.open("rb") as file:
+            file.seek(self.offset[at])
+            try:
+                return self._sample(file.readline())
+            except BadSample as fault:  # the file is not what it was
+                raise ConfigError(f"{path}: {fault}") from None
+
+    def _sample(self, line: bytes) -> Sample:
+        """Raises BadSample."""
+        try:
+            chat = msgspec.convert(json.loads(line), Chat)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise BadSample("broken_chat", str(error)) from None
+        messages: list[Message] = [{"role": turn.role, "content": _parts(turn.content)} for turn in chat.messages]
+        users = [turn for turn in messages if turn["role"] == "user"]
+        places = sum(part["type"] == "image" for turn in messages for part in turn["content"])
+        answer = messages[-1]
+        if answer["role"] != "assistant" or not users:
+            raise BadSample("broken_chat", "a chat asks at least once, and ends with the assistant's answer")
+        if len(answer["content"]) != 1 or not answer["content"][0].get("text"):
+            raise BadSample("broken_chat", "an answer is one text, and not empty")
+        if places == 0:
+            users[0]["content"] = [{"type": "image"} for _ in chat.images] + users[0]["content"]
+        elif places != len(chat.images):
+            raise BadSample("broken_chat", f"{places} places for {len(chat.images)} images")
+        images = [self.folder / name for name in chat.images]
+        for image in images:
+            if not image.is_file():
+                raise BadSample("image_missing", str(image))
+        return Sample(messages, images)
+
+
+def _parts(content: str | list[Text | Place]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [{"type": "text", "text": part.text} if isinstance(part, Text) else {"type": "image"} for part in content]

@@ -1,0 +1,97 @@
+"""Several sources as one, by weight: a lazy sequence in which every stretch has nearly the shares of the whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Final, TypeVar, overload
+
+T = TypeVar("T")
+ROUNDS: Final = 4
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers that add up to `total` and follow the weights: largest remainders (Hamilton); ties to the first."""
+    whole = math.fsum(weights)
+    exact = [total * weight / whole for weight in weights]
+    counts = [math.floor(value) for value in exact]
+    order = sorted(range(len(weights)), key=lambda i: (counts[i] - exact[i], i))
+    for i in order[: total - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def interleave(counts: Sequence[int]) -> Any:
+    """(sum of counts,) uint8: which source each place takes, evenly spread.
+
+    The k-th of c items lies at (k + 1/2) / c of the way, so that after n places a source with share p has been taken
+    p n times, give or take 1/2 + p S / 2 for S sources.
+    """
+    import numpy as np
+
+    times = np.concatenate([(np.arange(count) + 0.5) / count for count in counts if count] or [np.empty(0)])
+    owners = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
+    return owners[np.argsort(times, kind="stable")]
+
+
+def permuted(at: int, size: int, key: bytes) -> int:
+    """Where item `at` of `size` goes under the permutation that `key` names, without making it.
+
+    A Feistel network over the next even number of bits, walked until it lands inside.
+    """
+    half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
+    mask = (1 << half) - 1
+    while True:
+        left, right = at >> half, at & mask
+        for number in range(ROUNDS):
+            digest = blake2b(right.to_bytes(8, "little") + bytes([number]), digest_size=8, key=key).digest()
+            left, right = right, left ^ (int.from_bytes(digest, "little") & mask)
+        at = left << half | right
+        if at < size:
+            return at
+
+
+class Mixture(Sequence[T]):
+    """`sources` by `weights`. A source that runs out starts over in another order; one that is larger than its share
+    gives a random part. The order depends on the seed and the sources' lengths alone.
+
+    length   how many items; by default one pass over the first source
+    """
+
+    def __init__(
+        self, sources: Sequence[Sequence[T]], weights: Sequence[float], *, seed: int = 0, length: int | None = None
+    ) -> None:
+        import numpy as np
+
+        if len(sources) != len(weights) or not sources or not all(len(source) for source in sources):
+            raise ValueError("a mixture needs sources that hold something, and a weight for each")
+        self.sources = sources
+        self.seed = seed
+        if length is None:
+            length = max(1, round(len(sources[0]) * math.fsum(weights) / weights[0]))
+        self.counts = apportion(length, weights)
+        self.owners = interleave(self.counts)  # (length,)
+        self.draws = np.empty(length, np.uint32)  # the place is its source's how-manieth
+        for number, count in enumerate(self.counts):
+            self.draws[self.owners == number] = np.arange(count, dtype=np.uint32)
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def place(self, at: int) -> tuple[int, int]:
+        """(source, item of the source) at a place of the mixture."""
+        number, draw = int(self.owners[at]), int(self.draws[at])
+        cycle, draw = divmod(draw, len(self.sources[number]))
+        key = f"{self.seed} {number} {cycle}".encode()
+        return number, permuted(draw, len(self.sources[number]), key)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        number, item = self.place(at)
+        return self.sources[number][item]

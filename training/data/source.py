@@ -1,0 +1,80 @@
+"""What a trainer learns from: `open_source(config.data, builder, faults)` -> a lazy sequence of samples.
+
+`data` is a folder of episode folders, a packed dataset, a folder of chats (`*.jsonl`), or a list of those with weights:
+
+    data: runs/dataset
+    data: {path: runs/dataset, split: validation}
+    data: [{path: runs/dataset, weight: 3}, {path: general, weight: 1, kind: chat}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from eval.config import Config, ConfigError
+from eval.prompts import PromptBuilder
+from training import samples
+from training.data.faults import Faults
+from training.data.store import is_dataset
+from training.samples import Sample
+
+
+class SourceConfig(Config, frozen=True):
+    """
+    path    a packed dataset, a folder of episode folders, or a folder of chats
+    split   of a packed dataset
+    weight  its share of a mixture, relative to the others'
+    kind    auto: chat for a folder with *.jsonl files and no dataset.json, else episodes
+    """
+
+    path: str
+    split: str = "train"
+    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    kind: Literal["auto", "episodes", "chat"] = "auto"
+
+
+Spec = str | SourceConfig | list[SourceConfig]
+
+
+def open_source(
+    spec: Spec | Path, builder: PromptBuilder, faults: Faults | None = None, *, seed: int = 0, length: int | None = None
+) -> Sequence[Sample]:
+    """The samples. Nothing is decoded; what can not be used is counted by `faults` now, not while training.
+
+    seed    of a mixture's shuffling; what a trainer's own sampler does comes on top
+    length  of a mixture, in samples; by default one pass over its first source
+
+    Raises ConfigError, also for a source without any sample.
+    """
+    faults = faults or Faults()
+    if isinstance(spec, str | Path):
+        return _open(SourceConfig(path=str(spec)), builder, faults)
+    if isinstance(spec, SourceConfig):
+        return _open(spec, builder, faults)
+    from training.data.mixture import Mixture
+
+    if not spec:
+        raise ConfigError("data: a mixture needs a source")
+    sources = [_open(source, builder, faults) for source in spec]
+    return Mixture(sources, [source.weight for source in spec], seed=seed, length=length)
+
+
+def _open(source: SourceConfig, builder: PromptBuilder, faults: Faults) -> Sequence[Sample]:
+    folder = Path(source.path)
+    if not folder.is_dir():
+        raise ConfigError(f"data: there is no folder {folder}")
+    if source.kind != "chat" and is_dataset(folder):
+        from training.data.stream import PackedEpisodes, PackedSamples
+
+        return PackedSamples(PackedEpisodes(folder, source.split), builder, faults)
+    if source.kind == "chat" or (source.kind == "auto" and any(folder.glob("*.jsonl"))):
+        from training.data.chat import ChatSamples
+
+        return ChatSamples(folder, faults)
+    if source.split != "train":
+        raise ConfigError(f"data: {folder} is not packed and so has no split {source.split!r}")
+    return samples.load(folder, builder, faults)

@@ -1,0 +1,154 @@
+"""A packed dataset as a sequence of samples: any step at random, without the rest in memory.
+
+The rows are read through `datasets`: Parquet becomes a memory-mapped Arrow file in its cache ($HF_DATASETS_CACHE) the
+first time, and a row then costs tens of microseconds. What Python holds is two whole numbers per sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, overload
+
+from eval.actions import Unrepresentable
+from eval.config import ConfigError
+from eval.episodes import Episode
+from eval.images import ImageRef
+from eval.prompts import PromptBuilder
+from training.data.faults import BadSample, Faults
+from training.data.images import PackedImages
+from training.data.store import MARKER, Manifest, from_row, read_manifest, verify
+from training.samples import Sample, episode_samples
+
+BATCH: Final = 500  # episodes that are decoded at once when all are read in turn
+
+
+class PackedEpisodes:
+    """The episodes of one split of a dataset folder, by number. Raises ConfigError.
+
+    May be sent to worker processes, forked or spawned: each maps the same files.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.folder = folder
+        self.split = split
+        self.manifest = read_manifest(folder)
+        if split not in self.manifest.splits:
+            raise ConfigError(f"{folder}: there is no split {split!r}; allowed: {', '.join(self.manifest.splits)}")
+        self.images = PackedImages(folder, self.manifest.packs, self.manifest.index)
+        self.rows = _rows(folder, self.manifest, split)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def row(self, number: int) -> dict[str, Any]:
+        row: dict[str, Any] = self.rows[number]
+        return row
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All rows in turn."""
+        for batch in self.rows.with_format("arrow").iter(BATCH):
+            yield from batch.to_pylist()
+
+    def frames(self, row: dict[str, Any]) -> dict[str, ImageRef]:
+        """The images of a row's steps, and of the state after them, by the file names that the episode gives them."""
+        found: dict[str, ImageRef] = {step["screenshot"]: self.images.ref(step["image"]) for step in row["steps"]}
+        if row["final_image"] is not None:
+            found.setdefault(f"{len(row['steps']):03d}.png", self.images.ref(row["final_image"]))
+        return found
+
+
+def _rows(folder: Path, manifest: Manifest, split: str) -> Any:
+    """The rows of a split as a `datasets.Dataset`. Raises ConfigError."""
+    import datasets
+
+    files = [shard for shard in manifest.shards if shard.split == split]
+    for shard in files:
+        verify(folder, shard)
+    shown = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        paths = [str(folder / shard.file) for shard in files]
+        rows = datasets.load_dataset("parquet", data_files={"train": paths}, split="train")
+    except (OSError, datasets.exceptions.DatasetsError) as error:
+        cause = error.__cause__ or error
+        raise ConfigError(f"{folder}: {' '.join(str(cause).split())}") from None
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+    if len(rows) != manifest.splits[split].episodes:
+        raise ConfigError(f"{folder}: {len(rows)} episodes; {MARKER} counts {manifest.splits[split].episodes}")
+    return rows
+
+
+class PackedSamples(Sequence[Sample]):
+    """A sample for every step that has an action the builder can write, in the order of the episodes and their steps.
+
+    Which those are is found out once, at the start, so that every fault is counted before anything is trained.
+    Raises ConfigError.
+    """
+
+    def __init__(self, episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> None:
+        self.episodes = episodes
+        self.builder = builder
+        self.numbers, self.steps = _usable(episodes, builder, faults)
+        if not len(self.numbers):
+            raise ConfigError(f"{episodes.folder}: split {episodes.split!r} has no step to learn")
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        row = self.episodes.row(int(self.numbers[at]))
+        return self._sample(row, int(self.steps[at]))
+
+    def _sample(self, row: dict[str, Any], step: int) -> Sample:
+        try:
+            episode = from_row(row)
+        except BadSample as fault:
+            raise ConfigError(f"{self.episodes.folder}: {fault}") from None
+        frames = self.episodes.frames(row)
+        faults = Faults("skip")  # they are known, and counted
+        made = episode_samples(None, episode, self.builder, frame=frames.__getitem__, faults=faults)
+        return next(sample for sample in made if sample.step is not None and sample.step.index == step)
+
+
+def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> tuple[Any, Any]:
+    """(episode, step) of every sample, as arrays."""
+    import numpy as np
+
+    counts = episodes.manifest.splits[episodes.split]
+    numbers, steps = np.empty(counts.actions, np.uint32), np.empty(counts.actions, np.uint32)
+    at = 0
+    for number, row in enumerate(episodes):
+        where = f"{episodes.folder}: episode {row['episode_id']}"
+        try:
+            episode = from_row(row)
+        except BadSample as fault:
+            faults.bad(where, fault)
+            continue
+        for step in episode.steps:
+            if step.action is None:
+                continue
+            try:
+                builder.target(step)
+            except Unrepresentable as error:
+                faults.bad(f"{where}: step {step.index}", BadSample("unrepresentable", str(error)))
+                continue
+            numbers[at], steps[at] = number, step.index
+            at += 1
+    return numbers[:at].copy(), steps[:at].copy()
+
+
+def episode_of(row: dict[str, Any]) -> Episode:
+    """The episode of a row. Raises ConfigError."""
+    try:
+        return from_row(row)
+    except BadSample as fault:
+        raise ConfigError(str(fault)) from None
