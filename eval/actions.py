@@ -185,7 +185,7 @@ class Action:
 
     def _shape(self) -> None:
         must, may = FIELDS[self.type]
-        present = {f.name for f in fields(self) if f.name != "type" and getattr(self, f.name) is not None}
+        present = {name for name in ARGUMENTS if getattr(self, name) is not None}
         given = set(present)
         if "point" in must | may:
             if given & POINTED and given & POINTED not in ({"x", "y"}, {"element"}):
@@ -216,17 +216,20 @@ class Action:
     def to_json(self) -> dict[str, Any]:
         """Only the fields that are set, as JSON values."""
         out: dict[str, Any] = {"type": self.type.value}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "type" and value is not None:
-                out[field.name] = list(value) if isinstance(value, tuple) else value
+        for name in ARGUMENTS:
+            value = getattr(self, name)
+            if value is not None:
+                out[name] = list(value) if isinstance(value, tuple) else value
         return out
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Action:
         """The inverse of `to_json`. Raises ActionError for an unknown key as well."""
-        if unknown := set(data) - {f.name for f in fields(cls)}:
+        if unknown := set(data) - {"type", *ARGUMENTS}:
             raise ActionError(f"unknown fields {', '.join(sorted(unknown))}")
         if "type" not in data:
             raise ActionError("type is missing")
         return cls(**data)
+
+
+ARGUMENTS: Final = tuple(field.name for field in fields(Action) if field.name != "type")

@@ -111,6 +111,18 @@ def episode_samples(
         past.append(_past(step, image))
 
 
+def step_sample(episode: Episode, index: int, builder: PromptBuilder, frame: FrameOf) -> Sample:
+    """The sample of one step alone, as `episode_samples` makes it. Raises BadSample."""
+    step = episode.steps[index]
+    past = [_past(before, frame(before.screenshot)) for before in episode.steps[:index]]
+    try:
+        shown = _demonstration(builder, _task(episode))
+    except BadFrame as error:
+        raise BadSample("demonstration_broken", str(error)) from None
+    messages, places = _messages(episode, step, builder, past, frame(step.screenshot), shown)
+    return Sample(messages, places, None, episode, step, frame, shown)
+
+
 def _demonstration(builder: PromptBuilder, task: Task) -> Demonstration:
     """The demonstration for a training episode: none for those outside of the share, or where there is none to show."""
     config = builder.demonstration
