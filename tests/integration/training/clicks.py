@@ -1,0 +1,120 @@
+"""The click task at the size at which GRPO is measured: episodes, a start checkpoint of about 60 %, accuracy.
+
+Made once per seed and kept in $SLIPWAY_TEST_CACHE (default: a folder of the machine's temporary files).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from eval import click
+from eval.agents.base import History
+from eval.desktop import Observation
+from eval.prompts import PromptConfig
+from eval.run import TasksConfig
+from training.make_episodes import EpisodesConfig, make
+from training.tiny import TinyConfig, build
+
+OPTIONS: dict[str, Any] = {"split": "train", "size": 64, "grid": 4, "distractors": 0, "colours": 4}
+PROMPT = PromptConfig(decimals=2, system="", history=0)
+START = 0.6  # the accuracy that a start checkpoint should have
+EVERY = 2  # SFT steps between two looks
+
+
+def cache() -> Path:
+    folder = Path(os.environ.get("SLIPWAY_TEST_CACHE") or Path(tempfile.gettempdir()) / "slipway-clicks")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def episodes(count: int = 1024) -> Path:
+    """A folder of `count` episodes by the expert."""
+    folder = cache() / f"episodes-{count}"
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        tasks = TasksConfig(count=count, seed=0)
+        make(EpisodesConfig(environment="click", tasks=tasks, options=OPTIONS, prompt=PROMPT), folder)
+        (folder / "done").touch()
+    return folder / "episodes"
+
+
+def accuracy(model: Path, *, count: int = 256, adapter: Path | None = None) -> tuple[float, float]:
+    """(share of held-out screens whose button is clicked, share of answers that are no action), greedy."""
+    from eval.agents.transformers import TransformersAgent
+
+    options = {**OPTIONS, "split": "test"}
+    tasks = click.tasks(count, click.SPLIT_SEED, options)
+    agent = TransformersAgent(
+        str(model), PROMPT.builder(), max_new_tokens=20, adapter=None if adapter is None else str(adapter)
+    )
+    chosen = click.Options(**options)
+    observations = []
+    for task in tasks:
+        shown = click.screen(task.seed, chosen)
+        observations.append(Observation(click.draw(shown, chosen), (chosen.size, chosen.size)))
+    decisions = agent._act(observations, [History(task) for task in tasks])
+    hits = 0
+    for task, decision in zip(tasks, decisions, strict=True):
+        desktop = click.ClickDesktop(chosen)
+        desktop.shown = click.screen(task.seed, chosen)
+        hits += desktop._expected().matches(decision.action)
+    return hits / count, sum(decision.action is None for decision in decisions) / count
+
+
+def start(seed: int) -> Path:
+    """A model that an SFT of this seed brought to about START, and no further: what GRPO starts from."""
+    from training import samples
+    from training.sft import SftConfig, make_trainer
+
+    folder = cache() / f"start-{seed}"
+    if (folder / "start.txt").exists():
+        return folder / "model"
+    shutil.rmtree(folder, ignore_errors=True)
+    made = episodes()
+    tiny, probe = folder / "tiny", folder / "probe"
+    build(TinyConfig(episodes=str(made), prompt=PROMPT, seed=seed), tiny)
+    config = SftConfig(
+        model=str(tiny),
+        episodes=str(made),
+        prompt=PROMPT,
+        steps=300,
+        schedule="constant_with_warmup",
+        learning_rate=3e-4,
+        adam_beta2=0.98,
+        seed=seed,
+        save_every=1000,
+        predictions=0,
+    )
+    trainer = make_trainer(config, samples.load(made, PROMPT.builder()), folder / "sft")
+    found: list[tuple[float, int, float]] = []  # (distance from START, step, accuracy)
+
+    class Look(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        ) -> TrainerControl:
+            if state.global_step % EVERY or state.global_step < 40:
+                return control
+            trainer.model.save_pretrained(probe)
+            trainer.processing_class.save_pretrained(probe)
+            reached, _ = accuracy(probe, count=128)
+            trainer.model.train()
+            found.append((abs(reached - START), state.global_step, reached))
+            if min(found) == found[-1]:
+                shutil.rmtree(folder / "model", ignore_errors=True)
+                shutil.copytree(probe, folder / "model")
+            control.should_training_stop = reached > START
+            return control
+
+    trainer.add_callback(Look())
+    trainer.train()
+    _, step, _ = min(found)
+    text = f"seed {seed}: SFT step {step}, {accuracy(folder / 'model')[0]:.3f}"
+    print(text, flush=True)
+    (folder / "start.txt").write_text(text + "\n")
+    return folder / "model"

@@ -1,0 +1,58 @@
+"""What a reward function sees, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from PIL import Image
+
+from eval.actions import Action, ParseError
+from eval.desktop import Expected
+from eval.dialects.base import Dialect
+from eval.episodes import Step
+from eval.prompts import Message
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One sampled answer to one prompt.
+
+    messages   the prompt: chat messages up to the assistant's turn; `images` in the order of their places
+    text       the answer, without special tokens; `tokens` sampled ones, the end token among them
+    truncated  the answer was cut off at the longest allowed length
+    parsed     the text read as exactly one action, or why it is none
+    expected   what should have been done: the environment's expert's action and box, or else the recorded action
+    step       of the episode that the prompt was made of; it has the marks
+    where      names the sample in messages
+    """
+
+    messages: Sequence[Message]
+    images: Sequence[Image.Image]
+    text: str
+    tokens: int
+    truncated: bool
+    parsed: Action | ParseError
+    expected: Expected | None
+    step: Step | None
+    dialect: Dialect
+    where: str
+
+    @property
+    def action(self) -> Action | None:
+        """The action, or None for a text that is none."""
+        return self.parsed if isinstance(self.parsed, Action) else None
+
+
+class RewardFunction(Protocol):
+    """One finite number for each attempt, in order; None for one that could not be judged.
+
+    A None takes the attempt out of its group: it changes nothing. An eval.desktop.InfraError does so for all attempts
+    of the call. Any other exception ends the training, and so does NaN, an infinite value or a wrong count.
+    A function of one's own has this signature, and its `args` as keyword arguments:
+
+        def brief(attempts: Sequence[Attempt], *, limit: int = 20) -> list[float | None]: ...
+    """
+
+    def __call__(self, attempts: Sequence[Attempt]) -> Sequence[float | None]: ...

@@ -1,0 +1,204 @@
+"""The rewards that come with a name. Their fields are the `args` of a configuration.
+
+`missing` says what a prompt lacks to be judged at all, before anything is sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from eval.actions import ParseError, Unrepresentable
+from eval.agentnetbench.data import BenchStep
+from eval.agentnetbench.score import EXACT, predicted_acts, step_score
+from eval.agents.transformers import VISION_TOKENS
+from eval.config import Config, ConfigError
+from eval.desktop import Expected
+from eval.geometry import Box, Point
+from eval.prompts import Message
+from training.rewards.base import Attempt
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Builtin(Config, frozen=True):
+    """Base of the rewards with a name. Subclasses judge one attempt, or override `__call__`."""
+
+    def __call__(self, attempts: Sequence[Attempt]) -> list[float]:
+        return [self.one(attempt) for attempt in attempts]
+
+    def one(self, attempt: Attempt) -> float:
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises ConfigError for arguments that can not be."""
+
+    def missing(self, expected: Expected | None) -> str | None:
+        """What a prompt with this expectation lacks, or None."""
+        return None
+
+
+class Format(Builtin, frozen=True):
+    """1 for a text that is exactly one action, else 0."""
+
+    def one(self, attempt: Attempt) -> float:
+        return float(attempt.action is not None)
+
+
+class _Judging(Builtin, frozen=True):
+    def missing(self, expected: Expected | None) -> str | None:
+        return "an expected action" if expected is None else None
+
+
+class ActionTypeIs(_Judging, frozen=True):
+    """1 for an action of the expected type, else 0."""
+
+    def one(self, attempt: Attempt) -> float:
+        assert attempt.expected is not None
+        return float(attempt.action is not None and attempt.action.type is attempt.expected.action.type)
+
+
+class Match(_Judging, frozen=True):
+    """1 for the expected action, its point anywhere in the box (without a box: the very point), else 0."""
+
+    def one(self, attempt: Attempt) -> float:
+        assert attempt.expected is not None
+        return float(attempt.expected.matches(attempt.action))
+
+
+class InsideBox(Builtin, frozen=True):
+    """1 for a point inside the expected box, whatever the type of the action, else 0."""
+
+    def one(self, attempt: Attempt) -> float:
+        assert attempt.expected is not None
+        return float(attempt.expected.hit(attempt.action))
+
+    def missing(self, expected: Expected | None) -> str | None:
+        return "an expected box" if expected is None or expected.box is None else None
+
+
+class Distance(Builtin, frozen=True):
+    """exp(-d / scale), d the distance of the point to the box's nearest edge (0 inside), without a box to the expected
+    point; in fractions of the screen's width and height. 0 for an answer without a point.
+
+    scale  the distance at which 37 % are left
+    """
+
+    scale: Positive = 0.1
+
+    def one(self, attempt: Attempt) -> float:
+        assert attempt.expected is not None
+        if attempt.action is None or (point := attempt.action.point) is None:
+            return 0.0
+        return math.exp(-_distance(point, attempt.expected) / self.scale)
+
+    def missing(self, expected: Expected | None) -> str | None:
+        located = expected is not None and (expected.box is not None or expected.action.point is not None)
+        return None if located else "an expected point or box"
+
+
+def _distance(point: Point, expected: Expected) -> float:
+    target = expected.action.point
+    left, top, width, height = expected.box if expected.box is not None else _at(target)
+    dx = max(left - point[0], 0.0, point[0] - left - width)
+    dy = max(top - point[1], 0.0, point[1] - top - height)
+    return math.hypot(dx, dy)
+
+
+def _at(point: Point | None) -> Box:
+    assert point is not None
+    return (*point, 0.0, 0.0)
+
+
+class AgentNetBench(_Judging, frozen=True):
+    """The benchmark's step score (eval.agentnetbench.score), the expected action being the only right one."""
+
+    version: Literal["v1", "v2"] = "v2"
+
+    def one(self, attempt: Attempt) -> float:
+        assert attempt.expected is not None
+        boxes = () if attempt.expected.box is None else (attempt.expected.box,)
+        truth = predicted_acts(EXACT.format_response(attempt.expected.action), EXACT)
+        if len(truth) == 1:
+            truth = [replace(truth[0], boxes=boxes)]
+        step = BenchStep(number=0, image=Path(), code="", thought=None, options=(tuple(truth),))
+        try:
+            given = predicted_acts(attempt.text, attempt.dialect)
+        except ParseError:
+            given = None
+        return step_score(step, given, self.version).total
+
+    def missing(self, expected: Expected | None) -> str | None:
+        if expected is None:
+            return "an expected action"
+        try:
+            EXACT.format_response(expected.action)
+        except Unrepresentable as error:
+            return f"an expected action that the benchmark has ({error})"
+        return None
+
+
+class Length(Builtin, frozen=True):
+    """DAPO's soft punishment of overlong answers: 0 up to limit - margin tokens, falling in a line to -1 at `limit`.
+
+    Source: Q. Yu et al., DAPO (2025), section 3.4.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=1)]
+    margin: Annotated[int, msgspec.Meta(ge=1)]
+
+    def check(self) -> None:
+        if self.margin > self.limit:
+            raise ConfigError(f"margin must be at most limit ({self.limit}), not {self.margin}")
+
+    def one(self, attempt: Attempt) -> float:
+        over = attempt.tokens - (self.limit - self.margin)
+        return -min(1.0, max(0.0, over / self.margin))
+
+
+class RewardModelScore(Builtin, frozen=True):
+    """The score of a model that training.reward made: any number, higher is better.
+
+    path  its folder
+    """
+
+    path: str
+
+    def check(self) -> None:
+        if not Path(self.path).is_dir():
+            raise ConfigError(f"there is no folder {self.path}")
+
+    def __call__(self, attempts: Sequence[Attempt]) -> list[float]:
+        chats: list[list[Message]] = []
+        for attempt in attempts:
+            text = attempt.text
+            for token in VISION_TOKENS:  # spelt out in ordinary tokens; the model's own tokenizer would take it for one
+                text = text.replace(token, token.strip("<|>"))
+            chats.append([*attempt.messages, {"role": "assistant", "content": [{"type": "text", "text": text}]}])
+        found = _reward_model(self.path).score(chats, [list(attempt.images) for attempt in attempts])
+        return [float(value) for value in found]
+
+
+@lru_cache(maxsize=4)
+def _reward_model(path: str) -> Any:
+    from training.reward_model import RewardModel
+
+    return RewardModel.load(path)
+
+
+BUILTINS: Final[dict[str, type[Builtin]]] = {
+    "format": Format,
+    "action_type": ActionTypeIs,
+    "match": Match,
+    "inside_box": InsideBox,
+    "distance": Distance,
+    "agentnetbench": AgentNetBench,
+    "length": Length,
+    "reward_model": RewardModelScore,
+}

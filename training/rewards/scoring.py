@@ -1,0 +1,96 @@
+"""Rewards of one batch of attempts: every fault is either one clear error, or a sample that is left out and counted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eval.config import ConfigError
+from eval.desktop import InfraError
+from training.rewards.base import Attempt
+from training.rewards.loading import Reward
+
+
+@dataclass(frozen=True)
+class Scores:
+    """`rows`: per attempt the value of each reward, or None for an attempt that one of them could not judge.
+
+    `unjudged`: how many attempts each reward could not judge, by its label and the reason.
+    """
+
+    rows: list[list[float] | None]
+    unjudged: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def dropped(self) -> int:
+        return sum(row is None for row in self.rows)
+
+
+def score(rewards: Sequence[Reward], attempts: Sequence[Attempt]) -> Scores:
+    """Every reward of every attempt. Raises ConfigError, which names the reward and the sample at fault.
+
+    An attempt without a judgement of a reward that counts has no sum either: it is left out as a whole. Where only a
+    reward of weight 0 is missing it stays, with NaN in that place.
+    """
+    columns: list[list[float | None]] = []
+    unjudged: Counter[str] = Counter()
+    for reward in rewards:
+        try:
+            found = _call(reward, attempts)
+        except InfraError as error:
+            unjudged[f"{reward.label}: {type(error).__name__}: {error}"] += len(attempts)
+            found = [None] * len(attempts)
+        else:
+            if missing := sum(value is None for value in found):
+                unjudged[f"{reward.label}: no judgement"] += missing
+        columns.append(found)
+    rows: list[list[float] | None] = []
+    for values in zip(*columns, strict=True):
+        lost = any(value is None and reward.weight for value, reward in zip(values, rewards, strict=True))
+        rows.append(None if lost else [math.nan if value is None else value for value in values])
+    return Scores(rows, unjudged)
+
+
+def _call(reward: Reward, attempts: Sequence[Attempt]) -> list[float | None]:
+    try:
+        given = list(reward.function(attempts))
+    except (InfraError, ConfigError):
+        raise
+    except Exception as error:
+        culprit = _culprit(reward, attempts)
+        at = "" if culprit is None else f" at {_named(culprit)}"
+        raise ConfigError(f"reward {reward.label}: raised {type(error).__name__}: {error}{at}") from error
+    if len(given) != len(attempts):
+        raise ConfigError(
+            f"reward {reward.label}: gave {len(given)} values for {len(attempts)} attempts, "
+            f"{_named(attempts[0])} the first"
+        )
+    found: list[float | None] = []
+    for attempt, value in zip(attempts, given, strict=True):
+        if value is None:
+            found.append(None)
+            continue
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ConfigError(f"reward {reward.label}: gave {value!r} for {_named(attempt)}, no number") from None
+        if not math.isfinite(number):
+            raise ConfigError(f"reward {reward.label}: gave {number} for {_named(attempt)}")
+        found.append(number)
+    return found
+
+
+def _culprit(reward: Reward, attempts: Sequence[Attempt]) -> Attempt | None:
+    """The first attempt that the function also raises for alone."""
+    for attempt in attempts:
+        try:
+            reward.function([attempt])
+        except Exception:
+            return attempt
+    return None
+
+
+def _named(attempt: Attempt) -> str:
+    return f"{attempt.where} (answer {attempt.text[:80]!r})"
