@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from PIL import Image
+
 from eval.agents.transformers import VISION_TOKENS
 from eval.config import ConfigError
 from eval.images import AnyImage
@@ -73,7 +75,7 @@ class RewardModel:
         pairs = list(zip(messages_with_response, images, strict=True))
         for start in range(0, len(pairs), self.batch_size):
             part = pairs[start : start + self.batch_size]
-            opened = [[open_image(image) for image in found] for _, found in part]
+            opened = [[i if isinstance(i, Image.Image) else open_image(i) for i in found] for _, found in part]
             batch = encode(self.processor, [list(chat) for chat, _ in part], opened)
             device = next(self.network.parameters()).device
             with torch.inference_mode():

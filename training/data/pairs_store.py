@@ -89,7 +89,7 @@ class Pictures:
                 raise BadSample("image_missing", f"{image}: {error.strerror}") from None
             if (known := self._files.get(key)) is not None:
                 return known
-        opened = open_image(image)
+        opened = image if isinstance(image, Image.Image) else open_image(image)
         name = f"{IMAGES}/{seen(opened)}.png"
         if not (path := self.folder / name).exists():
             opened.convert("RGB").save(path, format="PNG")
@@ -155,7 +155,7 @@ def read_pairs(folder: Path, split: Split | None = None, faults: Faults | None =
     if not (folder / REPORT).is_file():
         raise ConfigError(f"pairs: {folder} is no finished folder of pairs: {REPORT} is missing")
     faults = faults or Faults()
-    have = {f"{IMAGES}/{name}" for name in os.listdir(folder / IMAGES)} if (folder / IMAGES).is_dir() else set()
+    have = {f"{IMAGES}/{path.name}" for path in (folder / IMAGES).glob("*.png")}
     places, place = [], 0
     try:
         with (folder / PAIRS).open("rb") as file:

@@ -6,19 +6,21 @@ first time, and a row then costs tens of microseconds. What Python holds is two 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, overload
 
 from eval.actions import Unrepresentable
 from eval.config import ConfigError
-from eval.episodes import Episode
+from eval.demonstrations import FrameOf, Pool
+from eval.episodes import Episode, frame_name
 from eval.images import ImageRef
 from eval.prompts import PromptBuilder
 from training.data.faults import BadSample, Faults
 from training.data.images import PackedImages
 from training.data.store import MARKER, Manifest, from_row, read_manifest, verify
-from training.samples import Sample, episode_samples
+from training.samples import Sample, step_sample, with_pool
 
 BATCH: Final = 500  # episodes that are decoded at once when all are read in turn
 
@@ -50,12 +52,20 @@ class PackedEpisodes:
         for batch in self.rows.with_format("arrow").iter(BATCH):
             yield from batch.to_pylist()
 
-    def frames(self, row: dict[str, Any]) -> dict[str, ImageRef]:
+    def frames(self, row: dict[str, Any]) -> FrameOf:
         """The images of a row's steps, and of the state after them, by the file names that the episode gives them."""
         found: dict[str, ImageRef] = {step["screenshot"]: self.images.ref(step["image"]) for step in row["steps"]}
         if row["final_image"] is not None:
-            found.setdefault(f"{len(row['steps']):03d}.png", self.images.ref(row["final_image"]))
-        return found
+            found.setdefault(frame_name(len(row["steps"])), self.images.ref(row["final_image"]))
+        return lambda name: found.get(name) or self.folder / name  # a file that is not there
+
+    def episode(self, number: int) -> tuple[Episode, FrameOf]:
+        """Raises ConfigError for a row that is no episode."""
+        row = self.row(number)
+        try:
+            return from_row(row), self.frames(row)
+        except BadSample as fault:
+            raise ConfigError(f"{self.folder}: {fault}") from None
 
 
 def _rows(folder: Path, manifest: Manifest, split: str) -> Any:
@@ -90,7 +100,7 @@ class PackedSamples(Sequence[Sample]):
 
     def __init__(self, episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> None:
         self.episodes = episodes
-        self.builder = builder
+        self.builder = with_pool(builder, lambda: _pool(episodes))
         self.numbers, self.steps = _usable(episodes, builder, faults)
         if not len(self.numbers):
             raise ConfigError(f"{episodes.folder}: split {episodes.split!r} has no step to learn")
@@ -105,18 +115,11 @@ class PackedSamples(Sequence[Sample]):
     def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        row = self.episodes.row(int(self.numbers[at]))
-        return self._sample(row, int(self.steps[at]))
-
-    def _sample(self, row: dict[str, Any], step: int) -> Sample:
+        episode, frame = self.episodes.episode(int(self.numbers[at]))
         try:
-            episode = from_row(row)
+            return step_sample(episode, int(self.steps[at]), self.builder, frame)
         except BadSample as fault:
-            raise ConfigError(f"{self.episodes.folder}: {fault}") from None
-        frames = self.episodes.frames(row)
-        faults = Faults("skip")  # they are known, and counted
-        made = episode_samples(None, episode, self.builder, frame=frames.__getitem__, faults=faults)
-        return next(sample for sample in made if sample.step is not None and sample.step.index == step)
+            raise ConfigError(f"{self.episodes.folder}: episode {episode.episode_id}: {fault}") from None
 
 
 def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> tuple[Any, Any]:
@@ -146,9 +149,16 @@ def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) ->
     return numbers[:at].copy(), steps[:at].copy()
 
 
-def episode_of(row: dict[str, Any]) -> Episode:
-    """The episode of a row. Raises ConfigError."""
-    try:
-        return from_row(row)
-    except BadSample as fault:
-        raise ConfigError(str(fault)) from None
+def _pool(episodes: PackedEpisodes) -> Pool:
+    """The episodes that may be shown as demonstrations."""
+
+    def read(number: int) -> Callable[[], tuple[Episode, FrameOf]]:
+        return lambda: episodes.episode(number)
+
+    def found() -> Iterator[tuple[Episode, Callable[[], tuple[Episode, FrameOf]]]]:
+        for number, row in enumerate(episodes):
+            if row["success"]:
+                with contextlib.suppress(BadSample):  # told when its own samples are looked for
+                    yield from_row(row), read(number)
+
+    return Pool.of(found())
