@@ -9,6 +9,7 @@ import argparse
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,6 +21,9 @@ from training.options import TrainerConfig, computed
 C = TypeVar("C", bound=Config)
 STATE: Final = "trainer_state.json"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+# safetensors, the system, torch's writer of zip files (which drops the reason)
+FULL_WORDS: Final = ("No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing file")
+IN_WORKER: Final = "Caught ConfigError in DataLoader worker"
 
 
 def entry(
@@ -61,7 +65,7 @@ def disk_full(error: BaseException) -> bool:
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in FULL:
             return True
-        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
+        if any(words in str(seen) for words in FULL_WORDS):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
@@ -71,32 +75,79 @@ def check_resume(config: TrainerConfig, resume: str | None) -> None:
     """Raises ConfigError when `resume` is no checkpoint, or one of a configuration that computes something else."""
     if resume is None:
         return
-    path = Path(resume) / STATE
+    state = read_state(resume)
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
         saved: dict[str, Any] = state["stateful_callbacks"]["Reporting"]["args"]["config"]
-    except (OSError, ValueError):
-        raise ConfigError(f"resume: {resume} is no complete checkpoint: {STATE} is missing or broken") from None
     except (KeyError, TypeError):
         return  # written by another trainer: nothing to compare with
     now = computed(config)
-    if different := sorted(name for name in {*saved, *now} if saved.get(name) != now.get(name)):
+    if different := sorted(name for name in saved if saved[name] != now.get(name)):
         told = "; ".join(f"{name}: {saved.get(name)!r} there, {now.get(name)!r} here" for name in different)
         raise ConfigError(f"resume: {resume} was made with another configuration: {told}")
 
 
-def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | None) -> bool:
-    """Trains with progress, metrics and SIGTERM handling. False: SIGTERM came first, a checkpoint is there."""
-    from transformers import PrinterCallback
+def read_state(resume: str) -> dict[str, Any]:
+    """A checkpoint's trainer_state.json, which is written last. Raises ConfigError when it is not whole."""
+    try:
+        state = json.loads((Path(resume) / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        state = None
+    if not isinstance(state, dict) or not isinstance(state.get("global_step"), int):
+        raise ConfigError(f"resume: {resume} is no complete checkpoint: {STATE} is missing or broken")
+    return state
 
+
+def is_over(trainer: Any, state: dict[str, Any]) -> bool:
+    """Whether the run that wrote this state had nothing left to do: its last step, or stopped early."""
+    last = trainer.args.max_steps if trainer.args.max_steps > 0 else state["max_steps"]
+    callbacks = state.get("stateful_callbacks", {}).values()
+    stopped = any(one.get("attributes", {}).get("stopped") for one in callbacks if isinstance(one, dict))
+    return bool(stopped or state["global_step"] >= last)
+
+
+def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | None) -> bool:
+    """Trains with progress, metrics and SIGTERM handling. False: SIGTERM came first, a checkpoint is there.
+
+    A checkpoint that could not be written whole is removed, so that nothing goes on from it. Raises ConfigError.
+    """
+    from transformers import PrinterCallback, TrainerState
+
+    from training.models import load_weights
     from training.reporting import Reporting, StopRequest
 
     trainer.remove_callback(PrinterCallback)  # Reporting prints
+    if resume is not None and is_over(trainer, read_state(resume)):
+        load_weights(trainer.model, Path(resume))  # cut off after its last step: only the end is to be done again
+        trainer.state = TrainerState.load_from_json(str(Path(resume) / STATE))
+        return True
     with StopRequest() as stop:
-        trainer.add_callback(Reporting(stop, computed(config)))
-        trainer.train(resume_from_checkpoint=resume)
+        for callback in trainer.callback_handler.callbacks:
+            if hasattr(callback, "stop"):
+                callback.stop = stop
+        trainer.add_callback(Reporting(stop, computed(config), period))
+        try:
+            trainer.train(resume_from_checkpoint=resume)
+        except Exception as error:
+            remove_torn(out / "checkpoints")
+            if isinstance(error, ConfigError) and IN_WORKER in str(error):
+                raise ConfigError(str(error).strip().rsplit("ConfigError: ", 1)[-1]) from None
+            raise
     step = trainer.state.global_step
-    if stop.asked and step < trainer.state.max_steps:
-        print(f"stopped after step {step}", flush=True)
+    if stop.asked and step < trainer.state.max_steps and not is_over(trainer, read_state(newest(out, step))):
+        if trainer.is_world_process_zero():
+            print(f"stopped after step {step}", flush=True)
         return False
     return True
+
+
+def newest(out: Path, step: int) -> str:
+    return str(out / "checkpoints" / f"checkpoint-{step}")
+
+
+def remove_torn(checkpoints: Path) -> None:
+    """Deletes checkpoints that were not written to their end."""
+    for folder in checkpoints.glob("checkpoint-*"):
+        try:
+            read_state(str(folder))
+        except ConfigError:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -43,15 +43,29 @@ class StopRequest:
         self.asked = True
 
 
+def agreed(args: TrainingArguments, asked: bool) -> bool:
+    """Whether any process was asked; each gets the same answer, so that all do the same after the same step."""
+    import torch
+
+    if args.world_size < 2 or not torch.distributed.is_initialized():
+        return asked
+    device = "cpu" if torch.distributed.get_backend() == "gloo" else args.device
+    flag = torch.tensor(int(asked), device=device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+    return bool(flag.item())
+
+
 class Reporting(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Progress and metrics as the run goes; after SIGTERM the step's end saves a checkpoint and ends the training.
 
-    `config`, what the training computes (options.computed), rides in each checkpoint's trainer_state.json.
+    `config`, what the training computes (options.computed), rides in each checkpoint's trainer_state.json. `period`:
+    steps between two states that a checkpoint holds as a whole; SIGTERM waits for the next.
     """
 
-    def __init__(self, stop: StopRequest, config: dict[str, Any] | None = None) -> None:
+    def __init__(self, stop: StopRequest, config: dict[str, Any] | None = None, period: int = 1) -> None:
         self.stop = stop
         self.config = config or {}
+        self.period = period
         self.told = 0.0
         self.began = 0.0  # monotonic seconds and tokens at the first step, for the rate
         self.tokens = 0.0
@@ -67,9 +81,12 @@ class Reporting(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.told = now
             loss = next((f"loss {entry['loss']:.3g}" for entry in reversed(state.log_history) if "loss" in entry), "")
             progress(state.global_step, state.max_steps, "train", loss)
-        if self.stop.asked and state.global_step < state.max_steps:
+        self.stop.asked = agreed(args, self.stop.asked)
+        if self.stop.asked and state.global_step < state.max_steps and state.global_step % self.period == 0:
             control.should_save = True
             control.should_training_stop = True
+        if control.should_save:
+            control.should_log = True  # so that a loss that is no number ends the run before it is saved
         return control
 
     def on_log(
