@@ -1,0 +1,287 @@
+"""Packing: everything is there once, the marker comes last, and what is broken is told or counted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from eval.config import ConfigError
+from eval.episodes import iter_episodes
+from tests.unit.training.data.material import episode, png, write_folders, write_packed
+from training.data.pack import PackConfig, SplitConfig, main, pack, side
+from training.data.store import from_row, parts, read_manifest, verify
+from training.data.writer import SCRATCH, DatasetWriter
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_all_episodes_come_back_and_each_image_is_there_once(folders: Path, tmp_path: Path) -> None:
+    manifest = pack(PackConfig(episodes=[str(folders)], split=SplitConfig(test=0.4, by="task")), tmp_path / "out")
+    wanted = {folder.name: found for folder, found in iter_episodes(folders)}
+    rows: dict[str, dict[str, Any]] = {}
+    for shard in manifest.shards:
+        found = pq.read_table(tmp_path / "out" / shard.file).to_pylist()
+        assert (shard.episodes, shard.steps) == (len(found), sum(len(row["steps"]) for row in found))
+        rows |= {row["folder"]: {**row, "split": shard.split} for row in found}
+    assert {name: from_row(row) for name, row in rows.items()} == wanted
+    assert set(manifest.splits) == {"test", "train"}
+    tasks = {split: {row["task_id"] for row in rows.values() if row["split"] == split} for split in manifest.splits}
+    assert not tasks["test"] & tasks["train"]
+
+    files = {hashlib.sha256(path.read_bytes()).hexdigest() for path in folders.glob("*/*.png")}
+    members = []
+    for part in manifest.packs:
+        with tarfile.open(tmp_path / "out" / part.file) as tar:
+            for member in tar:
+                data = tar.extractfile(member)
+                assert data is not None
+                assert hashlib.sha256(data.read()).hexdigest() == member.name.removesuffix(".png")
+                members.append(member.name.removesuffix(".png"))
+    assert Counter(members) == Counter(files)
+    for row in rows.values():
+        paths = [folders / row["folder"] / step["screenshot"] for step in row["steps"]]
+        assert [step["image"] for step in row["steps"]] == [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths]
+        final = folders / row["folder"] / f"{len(paths):03d}.png"
+        assert row["final_image"] == hashlib.sha256(final.read_bytes()).hexdigest()
+
+
+def test_the_index_says_where_each_image_lies(folders: Path, tmp_path: Path) -> None:
+    manifest = pack(PackConfig(episodes=[str(folders)]), tmp_path / "out")
+    index = pq.read_table(tmp_path / "out" / "images.parquet").to_pylist()
+    assert [row["sha256"] for row in index] == sorted(row["sha256"] for row in index)
+    for row in index:
+        with (tmp_path / "out" / manifest.packs[row["pack"]].file).open("rb") as file:
+            file.seek(row["offset"])
+            data = file.read(row["length"])
+        assert hashlib.sha256(data).hexdigest() == row["sha256"]
+
+
+def test_packs_and_shards_are_cut_at_their_size(tmp_path: Path) -> None:
+    writer = DatasetWriter(tmp_path / "out", shard_bytes=1, pack_bytes=5_000)
+    for number in range(900):
+        made, frames = episode(number, 5, frames=[png((number % 4, index)) for index in range(6)])
+        writer.add(made, frames)
+    manifest = writer.close()
+    assert len(manifest.shards) == 3  # a row group at least
+    assert [shard.file for shard in manifest.shards] == [f"train-{i:05d}.parquet" for i in range(3)]
+    assert len(manifest.packs) > 2
+    assert sum(part.images for part in manifest.packs) == manifest.index.images == 24
+    for part in parts(manifest):
+        verify(tmp_path / "out", part)
+
+
+def test_the_datasets_library_reads_shards_and_packs(tmp_path: Path) -> None:
+    import datasets
+
+    made = [episode(number) for number in range(3)]
+    write_packed(tmp_path / "out", {"train": made[:2], "test": made[2:]})
+    files = {split: str(tmp_path / "out" / f"{split}-*.parquet") for split in ("train", "test")}
+    found = datasets.load_dataset("parquet", data_files=files)
+    assert {split: len(rows) for split, rows in found.items()} == {"train": 2, "test": 1}
+    assert from_row(found["train"][1]) == made[1][0]
+    images = datasets.load_dataset("webdataset", data_files=str(tmp_path / "out" / "images-*.tar"), split="train")
+    assert {row["__key__"] for row in images} == {hashlib.sha256(f).hexdigest() for _, frames in made for f in frames}
+    assert images[0]["png"].size == (24, 16)
+
+
+@given(st.lists(st.text(), min_size=1, max_size=20, unique=True), st.floats(0, 0.5), st.floats(0, 0.49))
+def test_the_side_depends_on_the_text_alone_and_grows_with_its_share(ids: list[str], test: float, more: float) -> None:
+    for name in ids:
+        made, _ = episode(0, goal=name)
+        config = SplitConfig(test=test, by="instruction")
+        first = side(config, made)
+        if first == "test":
+            assert side(SplitConfig(test=test + more, by="instruction"), made) == "test"
+        assert first in ("test", "train")
+
+
+def test_shares_are_about_what_was_asked() -> None:
+    config = SplitConfig(test=0.1, validation=0.2)
+    count = Counter(side(config, episode(number, 1)[0]) for number in range(2000))
+    assert abs(count["test"] - 200) < 60
+    assert abs(count["validation"] - 400) < 80
+
+
+def test_a_given_split_is_taken_and_must_be_there(tmp_path: Path) -> None:
+    import msgspec
+
+    (first, frames), (second, _) = episode(0), episode(1)
+    first = msgspec.structs.replace(first, metadata={"split": "test"})
+    second = msgspec.structs.replace(second, tags=("split:held-out",))
+    root = write_folders(tmp_path / "in", [(first, frames), (second, frames), episode(2)])
+    config = PackConfig(episodes=[str(root)], split=SplitConfig(by="given"), on_bad_sample="skip")
+    manifest = pack(config, tmp_path / "out")
+    assert {name: counts.episodes for name, counts in manifest.splits.items()} == {"held-out": 1, "test": 1}
+    assert manifest.skipped["by_reason"] == {"no_split": 1}
+
+
+def broken(root: Path) -> Path:
+    """Eight episodes, of which seven are broken in a way of its own."""
+    write_folders(root, [episode(number) for number in range(6)])
+    (root / "episode-1" / "001.png").unlink()
+    whole = (root / "episode-2" / "001.png").read_bytes()
+    (root / "episode-2" / "001.png").write_bytes(whole[: len(whole) // 2])
+    (root / "episode-3" / "001.png").write_bytes(b"not a picture")
+    steps = root / "episode-4" / "steps.jsonl"
+    lines = [json.loads(line) for line in steps.read_text().splitlines()]
+    lines[0]["action"]["x"] = 1.2
+    steps.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (root / "episode-5" / "steps.jsonl").write_text("")
+    data = json.loads((root / "episode-5" / "episode.json").read_text())
+    (root / "episode-5" / "episode.json").write_text(json.dumps(data | {"steps": 0}))
+    (root / "cut-off").mkdir()
+    return root
+
+
+def test_broken_episodes_are_left_out_counted_and_named(tmp_path: Path) -> None:
+    root = broken(tmp_path / "in")
+    manifest = pack(PackConfig(episodes=[str(root)], on_bad_sample="skip"), tmp_path / "out")
+    assert manifest.splits["train"].episodes == 1
+    by_reason = {"broken_episode": 1, "image_broken": 2, "image_missing": 1, "no_steps": 1}
+    assert manifest.skipped["by_reason"] == by_reason
+    assert "x must be a number from 0 to 1, not 1.2" in manifest.skipped["examples"]["broken_episode"][0]
+    assert "episode-2/001.png" in manifest.skipped["examples"]["image_broken"][0]
+
+
+def run(config: dict[str, Any], out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    file = out.parent / "pack.yaml"
+    file.write_text(yaml.safe_dump(config))
+    code = main(["--config", str(file), "--out", str(out)])
+    return code, *capsys.readouterr()
+
+
+def test_by_default_the_first_broken_episode_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run({"episodes": [str(broken(tmp_path / "in"))]}, tmp_path / "out", capsys)
+    assert code == 78
+    assert "image_missing" in err
+    assert err.count("\n") == 1
+    assert not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"episodes": ["nowhere"]}, "episodes: there is no folder nowhere"),
+        ({"episodes": ["."], "split": {"test": 0.6, "validation": 0.4}}, "must be below 1"),
+        ({"episodes": ["."], "split": {"by": "user"}}, "Invalid enum value 'user'"),
+        ({"episodes": []}, "Expected `array` of length >= 1"),
+        ({"episodes": ["tests"]}, "there is no episode to pack"),
+    ],
+)
+def test_bad_configurations_are_one_line(
+    config: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(config, tmp_path / "out", capsys)
+    assert code == 78
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_second_run_finds_its_work_done_and_another_configuration_is_refused(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {"episodes": [str(folders)]}
+    assert run(config, tmp_path / "out", capsys)[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    code, out, _ = run(config, tmp_path / "out", capsys)
+    assert code == 0
+    assert "12 episodes" in out
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+    code, _, err = run(config | {"split": {"test": 0.5}}, tmp_path / "out", capsys)
+    assert code == 78
+    assert "already holds a dataset" in err
+
+
+def test_foreign_files_are_not_touched(folders: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    mine = tmp_path / "out" / "mine-00000.parquet"
+    mine.write_text("mine")
+    with pytest.raises(ConfigError, match="holds files that are not a dataset's"):
+        pack(PackConfig(episodes=[str(folders)]), tmp_path / "out")
+    assert mine.read_text() == "mine"
+
+
+def test_killed_half_way_it_leaves_no_dataset_and_the_next_try_makes_the_same(folders: Path, tmp_path: Path) -> None:
+    """The process is killed while it waits for an episode: a FIFO stands for the frame that never comes."""
+    root = tmp_path / "in"
+    root.mkdir()
+    for folder in folders.iterdir():
+        (root / folder.name).symlink_to(folder)
+    stuck = write_folders(tmp_path / "stuck", [episode(0)]) / "episode-0"
+    frame = stuck / "002.png"
+    saved = frame.read_bytes()
+    frame.unlink()
+    os.mkfifo(frame)
+    (root / "zzz").symlink_to(stuck)
+    config = tmp_path / "pack.yaml"
+    config.write_text(yaml.safe_dump({"episodes": [str(root)]}))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "training.data", "pack", "--config", str(config), "--out", str(out)]
+    # the FIFO opens once the other side reads: all the rest is written
+    with subprocess.Popen(command, cwd=ROOT) as process, frame.open("wb"):
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert not (out / "dataset.json").exists()
+    assert (out / SCRATCH).exists()
+    with pytest.raises(ConfigError, match="No such file"):
+        read_manifest(out)
+    frame.unlink()
+    frame.write_bytes(saved)
+    again = pack(PackConfig(episodes=[str(root)]), out)
+    other = pack(PackConfig(episodes=[str(root)]), tmp_path / "other")
+    assert [part.sha256 for part in parts(again)] == [part.sha256 for part in parts(other)]
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in (tmp_path / "other").iterdir())
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """No file may grow beyond 64 KiB, which the system reports as an error of the write."""
+    frames = [png(index, (100, 100)) for index in range(5)]
+    root = write_folders(tmp_path / "in", [episode(0, 4, frames=frames)])
+    config = tmp_path / "pack.yaml"
+    config.write_text(yaml.safe_dump({"episodes": [str(root)]}))
+    command = [sys.executable, "-m", "training.data", "pack", "--config", str(config), "--out", str(tmp_path / "out")]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit, timeout=60)
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not any((tmp_path / "out").iterdir())
+
+
+def test_an_image_is_decoded_once_however_often_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    real = Image.open
+    monkeypatch.setattr(Image, "open", lambda *args, **more: decoded.append(1) or real(*args, **more))
+    write_packed(tmp_path / "out", {"train": [episode(number, frames=[png("same")] * 4) for number in range(5)]})
+    assert len(decoded) == 1
+
+
+def test_a_writer_does_not_remember_what_it_wrote(tmp_path: Path) -> None:
+    """The database is asked for hashes that have left the memory."""
+    from training.data import writer as module
+
+    before, module.RECENT = module.RECENT, 1  # type: ignore[misc]
+    try:
+        manifest = write_packed(tmp_path / "out", {"train": [episode(n % 3, 2) for n in range(9)]})
+    finally:
+        module.RECENT = before  # type: ignore[misc]
+    assert manifest.index.images == 9
