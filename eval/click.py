@@ -123,6 +123,7 @@ class ClickDesktop:
         return Observation(
             image=draw(self.shown, self.options),
             screen=(self.options.size, self.options.size),
+            marks={n: box(cell, self.options) for n, cell in enumerate(sorted(self.shown.buttons.values()), 1)},
             expected=self._expected(),
             done=self.over,
         )

@@ -77,7 +77,8 @@ class Expected:
 class Observation:
     """What can be seen: the screenshot, and the screen's size in pixels (w, h), which may differ from the image's.
 
-    `marks` gives the numbered boxes (normalised) drawn on the image, if any. `expected` is for measuring and for the
+    `marks` gives numbered boxes (normalised) around what can be pointed at, where the environment knows them; a prompt
+    of the marks form draws them on the image (`eval.marks`), the environment does not. `expected` is for measuring and for the
     scripted agent; no prompt shows it. `done`: the environment ended the episode.
     """
 

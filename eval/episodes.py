@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     metrics      numbers about this step, e.g. {"correct": 1.0, "in_box": 1.0}
     token_ids    the sampled tokens, and their log probabilities, when the agent gives them
     expected     what the environment's expert would have done in this state, where it has one
-    marks        the numbered boxes (normalised) drawn on the frame, if any
+    marks        numbered boxes (normalised) that a prompt of the marks form draws on the frame; the file has none of it
     """
 
     index: int

@@ -223,6 +223,14 @@ class Form:
             return self._click(self.layout.fields[name])
         return self._click(self.layout.buttons["login"])
 
+    def marks(self) -> dict[int, Box]:
+        """What can be clicked, numbered from 1: fields from top to bottom, then buttons from left to right."""
+        if self.screen == "form":
+            rects = [*self.layout.fields.values(), *self.layout.buttons.values()]
+        else:
+            rects = [LOGOUT] if self.screen == "welcome" else []
+        return {number: normalised(rect) for number, rect in enumerate(rects, 1)}
+
     def _click(self, rect: Rect) -> tuple[Action, Rect]:
         x, y = (rect[0] + rect[2]) / 2 / SIZE, (rect[1] + rect[3]) / 2 / SIZE
         return Action(ActionType.CLICK, x=x, y=y), rect
@@ -329,6 +337,7 @@ class LoginDesktop:
         return Observation(
             image=self.form.draw(),
             screen=(SIZE, SIZE),
+            marks=self.form.marks(),
             expected=Expected(action, None if rect is None else normalised(rect)),
             done=self.form.screen == "cancelled",
         )

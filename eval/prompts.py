@@ -32,6 +32,15 @@ Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"ty
 Part = dict[str, str]
 Style = Literal["list", "turns"]
 Level = Literal["l1", "l2", "l3"]
+# level -> the sections of reasoning before an answer's code
+LEVELS: Final[dict[Level, tuple[str, ...]]] = {
+    "l1": ("Action",),
+    "l2": ("Thought", "Action"),
+    "l3": ("Observation", "Thought", "Action"),
+}
+HEADED: Final = (
+    r"^## (Observation|Thought|Action|Code):?[ \t]*$(.*?)(?=^## (?:Observation|Thought|Action|Code):?[ \t]*$|\Z)"
+)
 TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
 
 
@@ -61,6 +70,9 @@ class Target(Protocol):
     def thought(self) -> str | None: ...
 
     @property
+    def response(self) -> str | None: ...
+
+    @property
     def marks(self) -> Mapping[int, Box]: ...
 
 
@@ -70,7 +82,7 @@ class PromptBuilder:
     system         system prompt; "" leaves the turn out, None takes the dialect's instructions
     history        how many past actions are told, the latest ones
     images         how many screenshots are shown: the current one and the latest images - 1 before it
-    thought        whether targets carry the step's thought
+    thought        whether targets carry the step's reasoning, see PromptConfig
     style, level   of the history, see PromptConfig
     demonstration  how demonstrations are shown and chosen; None: never
     pool           what they are chosen from
@@ -80,7 +92,7 @@ class PromptBuilder:
     system: str | None = None
     history: int = 10
     images: int = 1
-    thought: bool = False
+    thought: bool | Level = False
     style: Style = "list"
     level: Level = "l1"
     demonstration: DemonstrationConfig | None = None
@@ -182,21 +194,36 @@ class PromptBuilder:
         chat.text("user", f"Goal: {goal}\n")
 
     def _answered(self, step: PastStep) -> str:
-        """A past step as an answer, with as much of its reasoning as `level` asks for and the step has."""
-        thought = step.thought.strip() if step.thought and self.level != "l1" else ""
+        """A past step in the form of a target, with as much of its reasoning as `level` asks for and it has."""
+        if step.action is None:
+            return self.written(None)
         try:
-            if step.action is None:
-                return self.written(None)
             action = self._spoken(step.action, step.marks)
             plain = self.dialect.format_response(action)
-            try:
-                text = self.dialect.format_response(action, thought) if thought else plain
-            except Unrepresentable:
-                text = plain
         except Unrepresentable:
             return self.written(step.action, step.marks)
-        if self.level == "l3" and (seen := observed(step.response)):
-            text = f"## Observation:\n{seen}\n\n{text}"
+        kept = {name: body for name, body in self._reasons(step).items() if name in LEVELS[self.level]}
+        try:
+            return self._reasoned(action, kept)
+        except Unrepresentable:
+            return plain
+
+    def _reasons(self, step: Target | PastStep) -> dict[str, str]:
+        """The sections of a step's reasoning, in their order, as targets hold them: one thought; or, with a level as
+        `thought`, the sections of the whole answer up to that level."""
+        if isinstance(self.thought, str) and (found := sections(step.response)):
+            return {name: found[name] for name in LEVELS[self.thought] if name in found}
+        thought = (step.thought or "").strip()
+        return {"Thought": thought} if thought else {}
+
+    def _reasoned(self, action: Action, reasons: Mapping[str, str]) -> str:
+        """An answer with its reasoning. Raises Unrepresentable for reasoning that would not read back as it was."""
+        if not reasons or list(reasons) == ["Thought"]:
+            return self.dialect.format_response(action, reasons.get("Thought"))
+        head = "".join(f"## {name}:\n{body}\n\n" for name, body in reasons.items())
+        text = head + self.dialect.format_response(action)
+        if sections(text) != dict(reasons):
+            raise Unrepresentable("reasoning must not hold a heading of an answer")
         return text
 
     def _demonstrate(self, chat: _Chat, shown: Demonstration) -> None:
@@ -239,8 +266,7 @@ class PromptBuilder:
         """The assistant's turn for a step that has an action. Raises Unrepresentable."""
         if step.action is None:
             raise ValueError("a step without an action is no target")
-        thought = step.thought.strip() if self.thought and step.thought else None
-        return self.dialect.format_response(self._spoken(step.action, step.marks), thought or None)
+        return self._reasoned(self._spoken(step.action, step.marks), self._reasons(step) if self.thought else {})
 
     def read(self, text: str, marks: Mapping[int, Box] | None = None) -> Response:
         """An answer to a prompt, its action at the point of the mark that it names. Raises ParseError."""
@@ -288,10 +314,12 @@ def _spread(count: int, wanted: int) -> set[int]:
     return {round(index * (count - 1) / (wanted - 1)) for index in range(wanted)}
 
 
-def observed(response: str | None) -> str:
-    """The text under `## Observation` of an answer with headings; "" where there is none."""
-    match = re.search(r"^## Observation:?[ \t]*\n(.*?)(?=^## |\Z)", response or "", re.MULTILINE | re.DOTALL)
-    return match.group(1).strip() if match else ""
+def sections(response: str | None) -> dict[str, str]:
+    """The sections of an answer with headings but for its code, in their order; {} for any other answer."""
+    found = re.findall(HEADED, response or "", re.MULTILINE | re.DOTALL)
+    if not found or found[-1][0] != "Code":
+        return {}
+    return {name: body.strip() for name, body in found[:-1] if body.strip()}
 
 
 class PromptConfig(Config, frozen=True):
@@ -302,11 +330,13 @@ class PromptConfig(Config, frozen=True):
     system         system prompt; "" leaves the turn out, None takes the dialect's instructions
     history        how many past actions are told, the latest ones
     history_style  list: within the user's turn; turns: OpenCUA's form, each an assistant's turn headed `# Step n:`
-    history_level  of turns: l1 the action alone; l2 with the thought; l3 with the observation, too (pyautogui), as far
-                   as the steps have them
+    history_level  how much of their reasoning turns keep, as far as the answers have it: l1 the code and the action in
+                   words, l2 with the thought, l3 with the observation, too (pyautogui)
     images         how many screenshots are shown: the current one and the latest images - 1 before it. None: 1 for
                    list, 3 for turns, which know 1, 3 and 5
-    thought        whether targets carry the step's thought
+    thought        whether targets carry the step's reasoning: true, its thought; l1, l2, l3 (pyautogui), those
+                   sections of the recorded answer up to the level: action; thought, action; observation, thought,
+                   action. Before them in a history stands what the level of the history keeps of the same
     demonstration  another episode is shown first; None: never
     """
 
@@ -318,7 +348,7 @@ class PromptConfig(Config, frozen=True):
     history_style: Style = "list"
     history_level: Level = "l1"
     images: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    thought: bool = False
+    thought: bool | Level = False
     demonstration: DemonstrationConfig | None = None
 
     def check(self) -> None:
@@ -329,8 +359,9 @@ class PromptConfig(Config, frozen=True):
             raise ConfigError(
                 f"prompt.history_level: {self.history_level} needs history_style turns; list knows l1 only"
             )
-        if self.history_level == "l3" and self.dialect != "pyautogui":
-            raise ConfigError("prompt.history_level: l3 needs dialect pyautogui; dsl has no place for an observation")
+        for name, value in (("history_level", self.history_level == "l3"), ("thought", isinstance(self.thought, str))):
+            if value and self.dialect != "pyautogui":
+                raise ConfigError(f"prompt.{name}: {getattr(self, name)} needs pyautogui; dsl has no such sections")
         if self.history_style == "turns" and self.images not in (None, *TURN_IMAGES):
             raise ConfigError(f"prompt.images: history_style turns knows 1, 3 and 5 images, not {self.images}")
         if self.history_style == "turns" and self.history > 10:

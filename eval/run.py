@@ -26,7 +26,7 @@ from eval.prompts import PromptConfig
 from eval.rollout import Count, Limits, Rollout, rollout
 from eval.summary import Row, summarise, table, write_summary
 
-ENVIRONMENTS: Final = {"click": "eval.click", "login": "eval.login"}
+ENVIRONMENTS: Final = {"click": "eval.click", "login": "eval.login", "versions": "eval.versions"}
 
 
 class TasksConfig(Config, frozen=True):
