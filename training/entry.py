@@ -105,9 +105,10 @@ def is_over(trainer: Any, state: dict[str, Any]) -> bool:
     return bool(stopped or state["global_step"] >= last)
 
 
-def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | None) -> bool:
+def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | None, period: int = 1) -> bool:
     """Trains with progress, metrics and SIGTERM handling. False: SIGTERM came first, a checkpoint is there.
 
+    `period`: steps between two states that a checkpoint holds as a whole; SIGTERM waits for the next.
     A checkpoint that could not be written whole is removed, so that nothing goes on from it. Raises ConfigError.
     """
     from transformers import PrinterCallback, TrainerState
