@@ -50,6 +50,7 @@ FOREACH: Final = frozenset(("adamw_torch",))  # on CUDA these make temporaries o
 class Lora:
     rank: int = 16
     targets: str | list[str] = "all-linear"
+    dropout: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,12 +254,15 @@ def _names(model: Architecture, training: Training, part: str) -> frozenset[str]
 def _input(width: int, names: Sequence[str], lora: frozenset[str] | None, training: Training) -> float:
     """Bytes that the linear layers `names` save of their common input, per token.
 
-    Trained: the input once. Under a LoRA of the weights' type: once; of another: each casts its own copy.
+    Trained: the input once. Under a LoRA of the weights' type: once; of another: each casts its own copy. Dropout gives
+    each layer a copy of its own and a mask.
     """
     if lora is None:
         return width * training.size
     count = sum(name in lora for name in names)
     rank = training.lora.rank * training.lora_size * count if training.lora else 0
+    if training.lora and training.lora.dropout:
+        return width * (training.lora_size + 1) * count + rank
     if training.lora_size == training.size:
         return width * training.size * (count > 0) + rank
     return width * training.lora_size * count + rank
@@ -347,7 +351,9 @@ def _saved(model: Architecture, training: Training, batch: Batch) -> float:
 def _recomputed(model: Architecture, training: Training, batch: Batch) -> float:
     """One layer's activations once more (checkpointing), and the gradients that flow through it."""
     tokens = batch.sequences * batch.tokens
-    flow = (2 * model.intermediate + 2 * model.hidden) * training.size * tokens
+    flow = float((2 * model.intermediate + 2 * model.hidden) * training.size * tokens)
+    if training.quantization:  # a layer's weights are unpacked while it computes
+        flow += max(linear.inputs * linear.outputs for linear in model.linears()) * training.size
     if not training.checkpointing:
         return flow
     text = tokens * _text_layer(model, training, batch) + flow
