@@ -8,9 +8,10 @@ whose actions would be the answer.
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -153,7 +154,7 @@ class Pool:
         for entry in self.entries:
             self.families.setdefault(entry.family, []).append(entry)
             self.instructions.setdefault(entry.instruction, []).append(entry)
-        self.shown = lru_cache(KEPT)(self._shown)
+        self.kept: OrderedDict[str, Demonstration] = OrderedDict()
 
     @classmethod
     def of(cls, episodes: Iterable[tuple[Episode, Callable[[], tuple[Episode, FrameOf]]]]) -> Pool:
@@ -175,7 +176,7 @@ class Pool:
         """Of a folder of episode folders; broken ones are left out. Raises ConfigError when it is not there."""
         if not root.is_dir():
             raise ConfigError(f"prompt.demonstration: there is no folder {root}")
-        return cls.of((episode, _reader(folder)) for folder, episode in _episodes(root))
+        return cls.of((episode, partial(_read, folder)) for folder, episode in _episodes(root))
 
     def choose(self, task: Task, rule: Rule, seed: int) -> Demonstration | None:
         """The demonstration for a task, the same each time; None where there is none. Raises BadFrame."""
@@ -191,11 +192,16 @@ class Pool:
             found = [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
         if not found:
             return None
-        shown = self.shown(dice.choice(found))
+        shown = self._shown(dice.choice(found))
         return control(shown) if rule == "control" else shown
 
     def _shown(self, entry: Entry) -> Demonstration:
-        return demonstrate(*entry.read())
+        """Read from its folder, unless it was lately."""
+        shown = self.kept.pop(entry.episode_id, None) or demonstrate(*entry.read())
+        self.kept[entry.episode_id] = shown
+        if len(self.kept) > KEPT:
+            self.kept.popitem(last=False)
+        return shown
 
 
 def _others(entries: Sequence[Entry], mine: str) -> list[Entry]:
@@ -211,8 +217,8 @@ def _episodes(root: Path) -> Iterator[tuple[Path, Episode]]:
                 continue  # whoever trains on it or scores it tells; here it is one choice less
 
 
-def _reader(folder: Path) -> Callable[[], tuple[Episode, FrameOf]]:
-    return lambda: (read_episode(folder), folder.__truediv__)
+def _read(folder: Path) -> tuple[Episode, FrameOf]:
+    return read_episode(folder), folder.__truediv__
 
 
 def in_share(config: DemonstrationConfig, task: Task) -> bool:

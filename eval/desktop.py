@@ -78,8 +78,8 @@ class Observation:
     """What can be seen: the screenshot, and the screen's size in pixels (w, h), which may differ from the image's.
 
     `marks` gives numbered boxes (normalised) around what can be pointed at, where the environment knows them; a prompt
-    of the marks form draws them on the image (`eval.marks`), the environment does not. `expected` is for measuring and for the
-    scripted agent; no prompt shows it. `done`: the environment ended the episode.
+    of the marks form draws them on the image (`eval.marks`), the environment does not. `expected` is for measuring and
+    for the scripted agent; no prompt shows it. `done`: the environment ended the episode.
     """
 
     image: Image.Image
