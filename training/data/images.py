@@ -19,21 +19,19 @@ from eval.config import ConfigError
 from eval.desktop import BadFrame
 from training.data.store import INDEX, Pack, verify
 
-HASH: Final = 8  # a perceptual hash has 8 x 8 bits
+HASH: Final = 16  # a perceptual hash has 16 x 16 bits
 
 
-def dhash(image: Image.Image) -> int:
-    """Perceptual hash: whether each cell of a 9 x 8 grey thumbnail is darker than its right neighbour; 64 bits.
+def dhash(image: Image.Image) -> bytes:
+    """Perceptual hash: whether each cell of a 17 x 16 grey thumbnail is darker than its right neighbour; 256 bits.
 
-    Near-duplicates differ in few bits. Source: the difference hash (dHash) as commonly defined.
+    Near-duplicates differ in few bits. Source: the difference hash (dHash) as commonly defined, finer because screens
+    of one program differ in details.
     """
-    small = image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX).tobytes()
-    bits = 0
-    for y in range(HASH):
-        row = small[y * (HASH + 1) : (y + 1) * (HASH + 1)]
-        for x in range(HASH):
-            bits = bits << 1 | (row[x] < row[x + 1])
-    return bits
+    import numpy as np
+
+    small = np.asarray(image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX))
+    return np.packbits(small[:, :-1] < small[:, 1:]).tobytes()
 
 
 class PackedImages:

@@ -82,7 +82,7 @@ class ImageWriter:
         self.base.execute("PRAGMA locking_mode=EXCLUSIVE")
         self.base.execute(
             "CREATE TABLE images (sha256 BLOB PRIMARY KEY, pack INT, offset INT, length INT, width INT, height INT,"
-            " dhash INT) WITHOUT ROWID"
+            " dhash BLOB) WITHOUT ROWID"
         )
 
     def add(self, frame: Frame) -> str:
@@ -102,8 +102,7 @@ class ImageWriter:
         if suffix is None:
             raise BadSample("image_broken", f"{name}: not PNG, JPEG or WebP")
         pack, offset = self._write(f"{sha.hexdigest()}.{suffix}", data)
-        signed = perceptual - 2**64 if perceptual >= 2**63 else perceptual
-        row = (sha.digest(), pack, offset, len(data), width, height, signed)
+        row = (sha.digest(), pack, offset, len(data), width, height, perceptual)
         self.base.execute("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         self._note(sha.digest())
         return sha.hexdigest()
@@ -150,14 +149,15 @@ class ImageWriter:
         if self.file is not None:
             self._close_pack()
         names = ("sha256", "pack", "offset", "length", "width", "height", "dhash")
-        fields = pa.schema([(n, pa.string() if n == "sha256" else pa.int64()) for n in names])
+        fields = pa.schema([(n, pa.string() if n in ("sha256", "dhash") else pa.int64()) for n in names])
         path, count = self.folder / INDEX, 0
         with pq.ParquetWriter(path, fields, compression="zstd", write_page_checksum=True) as writer:
             found = self.base.execute("SELECT * FROM images ORDER BY sha256")
             while rows := found.fetchmany(50_000):
-                columns = list(zip(*rows, strict=True))
-                hashes = pa.array([digest.hex() for digest in columns[0]], pa.string())
-                writer.write_table(pa.table([hashes, *(pa.array(c, pa.int64()) for c in columns[1:])], fields))
+                columns = [list(column) for column in zip(*rows, strict=True)]
+                columns[0] = [digest.hex() for digest in columns[0]]
+                columns[-1] = [digest.hex() for digest in columns[-1]]
+                writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=fields))
                 count += len(rows)
         self.base.close()
         return Pack(file=INDEX, images=count, bytes=path.stat().st_size, sha256=_digest(path))

@@ -270,7 +270,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
 def test_an_image_is_decoded_once_however_often_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
     real = Image.open
-    monkeypatch.setattr(Image, "open", lambda *args, **more: decoded.append(1) or real(*args, **more))
+
+    def count(*args: Any, **more: Any) -> Any:
+        decoded.append(1)
+        return real(*args, **more)
+
+    monkeypatch.setattr(Image, "open", count)
     write_packed(tmp_path / "out", {"train": [episode(number, frames=[png("same")] * 4) for number in range(5)]})
     assert len(decoded) == 1
 
