@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from eval import config as configuration
 from eval.config import Config, ConfigError
+from training import plan
 from training.options import TrainerConfig, computed
 
 C = TypeVar("C", bound=Config)
@@ -34,18 +35,23 @@ def entry(
     kind: type[C],
     train: Callable[[C, Path, str | None], bool],
 ) -> int:
-    """Parses --config, --out and --resume, and calls train(config, out, resume)."""
+    """Parses --config, --out, --resume and --plan, and calls train(config, out, resume)."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
     parser.add_argument("--config", required=True, help=f"a JSON or YAML file, see {kind.__name__}")
     parser.add_argument("--out", help="where everything goes; default $SLIPWAY_OUTPUTS")
     parser.add_argument("--resume", help="a checkpoint to go on from; default $SLIPWAY_RESUME")
+    parser.add_argument("--plan", action="store_true", help="print the estimate of its memory, and stop")
     arguments = parser.parse_args(argv)
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), kind)
+        if arguments.plan and isinstance(config, TrainerConfig):
+            return plan.show(config, prog.removeprefix("training."), size=plan.device_size())
         out = arguments.out or os.environ.get("SLIPWAY_OUTPUTS")
         if out is None:
             raise ConfigError("name a folder with --out, or set SLIPWAY_OUTPUTS")
+        if isinstance(config, TrainerConfig):
+            plan.check(config, prog.removeprefix("training."))
         try:
             train(config, Path(out), arguments.resume or os.environ.get("SLIPWAY_RESUME") or None)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""From a trainer's configuration to what `training.memory` asks: the model's sizes, a batch's, and how it is trained."""
+"""From a trainer's configuration to what `training.memory` asks: the model's sizes, a batch's, how it is trained."""
 
 from __future__ import annotations
 
