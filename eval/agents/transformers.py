@@ -34,10 +34,25 @@ def source(model: str) -> tuple[str, dict[str, Any]]:
     return model, {"local_files_only": True}
 
 
+def _load(model: str, adapter: str | None, dtype: str, device: str | None) -> tuple[Any, Any]:
+    name, where = source(model)
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(name, **where)
+    loaded = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype, **where)
+    if adapter is not None:
+        from peft import PeftModel
+
+        loaded = PeftModel.from_pretrained(loaded, adapter)
+    return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
+
+
 class TransformersAgent:
     """Greedy decoding.
 
-    model           a folder with the model and its processor, or hf://OWNER/NAME[@REVISION]
+    model           a folder with the model and its processor, or hf://OWNER/NAME[@REVISION]; or (model, processor) in
+                    memory, used where they are: the processor is set to pad on the left, the model to evaluation
     adapter         a PEFT adapter to put on it
     max_pixels      the largest area of an image after resizing; None leaves the processor's own (min_pixels likewise)
     batch_size      how many prompts go through the model at once
@@ -48,7 +63,7 @@ class TransformersAgent:
 
     def __init__(
         self,
-        model: str,
+        model: str | tuple[Any, Any],
         builder: PromptBuilder,
         *,
         name: str = "model",
@@ -62,17 +77,16 @@ class TransformersAgent:
         record_tokens: bool = False,
     ) -> None:
         """Raises ConfigError for a folder that is not there."""
-        name_or_folder, where = source(model)
-        import torch
-        from transformers import AutoModelForImageTextToText, AutoProcessor
-
+        if isinstance(model, str):
+            self.model, self.processor = _load(model, adapter, dtype, device)
+        else:
+            self.model, self.processor = model
         self.name = name
         self.builder = builder
         self.max_new_tokens = max_new_tokens
         self.batch_size = batch_size
         self.record_tokens = record_tokens
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.processor: Any = AutoProcessor.from_pretrained(name_or_folder, **where)
+        self.device = self.model.device
         size = self.processor.image_processor.size
         if min_pixels is not None:
             size["shortest_edge"] = min_pixels
@@ -80,12 +94,7 @@ class TransformersAgent:
             size["longest_edge"] = max_pixels
         tokenizer = self.processor.tokenizer
         tokenizer.padding_side = "left"
-        self.model: Any = AutoModelForImageTextToText.from_pretrained(name_or_folder, dtype=dtype, **where)
-        if adapter is not None:
-            from peft import PeftModel
-
-            self.model = PeftModel.from_pretrained(self.model, adapter)
-        self.model.to(self.device).eval()
+        self.model.eval()
         vocabulary = tokenizer.get_vocab()
         self.suppressed = [vocabulary[token] for token in VISION_TOKENS if token in vocabulary]
         self.pad = tokenizer.pad_token_id
