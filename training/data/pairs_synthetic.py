@@ -34,11 +34,14 @@ class SyntheticSource(Config, frozen=True, tag_field="kind", tag="synthetic"):
     episodes  folders of episodes whose steps carry what the expert would do
     ways      how answers are spoilt, one after the other where a step allows it; see the module's docstring
     per_step  pairs per step
+    spread    right points are drawn from this share of the box, as those at other elements are; with 0 all are centres.
+              Without it the text alone would tell: only right answers would be at centres
     """
 
     episodes: list[str]
     ways: list[Way] = msgspec.field(default_factory=lambda: list[Way](("element", "perturbed", "type", "malformed")))
     per_step: Annotated[int, msgspec.Meta(ge=1)] = 1
+    spread: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
     seed: int = 0
 
 
@@ -62,38 +65,69 @@ def make(source: SyntheticSource, maker: Maker) -> None:
                 maker.gate.drop("no_expert")
                 continue
             rng = random.Random(f"{source.seed} {at.episode.episode_id} {at.index}")
-            spoiler = Spoiler(maker, expected, list(at.step.marks.values()) or list(boxes), list(texts), rng)
+            marks = list(at.step.marks.values())
+            others = elements(expected, marks) or elements(expected, list(boxes))
+            spoiler = Spoiler(maker, expected, others, list(texts), source.spread, rng)
             _step(source, maker, at, expected, spoiler)
 
 
 def _step(source: SyntheticSource, maker: Maker, at: Seen, expected: Expected, spoiler: Spoiler) -> None:
-    try:
-        right = maker.builder.dialect.format_response(expected.action)
-    except Unrepresentable:
-        maker.gate.drop("unrepresentable")
-        return
     first = spoiler.rng.randrange(len(source.ways))  # each way gets its turn; the next ones follow
     for number in range(first, first + source.per_step):
+        try:
+            right = spoiler.right()
+        except Unrepresentable:
+            maker.gate.drop("unrepresentable")
+            return
         for offset in range(len(source.ways)):
             way = source.ways[(number + offset) % len(source.ways)]
             if (wrong := spoiler.spoil(way, right)) is not None:
-                maker.pair(at, right, wrong, "synthetic", note=way)
+                maker.pair(at, right, wrong, "synthetic", expected=expected, note=way)
                 break
         else:
             maker.gate.drop("can_not_be_spoilt")
 
 
+def elements(expected: Expected, boxes: list[Box]) -> list[Box]:
+    """The boxes that are not the expected one, nor lie over it."""
+    return [] if expected.box is None else [box for box in boxes if not _overlap(box, expected.box)]
+
+
 class Spoiler:
-    """Wrong answers to one step. `boxes` and `texts` are where else one could point, what else one could type."""
+    """Wrong answers to one step. `others` and `texts` are where else one could point, what else one could type."""
 
     def __init__(
-        self, maker: Maker, expected: Expected, boxes: list[Box], texts: list[str], rng: random.Random
+        self,
+        maker: Maker,
+        expected: Expected,
+        others: list[Box],
+        texts: list[str],
+        spread: float,
+        rng: random.Random,
     ) -> None:
+        self.spread = spread
         self.dialect = maker.builder.dialect
         self.expected = expected
-        self.boxes = boxes
+        self.others = others
         self.texts = texts
         self.rng = rng
+
+    def right(self) -> str:
+        """What the expert would answer, at a point of its box. Raises Unrepresentable."""
+        given = self.expected.action
+        for _ in range(TRIES if self.expected.box is not None and given.point is not None else 0):
+            assert self.expected.box is not None
+            text = self.dialect.format_response(self._with(**self._point(self.expected.box)))
+            if self.expected.matches(self.dialect.parse_response(text).action):  # as it reads after rounding
+                return text
+        return self.dialect.format_response(given)
+
+    def _point(self, box: Box) -> dict[str, float]:
+        left, top, width, height = box
+        return {
+            "x": left + width * (0.5 + self.spread * self.rng.uniform(-0.5, 0.5)),
+            "y": top + height * (0.5 + self.spread * self.rng.uniform(-0.5, 0.5)),
+        }
 
     def spoil(self, way: Way, right: str) -> str | None:
         """A wrong answer, or None where this way is not open to the step."""
@@ -103,7 +137,7 @@ class Spoiler:
             action = {
                 "element": self._element,
                 "perturbed": self._perturbed,
-                "type": self._type,
+                "type": lambda: self._type(right),
                 "text": self._text,
             }[way]()
             if action is None:
@@ -126,12 +160,9 @@ class Spoiler:
         return Action.from_json({**self.expected.action.to_json(), **changes})
 
     def _element(self) -> Action | None:
-        box = self.expected.box
-        others = [other for other in self.boxes if box is not None and not _overlap(other, box)]
-        if not others or self.expected.action.point is None:
+        if not self.others or self.expected.action.point is None:
             return None
-        left, top, width, height = self.rng.choice(others)
-        return self._moved(left + width * self.rng.uniform(0.3, 0.7), top + height * self.rng.uniform(0.3, 0.7))
+        return self._with(**self._point(self.rng.choice(self.others)))
 
     def _perturbed(self) -> Action | None:
         box = self.expected.box
@@ -142,8 +173,8 @@ class Spoiler:
         y = top + height * self.rng.uniform(-0.6, 1.6)
         return self.expected.action if inside((x, y), box) else self._moved(x, y)
 
-    def _type(self) -> Action | None:
-        given = self.expected.action
+    def _type(self, right: str) -> Action | None:
+        given = self.dialect.parse_response(right).action
         if given.point is not None:
             kind = self.rng.choice([kind for kind in POINTING if kind is not given.type])
             return Action(kind, x=given.x, y=given.y)

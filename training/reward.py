@@ -1,0 +1,143 @@
+"""A reward model from preference pairs: `python -m training.reward --config $SLIPWAY_CONFIG`.
+
+A scalar head on a vision-language model's last token, trained with the Bradley-Terry loss; all weights, or a LoRA and
+the head. Writes under $SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (for `RewardModel.load`; a LoRA is
+merged in), results/ (summary.json, margins.jsonl, reliability.png), and at the true end .done. $SLIPWAY_RESUME names
+the checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.config import ConfigError
+from eval.progress import metric, progress
+from training.data.faults import Faults, Policy
+from training.data.pairs_store import Pairs, read_pairs, refuse_leaks
+from training.entry import check_resume, entry, run_training
+from training.models import load_model, lora
+from training.options import NotNegative, TrainerConfig, training_arguments
+from training.reward_model import RewardModel, save
+
+__all__ = ["RewardConfig", "RewardModel", "train"]
+
+
+class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
+    """
+    pairs          a folder of preference pairs; its split `train` is trained on
+    evaluation     another folder, all of whose pairs are held out; None: the split `test` of `pairs`
+    centring       weight of the term that keeps rewards near 0 (see training.reward_network.bradley_terry)
+    on_bad_sample  what happens to pairs that can not be used: fail, or skip (counted in results/faults.json)
+    """
+
+    pairs: str
+    evaluation: str | None = None
+    centring: NotNegative = 0.01
+    on_bad_sample: Policy = "fail"
+
+
+def held_out(pairs: str, evaluation: str | None, faults: Faults) -> tuple[Pairs, Pairs, str]:
+    """(training pairs, held-out pairs, what to call those). Raises ConfigError when one leaks into the other."""
+    train = read_pairs(Path(pairs), "train", faults)
+    try:
+        test = read_pairs(Path(evaluation), None, faults) if evaluation else read_pairs(Path(pairs), "test", faults)
+    except ConfigError as error:
+        if evaluation or "holds no pair" not in str(error):
+            raise
+        raise ConfigError(f"{error}: make the pairs with a test_share, or name an evaluation") from None
+    refuse_leaks(train, test)
+    return train, test, Path(evaluation).name if evaluation else "test"
+
+
+def make_network(config: RewardConfig) -> tuple[Any, Any]:
+    """(a RewardNetwork, peft's around it with a LoRA; the processor). Raises ConfigError."""
+    from transformers import set_seed
+
+    from training.reward_network import RewardNetwork
+
+    model, processor = load_model(config)
+    if config.adapter is not None:  # of the policy: what it learnt belongs to the body
+        model = model.merge_and_unload()
+    set_seed(config.seed)  # the head and a LoRA begin at random
+    network = RewardNetwork(model.config, model.model)
+    if (peft := lora(config)) is not None:
+        from peft import get_peft_model
+
+        peft.task_type = None
+        peft.modules_to_save = ["score"]
+        network = get_peft_model(network, peft)
+    return network, processor
+
+
+def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
+    """A trainer over the pairs, ready to train. Raises ConfigError."""
+    from datasets import Dataset
+    from transformers import TrainingArguments
+
+    from training.reward_trainer import PairCollator, RewardTrainer
+
+    network, processor = make_network(config)
+    return RewardTrainer(
+        model=network,
+        args=TrainingArguments(**training_arguments(config, out)),
+        train_dataset=Dataset.from_dict({"index": range(len(pairs))}),
+        data_collator=PairCollator(processor, pairs),
+        processing_class=processor,
+        centring=config.centring,
+    )
+
+
+def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, step: int) -> None:
+    """Writes results/ for held-out pairs."""
+    from eval.summary import table, write_summary
+    from training import reward_eval
+
+    found = reward_eval.margins(model, pairs)
+    rows = reward_eval.rows(pairs, found, split=split, seed=seed)
+    results = out / "results"
+    reward_eval.reliability(found, results / "reliability.png")
+    lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, found, strict=True))
+    (results / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_summary(results / "summary.json", rows)
+    for row in rows:
+        if row.value is not None:
+            metric(step, f"eval/{row.metric}", row.value)
+    print(table(rows), flush=True)
+
+
+def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
+    """The whole training. False: SIGTERM came first, and the checkpoint of the last step is there to go on from."""
+    config.check()
+    check_resume(config, resume)
+    faults = Faults(config.on_bad_sample)
+    pairs, test, split = held_out(config.pairs, config.evaluation, faults)
+    progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out")
+    trainer = make_trainer(config, pairs, out)
+    if not run_training(trainer, config, out, resume):
+        return False
+    network = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(network, "merge_and_unload"):
+        network = network.merge_and_unload()
+    if trainer.is_world_process_zero():
+        step = trainer.state.global_step
+        about = {"max_pixels": config.max_pixels, "base": config.model, "pairs": len(pairs), "steps": step}
+        save(network, trainer.processing_class, out / "model", about)
+        network.eval()
+        model = RewardModel(network, trainer.processing_class, batch_size=config.batch_size)
+        evaluate(model, test, out, split=split, seed=config.seed, step=step)
+        (out / "results" / "faults.json").write_text(json.dumps(faults.report(), indent=1) + "\n", encoding="utf-8")
+        (out / ".done").touch()
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    text = "Train a reward model on preference pairs."
+    return entry(argv, prog="training.reward", description=text, kind=RewardConfig, train=train)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
