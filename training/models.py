@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 from eval.agents.transformers import source
 from eval.config import ConfigError
-from training.options import TrainerConfig
+from training.options import OPENCUA, TrainerConfig, is_opencua
 
 VISION = "visual"  # the vision tower's module in Qwen2.5-VL and Qwen3-VL
 
@@ -27,25 +29,77 @@ def load_processor(model: str, max_pixels: int | None = None) -> Any:
 def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     """(model, processor) without a new LoRA: a given adapter is on it and trainable, the vision tower frozen if asked.
 
-    Raises ConfigError.
+    With `loader: unsloth` a new LoRA is on it already. Raises ConfigError.
     """
     import torch
-    from transformers import AutoModelForImageTextToText
 
     name, where = source(config.model)
-    processor = load_processor(config.model, config.max_pixels)
+    refuse_opencua(name, where)
     if config.loader == "unsloth":
-        raise ConfigError("loader: unsloth is not there yet")
-    model = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, config.dtype), **where)
-    if config.freeze_vision:
-        freeze_vision(model)
+        from training.unsloth import load
+
+        model = load(config, name)
+    else:
+        from transformers import AutoModelForImageTextToText
+
+        where = {**where, **quantized(config)}
+        try:
+            model = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, config.dtype), **where)
+        except ValueError as error:
+            if "Unrecognized configuration class" not in str(error):
+                raise
+            raise ConfigError(f"model: {config.model} is no vision-language model that transformers knows") from None
+        if config.quantization is not None:
+            from peft import prepare_model_for_kbit_training
+
+            model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=config.activation_checkpointing)
     if config.adapter is not None:
         model = with_adapter(model, config.adapter, base=config.model, trainable=True)
-    return model, processor
+    if config.freeze_vision:
+        freeze_vision(model)
+    return model, load_processor(config.model, config.max_pixels)
+
+
+def refuse_opencua(name: str, where: dict[str, Any]) -> None:
+    """Raises ConfigError. Asks the model's own config.json: a mirror or a folder may have any name."""
+    from transformers import PreTrainedConfig
+
+    try:
+        card, _ = PreTrainedConfig.get_config_dict(name, **where)
+    except OSError as error:
+        raise ConfigError(f"model: {name}: {' '.join(str(error).split())[:300]}") from None
+    if is_opencua(card):
+        raise ConfigError(OPENCUA)
+
+
+def quantized(config: TrainerConfig) -> dict[str, Any]:
+    """What from_pretrained takes for QLoRA (Dettmers et al. 2023: NF4, double quantisation); {} without. Raises
+    ConfigError without a GPU."""
+    import torch
+
+    if config.quantization is None:
+        return {}
+    if not torch.cuda.is_available():
+        raise ConfigError(f"quantization: {config.quantization} needs a GPU; there is none here")
+    from transformers import BitsAndBytesConfig
+
+    # the vision tower is small, and what it sees suffers first
+    made = (
+        BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head", VISION])
+        if config.quantization == "8bit"
+        else BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+            llm_int8_skip_modules=["lm_head", VISION],
+        )
+    )
+    return {"quantization_config": made, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
 
 
 def freeze_vision(model: Any) -> None:
-    """The vision tower keeps its weights. Raises ConfigError when the model has none."""
+    """The vision tower keeps its weights, and those of an adapter on it. Raises ConfigError when the model has none."""
     frozen = 0
     for name, parameter in model.named_parameters():
         if VISION in name.split("."):
@@ -62,8 +116,9 @@ def with_adapter(model: Any, adapter: str, *, base: str, trainable: bool) -> Any
     folder = Path(adapter)
     if folder.is_dir():
         check_adapter(folder, model, base)
+    name, where = (adapter, {}) if folder.is_dir() else source(adapter)
     try:
-        return PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+        return PeftModel.from_pretrained(model, name, is_trainable=trainable, **where)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(f"adapter: {adapter} does not fit {base}: {' '.join(str(error).split())[:300]}") from None
 
@@ -78,23 +133,25 @@ def check_adapter(folder: Path, model: Any, base: str) -> None:
         tensors: Any = safe_open(weights, "pt")
     except (OSError, ValueError) as error:
         raise ConfigError(f"adapter: {folder} is no LoRA adapter: {error}") from None
-    layers = dict(model.named_modules())
+    layers, plain = dict(model.named_modules()), dict(model.named_parameters())
+    other = f"adapter: {folder} is for another base model than {base}"
     for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)
         path, _, rest = name.removeprefix("base_model.model.").partition(".lora_")
-        layer = layers.get(path)
-        if not rest or layer is None:
-            raise ConfigError(f"adapter: {folder} is for another base model than {base}: there is no layer {path}")
         shape = tensors.get_slice(name).get_shape()
+        if not rest:  # a whole weight that was trained beside the LoRA
+            if path not in plain or list(plain[path].shape) != shape:
+                raise ConfigError(f"{other}: there is no {path} of shape {shape}")
+            continue
+        if (layer := layers.get(path)) is None:
+            raise ConfigError(f"{other}: there is no layer {path}")
         side, width = (1, "in_features") if rest.startswith("A") else (0, "out_features")
         if (want := getattr(layer, width, None)) is not None and shape[side] != want:
-            raise ConfigError(
-                f"adapter: {folder} is for another base model than {base}: {path} has {width} {want}, not {shape[side]}"
-            )
+            raise ConfigError(f"{other}: {path} has {width} {want}, not {shape[side]}")
 
 
 def lora(config: TrainerConfig) -> Any:
-    """peft's LoraConfig for a new LoRA, or None."""
-    if config.lora is None or config.adapter is not None:
+    """peft's LoraConfig for a new LoRA, or None: Unsloth puts its own on."""
+    if config.lora is None or config.adapter is not None or config.loader == "unsloth":
         return None
     from peft import LoraConfig
 
@@ -108,10 +165,77 @@ def lora(config: TrainerConfig) -> Any:
     )
 
 
+def load_weights(model: Any, checkpoint: Path) -> None:
+    """A checkpoint's weights into a model of the same making: all of them, or those of its LoRA. Raises ConfigError."""
+    from safetensors.torch import load_file
+
+    adapter, files = checkpoint / "adapter_model.safetensors", sorted(checkpoint.glob("model*.safetensors"))
+    if hasattr(model, "peft_config") and adapter.is_file():
+        model.load_adapter(str(checkpoint), model.active_adapter, is_trainable=True)
+        return
+    if not files:
+        raise ConfigError(f"resume: {checkpoint} holds no weights")
+    missing = set(model.state_dict())
+    for file in files:
+        found = load_file(file)
+        missing -= found.keys()
+        model.load_state_dict(found, strict=False)
+    model.tie_weights()
+    if missing - set(model.all_tied_weights_keys if hasattr(model, "all_tied_weights_keys") else ()):
+        raise ConfigError(f"resume: {checkpoint} lacks {min(missing)}")
+
+
 def save_model(trainer: Any, folder: Path) -> None:
-    """Weights, a LoRA merged into them, and the processor as it came."""
+    """Weights, a LoRA merged into them, and the processor as it came, whole or not at all; a LoRA also as `adapter/`
+    beside it. A quantised model has no whole weights: only its adapter is written.
+
+    Every process must call it; the first one writes.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if hasattr(model, "merge_and_unload"):
-        model = model.merge_and_unload()
-    model.save_pretrained(folder)
-    trainer.processing_class.save_pretrained(folder)
+    first = trainer.is_world_process_zero()
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if first:
+        shutil.rmtree(partial, ignore_errors=True)
+    if sharded:
+        trainer.save_model(str(partial))  # gathers; a LoRA is written as an adapter
+    if first:
+        if hasattr(model, "merge_and_unload"):
+            adapter = folder.with_name("adapter")
+            if sharded:
+                replace(partial, adapter)
+            else:
+                model.save_pretrained(partial)
+                replace(partial, adapter)
+            model = whole(trainer, model, adapter) if sharded else merged(model)
+        elif sharded:
+            model = None
+        if model is not None:
+            model.save_pretrained(partial)
+        if partial.is_dir():
+            trainer.processing_class.save_pretrained(partial)
+            replace(partial, folder)
+    trainer.accelerator.wait_for_everyone()
+
+
+def merged(model: Any) -> Any:
+    """The model with its LoRA in its weights; None when those are quantised."""
+    if getattr(model, "is_quantized", False):
+        return None
+    return model.merge_and_unload()
+
+
+def whole(trainer: Any, model: Any, adapter: Path) -> Any:
+    """The base model again, unsharded, with the adapter merged in."""
+    from peft import PeftModel
+    from transformers import AutoModelForImageTextToText
+
+    base = model.peft_config[model.active_adapter].base_model_name_or_path
+    fresh = AutoModelForImageTextToText.from_pretrained(base, dtype=model.dtype)
+    return PeftModel.from_pretrained(fresh, str(adapter)).merge_and_unload()
+
+
+def replace(partial: Path, folder: Path) -> None:
+    """Puts a folder in its place once it is whole."""
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)

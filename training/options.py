@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -13,6 +16,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Schedule = Literal["linear", "cosine", "constant", "constant_with_warmup"]
+OPENCUA: Final = "model: OpenCUA is for evaluation only here: its position encoding and tokenizer are its own"
 TRACKERS: Final = ("wandb", "tensorboard", "mlflow", "trackio")
 
 # May differ between the run that wrote a checkpoint and the one that goes on from it: where things lie, and what is
@@ -21,7 +25,7 @@ FREE: Final = frozenset(
     (
         *("model", "adapter", "data", "episodes", "pairs", "prompts", "evaluation"),
         *("log_every", "save_every", "keep_checkpoints", "predictions", "max_new_tokens"),
-        *("report_to", "run_name", "workers"),
+        *("report_to", "run_name", "workers", "sample_every", "cache_mb"),
     )
 )
 
@@ -52,7 +56,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     save_every     steps between checkpoints; the newest `keep_checkpoints` stay
     workers        processes that load data; 0 loads in the trainer's own
     report_to      trackers besides metrics.jsonl: wandb, tensorboard, mlflow, trackio; each must be installed
-    deepspeed      a DeepSpeed configuration file; fsdp: shard parameters, gradients and optimiser over the processes
+    deepspeed      a DeepSpeed configuration file
+    fsdp           shard parameters, gradients and optimiser over the processes, layer by layer (FSDP 2)
     """
 
     model: str
@@ -89,20 +94,49 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
         """Raises ConfigError for values that contradict each other or can not be."""
         if (self.steps is None) == (self.epochs is None):
             raise ConfigError("give either steps or epochs")
-        if "opencua" in self.model.lower():
-            raise ConfigError(
-                "model: OpenCUA is for evaluation only here: its position encoding and tokenizer are its own"
-            )
+        if "opencua" in self.model.lower() or is_opencua(model_card(self.model)):
+            raise ConfigError(OPENCUA)
         for name in ("model", "adapter"):
             value = getattr(self, name)
             if value is not None and not value.startswith("hf://") and not Path(value).is_dir():
                 raise ConfigError(f"{name}: there is no folder {value}; one of the hub is hf://OWNER/NAME[@REVISION]")
+        if self.lora is not None and self.adapter is not None:
+            raise ConfigError("give either a new lora or an adapter to go on from")
         if self.quantization and self.lora is None and self.adapter is None:
             raise ConfigError("quantization freezes the weights: give a lora to train")
+        if self.quantization and self.loader == "transformers" and not installed("bitsandbytes"):
+            raise ConfigError("quantization needs bitsandbytes, which is not installed: pip install bitsandbytes")
+        if self.loader == "unsloth" and not installed("unsloth"):
+            raise ConfigError("loader: unsloth is not installed here: run in the image unsloth-sft, on a GPU")
+        if missing := [name for name in self.report_to if not installed(name)]:
+            raise ConfigError(f"report_to: not installed: pip install {' '.join(missing)}")
         if self.deepspeed is not None and self.fsdp:
             raise ConfigError("give either deepspeed or fsdp")
         if self.deepspeed is not None and not Path(self.deepspeed).is_file():
             raise ConfigError(f"deepspeed: there is no file {self.deepspeed}")
+        if self.deepspeed is not None and not installed("deepspeed"):
+            raise ConfigError("deepspeed is not installed: pip install deepspeed")
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported. A folder of that name (wandb leaves one) is no package."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
+
+
+def model_card(model: str) -> dict[str, Any]:
+    """A model folder's config.json; {} where there is none to read yet."""
+    try:
+        found = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_opencua(card: dict[str, Any]) -> bool:
+    """By what its config.json says, whatever the folder is called."""
+    said = [card.get("model_type"), card.get("architectures"), card.get("auto_map")]
+    return "opencua" in json.dumps(said).lower()
 
 
 def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
@@ -128,6 +162,7 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
         "seed": config.seed,
         "data_seed": config.seed,
         "logging_steps": config.log_every,
+        "logging_nan_inf_filter": False,  # it would hide them; Reporting ends the training instead
         "save_steps": config.save_every,
         "save_total_limit": config.keep_checkpoints,
         "dataloader_num_workers": config.workers,
@@ -137,10 +172,13 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
         "report_to": list(config.report_to),
         "run_name": config.run_name,
         "deepspeed": config.deepspeed,
-        **({"fsdp": "full_shard auto_wrap"} if config.fsdp else {}),
+        "ddp_timeout": 7200,  # seconds; the first process evaluates while the others wait
+        # the layers to wrap are those that the model class names
+        **({"fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT"}} if config.fsdp else {}),
     }
 
 
 def computed(config: TrainerConfig) -> dict[str, Any]:
     """The part of a configuration that a checkpoint must share with the run that goes on from it."""
-    return {name: value for name, value in msgspec.to_builtins(config).items() if name not in FREE}
+    values = {name: value for name, value in msgspec.to_builtins(config).items() if name not in FREE}
+    return {**values, "processes": int(os.environ.get("WORLD_SIZE", "1"))}

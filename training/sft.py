@@ -1,15 +1,16 @@
-"""Supervised fine-tuning on episodes: `python -m training.sft --config $SLIPWAY_CONFIG`.
+"""Supervised fine-tuning: `python -m training.sft --config $SLIPWAY_CONFIG`.
 
-TRL's SFTTrainer with the loss on the assistant's tokens only, of all weights or of a LoRA. Writes under
-$SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (weights and processor, a LoRA merged in), results/
-(predictions drawn on screenshots, and how many are exact), and at the true end .done. $SLIPWAY_RESUME names the
-checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
+TRL's SFTTrainer with our collator (the loss is on the assistant's tokens only), of all weights, of a LoRA, or of a LoRA
+on quantised weights. Writes under $SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N; model/ (weights and processor,
+a LoRA merged in) and adapter/ (a LoRA alone); results/ (predictions drawn on screenshots while training and at the end,
+summary.json, bad_samples.json); and at the true end .done. $SLIPWAY_RESUME names the checkpoint to go on from, bit for
+bit. SIGTERM saves at the end of the step and exits 0 without .done. Works under torchrun and `accelerate launch`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,103 +18,201 @@ from typing import Annotated, Any
 
 import msgspec
 
-from eval.progress import progress
-from eval.prompts import PromptConfig
-from training import samples
+from eval.config import ConfigError
+from eval.progress import metric, progress
+from eval.prompts import PromptBuilder, PromptConfig
+from training.data.faults import Faults, Policy
+from training.data.source import Spec, open_source
 from training.entry import check_resume, entry, run_training
-from training.models import load_model, lora, save_model
+from training.evaluation import EvaluationConfig
+from training.models import load_model, load_processor, load_weights, lora, save_model
 from training.options import Positive, TrainerConfig, training_arguments
-from training.samples import Sample
+from training.samples import Sample, load
+
+MIB = 2**20
 
 
 class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     """
     episodes       a folder of episode folders
+    data           or any source of training.data.source: a packed dataset, a folder of chats, a mixture with weights
     prompt         the same section as the evaluation's
-    predictions    how many steps are predicted at the end and drawn beside their targets
-    max_new_tokens of such a prediction
+    on_bad_sample  fail ends the training at the first; skip counts and reports it (results/bad_samples.json) and takes
+                   the next one in its place
+    max_length     of a sample in tokens, images included; a longer one is a bad sample, none is ever cut off
+    evaluation     by tasks, while training, with early stop
+    sample_every   steps between two times at which `predictions` samples are predicted and drawn; None: at the end only
+    predictions    how many steps are predicted and drawn beside their targets
+    max_new_tokens of such a prediction, and of an evaluation's
+    cache_mb       of decoded pictures that are kept in memory, in MiB
     """
 
-    episodes: str
+    episodes: str | None = None
+    data: Spec | None = None
     prompt: PromptConfig = PromptConfig()
+    on_bad_sample: Policy = "fail"
+    max_length: Positive | None = None
+    evaluation: EvaluationConfig | None = None
+    sample_every: Positive | None = None
     predictions: Annotated[int, msgspec.Meta(ge=0)] = 12
     max_new_tokens: Positive = 64
+    cache_mb: Annotated[int, msgspec.Meta(ge=0)] = 256
+
+    def check(self) -> None:
+        super().check()
+        if (self.episodes is None) == (self.data is None):
+            raise ConfigError("give either episodes or data")
+        if self.episodes is not None and not Path(self.episodes).is_dir():
+            raise ConfigError(f"episodes: there is no folder {self.episodes}")
+        if self.evaluation is not None:
+            self.evaluation.check()
+
+
+def open_data(config: SftConfig, builder: PromptBuilder, faults: Faults) -> Sequence[Sample]:
+    """The samples, unopened. Raises ConfigError."""
+    if config.data is not None:
+        return open_source(config.data, builder, faults, seed=config.seed)
+    return load(Path(config.episodes or ""), builder, faults)
 
 
 def make_trainer(config: SftConfig, found: Sequence[Sample], out: Path) -> Any:
-    """TRL's SFTTrainer over the samples, ready to train."""
+    """TRL's SFTTrainer over the samples, ready to train. Raises ConfigError."""
+    if config.workers:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
+    model, processor = load_model(config)
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
     from training.collate import Collator
 
-    model, processor = load_model(config)
-    # The collator takes a sample by its index; the other columns only tell TRL that these are chats with images.
-    rows = Dataset.from_list(
-        [{"index": i, "messages": sample.messages, "images": []} for i, sample in enumerate(found)]
-    )
     arguments = SFTConfig(
         **training_arguments(config, out),
-        assistant_only_loss=True,
         max_length=None,  # truncation would cut image tokens
+        dataset_kwargs={"skip_prepare_dataset": True},
     )
     trainer = SFTTrainer(
-        model=model, args=arguments, train_dataset=rows, processing_class=processor, peft_config=lora(config)
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"index": range(len(found))}),
+        processing_class=processor,
+        peft_config=lora(config),
+        data_collator=Collator(
+            processor,
+            found,
+            max_length=config.max_length,
+            faults=Faults(config.on_bad_sample),
+            report=out / "results" / "bad_samples.jsonl",
+            pictures=config.cache_mb * MIB,
+        ),
     )
-    trainer.data_collator = Collator(trainer.data_collator, found)
+    watch(trainer, config, found, out)
     return trainer
 
 
-def predict(config: SftConfig, found: Sequence[Sample], model: Path, folder: Path, step: int) -> None:
-    """Answers `config.predictions` steps, spread over the samples, as an evaluation would; draws them into `folder` and
-    puts the share of exact answers into the summary beside it, as what it is: memorisation."""
+def watch(trainer: Any, config: SftConfig, found: Sequence[Sample], out: Path) -> None:
+    """Adds what looks at the model while it trains. Raises ConfigError where that can not be."""
+    if config.evaluation is None and config.sample_every is None:
+        return
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise ConfigError("evaluation and sample_every need the whole model on each device: not with fsdp or deepspeed")
     from eval.agents.transformers import TransformersAgent
-    from eval.stats import wilson
-    from eval.summary import row, write_summary
-    from training.pictures import draw
+    from training.watch import Pictures, Watch
 
-    count = min(config.predictions, len(found))
-    chosen = [found[i * len(found) // count] for i in range(count)]
-    agent = TransformersAgent(
-        str(model), config.prompt.builder(), max_new_tokens=config.max_new_tokens, max_pixels=config.max_pixels
-    )
-    right, lines = 0, []
-    folder.mkdir(parents=True, exist_ok=True)
-    observations, histories = zip(*(sample.asked() for sample in chosen), strict=True)
-    decisions = asyncio.run(agent.act(observations, histories))
-    for number, (sample, decision) in enumerate(zip(chosen, decisions, strict=True)):
-        right += decision.response == sample.target
-        name = f"{number:03d}.png"
-        draw(sample, decision).save(folder / name)
-        lines.append({"picture": name, "target": sample.target, "predicted": decision.response})
-    (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    exact = row(
-        "exact_answers",
-        wilson(right, count),
-        benchmark="memorisation",
+    builder = config.prompt.builder()
+    processor = load_processor(config.model, config.max_pixels)  # its own: an agent pads on the other side
+
+    def agent(model: Any) -> TransformersAgent:
+        return TransformersAgent((model, processor), builder, name="trained", max_new_tokens=config.max_new_tokens)
+
+    if config.sample_every is not None:
+        folder = out / "results" / "samples"
+        trainer.add_callback(Pictures(agent, found, folder, every=config.sample_every, count=config.predictions))
+    if config.evaluation is not None:
+        trainer.add_callback(Watch(config.evaluation, agent, builder))
+        # the best checkpoint and the newest are both needed
+        trainer.args.save_total_limit = max(2, config.keep_checkpoints)
+
+
+def take_best(trainer: Any, config: SftConfig, out: Path) -> list[Any]:
+    """Puts the best weights into the model if those are wanted; the rows of the summary that tell of them."""
+    from eval.stats import Estimate
+    from eval.summary import row
+    from training.watch import Watch
+
+    if config.evaluation is None:
+        return []
+    (seen,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, Watch))
+    seen.restore(trainer.state)
+    if seen.best is None or seen.best_step is None:
+        return []
+    kept = out / "checkpoints" / f"checkpoint-{seen.best_step}"
+    if config.evaluation.keep == "best" and seen.best_step != trainer.state.global_step:
+        if not kept.is_dir():
+            raise ConfigError(f"evaluation.keep: the best checkpoint, {kept}, is gone")
+        load_weights(trainer.accelerator.unwrap_model(trainer.model), kept)
+        print(f"model/ is that of step {seen.best_step}", flush=True)
+    best = row(
+        config.evaluation.decides,
+        Estimate(seen.best, seen.interval[0], seen.interval[1], int(seen.interval[2])),
+        benchmark=config.evaluation.environment or "held-out episodes",
         version="1",
-        split="training data",
+        split=f"chosen by it, at step {seen.best_step}",
         infra=0,
-        seed=config.seed,
+        seed=config.evaluation.tasks.seed if config.evaluation.environment else config.seed,
         agent="trained",
     )
-    write_summary(folder.parent / "summary.json", [exact])
-    print(f"{right} of {count} predicted training steps are exact", flush=True)
+    return [best]
+
+
+def finish(config: SftConfig, found: Sequence[Sample], out: Path, rows: list[Any], faults: Faults) -> None:
+    """Predictions with the model as it was saved, the summary, and what was bad."""
+    from eval.agents.transformers import TransformersAgent
+    from eval.summary import row, write_summary
+    from training.collate import reported
+    from training.predictions import predict
+
+    results = out / "results"
+    if config.predictions:
+        merged = (out / "model").is_dir()
+        agent = TransformersAgent(
+            str(out / "model") if merged else config.model,
+            config.prompt.builder(),
+            adapter=None if merged else str(out / "adapter"),
+            max_new_tokens=config.max_new_tokens,
+            max_pixels=config.max_pixels,
+        )
+        scores = predict(agent, found, config.predictions, results / "samples")
+        if (exact := scores.get("exact")) is not None:
+            told: dict[str, Any] = {"benchmark": "memorisation", "version": "1", "split": "training data"}
+            rows.append(row("exact_answers", exact, **told, infra=0, seed=config.seed, agent="trained"))
+            print(f"{round(exact.value * exact.n)} of {exact.n} predicted training steps are exact", flush=True)
+    if rows:
+        write_summary(results / "summary.json", rows)
+    if config.on_bad_sample == "skip":
+        bad = {"while_opening": faults.report(), "while_training": reported(results / "bad_samples.jsonl").report()}
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "bad_samples.json").write_text(json.dumps(bad, indent=1) + "\n", encoding="utf-8")
+        for when, report in bad.items():
+            metric(0, f"data/bad_samples_{when}", report["total"])
+            print(f"bad samples {when.replace('_', ' ')}: {report['by_reason'] or 'none'}", flush=True)
 
 
 def train(config: SftConfig, out: Path, resume: str | None) -> bool:
     """The whole training. False: SIGTERM came first, and the checkpoint of the last step is there to go on from."""
     config.check()
     check_resume(config, resume)
-    found = samples.load(Path(config.episodes), config.prompt.builder())
-    progress(0, config.steps, "load", f"{len(found)} samples")
+    faults = Faults(config.on_bad_sample)
+    found = open_data(config, config.prompt.builder(), faults)
+    if os.environ.get("RANK", "0") == "0":
+        progress(0, config.steps, "load", f"{len(found)} samples, {faults.total} skipped")
     trainer = make_trainer(config, found, out)
     if not run_training(trainer, config, out, resume):
         return False
+    rows = take_best(trainer, config, out)
     save_model(trainer, out / "model")
-    if config.predictions:
-        predict(config, found, out / "model", out / "results" / "samples", trainer.state.global_step)
-    (out / ".done").touch()
+    if trainer.is_world_process_zero():
+        finish(config, found, out, rows, faults)
+        (out / ".done").touch()
     return True
 
 

@@ -1,0 +1,54 @@
+"""Loading a model through Unsloth: its kernels, our processor, collator and configuration.
+
+Unsloth replaces parts of transformers, peft and TRL when it is imported, so it comes before TRL. It needs a GPU and its
+own versions of them: the image unsloth-sft.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from eval.config import ConfigError
+from training.options import TrainerConfig
+
+
+def load(config: TrainerConfig, name: str) -> Any:
+    """The model, with a new LoRA if one is asked for. Raises ConfigError where Unsloth can not run."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ConfigError("loader: unsloth needs a GPU and the image unsloth-sft; there is no GPU here")
+    # it compiles into the working directory otherwise
+    os.environ.setdefault("UNSLOTH_COMPILE_LOCATION", tempfile.mkdtemp(prefix="unsloth-"))
+    os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
+    try:
+        from unsloth import FastVisionModel
+    except (ImportError, NotImplementedError, RuntimeError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise ConfigError(f"loader: unsloth can not be imported: {told}; run in the image unsloth-sft") from None
+    model, _ = FastVisionModel.from_pretrained(
+        model_name=name,
+        dtype=getattr(torch, config.dtype),
+        load_in_4bit=config.quantization == "4bit",
+        load_in_8bit=config.quantization == "8bit",
+        full_finetuning=config.lora is None and config.adapter is None,
+        use_gradient_checkpointing="unsloth" if config.activation_checkpointing else False,
+    )
+    if config.lora is not None:
+        model = FastVisionModel.get_peft_model(
+            model,
+            finetune_vision_layers=not config.freeze_vision,
+            finetune_language_layers=True,
+            finetune_attention_modules=True,
+            finetune_mlp_modules=True,
+            r=config.lora.rank,
+            lora_alpha=config.lora.alpha,
+            lora_dropout=config.lora.dropout,
+            target_modules=config.lora.targets,
+            bias="none",
+            random_state=config.seed,
+        )
+    FastVisionModel.for_training(model)
+    return model
