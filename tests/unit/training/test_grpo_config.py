@@ -1,0 +1,104 @@
+"""What a GRPO configuration may say, how it is refused, and what TRL gets of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from eval.config import ConfigError, convert
+from training.grpo import main
+from training.grpo_config import GrpoConfig, Loss
+
+GOOD: dict[str, Any] = {"model": ".", "data": ".", "rewards": [{"name": "format"}], "steps": 3}
+HTTP = {"backend": "vllm", "mode": "http"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"reward": []}, "reward"),
+        ({"rewards": [{"name": "format", "wieght": 2}]}, "wieght"),
+        ({"rewards": []}, "rewards: name one at least"),
+        ({"rewards": [{"name": "fromat"}]}, "rewards[0] (fromat): unknown; allowed: format"),
+        ({"num_generations": 1}, "`int` >= 2 - at `$.num_generations`"),
+        ({"batch_size": 12}, "12 x accumulate 1 x steps_per_generation 1 x 1 processes = 12 answers, no multiple of 8"),
+        ({"num_iterations": 3, "save_every": 10}, "save_every must be a multiple of steps_per_generation x num_iter"),
+        ({"loss": "ppo"}, "'ppo' - at `$.loss`"),
+        ({"epsilon": 1.0}, "epsilon must be below 1"),
+        ({"temperature": 0}, "temperature"),
+        ({"watch": {"entropy": {"for": 3}}}, "watch.entropy: give either below or above"),
+        ({"watch": {"entropy": {"below": 1, "above": 0}}}, "watch.entropy: give either below or above"),
+        ({"watch": {"kl": {"above": 1}}}, "watch.kl needs a beta"),
+        ({"watch": {"entropy": {"below": 1, "steps": 3}}}, "steps"),
+        ({"generation": {"backend": "vllm", "mode": "server"}}, "generation.url"),
+        ({"generation": {**HTTP, "url": "http://x"}}, "generation.adapters"),
+        ({"generation": {**HTTP, "url": "http://x", "adapters": "a"}}, "give a lora to train"),
+        ({"steps": None}, "either steps or epochs"),
+        ({"data": "nowhere"}, "no folder nowhere"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_exit_code_78(
+    change: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({**GOOD, **change}))
+    assert main(["--config", str(config), "--out", str(tmp_path / "out")]) == 78
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert printed.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_configuration_is_found_without_importing_torch() -> None:
+    code = (
+        "import sys; from training import grpo, rewards;"
+        "assert not {'torch', 'transformers', 'trl', 'datasets', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_groups_are_counted_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = convert({**GOOD, "batch_size": 4, "num_generations": 8}, GrpoConfig, "config")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    config.check()
+    assert config.prompts_per_generation() == 1
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(ConfigError, match="= 4 answers, no multiple of 8"):
+        config.check()
+
+
+@pytest.mark.ml
+@pytest.mark.parametrize("loss", get_args(Loss))
+def test_trl_takes_every_loss_and_counts_generations_in_forward_passes(loss: str, tmp_path: Path) -> None:
+    from trl import GRPOConfig
+
+    from training.grpo import arguments
+
+    given = {"loss": loss, "batch_size": 8, "accumulate": 2, "steps_per_generation": 3, "num_iterations": 2}
+    config = convert({**GOOD, **given, "importance": "sequence", "beta": 0.1}, GrpoConfig, "config")
+    theirs = GRPOConfig(**arguments(config, tmp_path, [7]))
+    assert theirs.loss_type == loss
+    assert theirs.generation_batch_size == 8 * 2 * 3
+    assert config.period == 6
+    assert (theirs.importance_sampling_level, theirs.beta) == ("sequence", 0.1)
+    assert theirs.gradient_checkpointing is False
+    assert theirs.generation_kwargs == {"suppress_tokens": [7]}
+
+
+@pytest.mark.ml
+@pytest.mark.parametrize("mode", ["colocate", "server"])
+def test_trl_s_vllm_is_refused_where_there_is_no_cuda(mode: str) -> None:
+    import torch
+
+    from training.grpo import check_device
+
+    if torch.cuda.is_available():
+        pytest.skip("there is CUDA here")
+    generation = {"backend": "vllm", "mode": mode, "url": "http://127.0.0.1:8000"}
+    with pytest.raises(ConfigError, match=f"mode {mode} needs CUDA"):
+        check_device(convert({**GOOD, "generation": generation}, GrpoConfig, "config"))
