@@ -158,13 +158,18 @@ def calls(code: str) -> list[Call]:
 
 
 def actions(code: str) -> list[Action]:
-    """The code as Actions: moveTo + dragTo is a drag, moveTo + scroll a scroll at that point, terminate done or fail.
+    """The code as Actions, see `merged`. Raises ParseError, also for code that is not understood, Unrepresentable."""
+    return merged(calls(code))
 
-    Raises ParseError for code that is not understood, Unrepresentable for what no Action holds: relative coordinates,
+
+def merged(made: Sequence[Call]) -> list[Action]:
+    """Calls as Actions: moveTo + dragTo is a drag, moveTo + scroll a scroll at that point, terminate done or fail.
+
+    Raises ParseError for a call with wrong values, Unrepresentable for what no Action holds: relative coordinates,
     a click without a place, repeated presses as one action, coordinates outside the screen.
     """
     found: list[Action] = []
-    left = calls(code)
+    left = list(made)
     while left:
         call = left.pop(0)
         following = left[0] if left else None

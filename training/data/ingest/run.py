@@ -18,6 +18,7 @@ from eval.episodes import Episode, is_complete, write_episode
 from eval.progress import progress
 from training.data.faults import BadSample
 from training.data.ingest.config import AgentNetConfig, EpisodesConfig, IngestConfig, OpenAdaptConfig, OsworldConfig
+from training.data.ingest.source import folder_name
 from training.data.ingest.tally import Tally
 
 STAGING: Final = ".ingest"  # in the output folder: what is not whole yet
@@ -59,7 +60,7 @@ def same(one: Path, other: Path) -> bool:
 
 def store(out: Path, episode: Episode, frames: Sequence[Path]) -> None:
     """Puts an episode in its place, whole or not at all; one that is there already and the same stays untouched."""
-    staged, old, target = out / STAGING / "new", out / STAGING / "old", out / episode.episode_id
+    staged, old, target = out / STAGING / "new", out / STAGING / "old", out / folder_name(episode.episode_id)
     write_episode(staged, episode, frames)
     if same(staged, target):
         shutil.rmtree(staged)
@@ -78,8 +79,7 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
     check = isinstance(config, EpisodesConfig) and config.check
     if not check and source.resolve() in (out.resolve(), *out.resolve().parents):
         raise ConfigError(f"the output folder {out} must not lie in the recording (to only look at it: check: true)")
-    name: str = type(config).__struct_config__.tag  # type: ignore[assignment]
-    tally = Tally(name, config.on_bad_sample)
+    tally = Tally(str(type(config).__struct_config__.tag), config.on_bad_sample)
     staging = out / STAGING
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -91,10 +91,10 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
     seen: set[str] = set()
     try:
         for number, (where, episode, frames) in enumerate(importer(config)(config, tally, staging / "scratch"), 1):
-            if episode.episode_id in seen:
+            if (name := folder_name(episode.episode_id)) in seen:
                 tally.lose(where, BadSample("duplicate_id", episode.episode_id))
                 continue
-            seen.add(episode.episode_id)
+            seen.add(name)
             if not check:
                 store(out, episode, frames)
             tally.keep(episode)

@@ -150,3 +150,27 @@ def capture(
 def insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
+# OSWorld
+
+
+def osworld(
+    folder: Path, actions: list[Any], score: str | None = "1.0\n", task: Path | None = None, **rows: Any
+) -> Path:
+    """A task's results: a row and the picture after it per action; scene n + 1 comes after action n."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for number, action in enumerate(actions, 1):
+        name = f"step_{number}_20251121@10000{number}.png"
+        scene(number).save(folder / name)
+        row = {"step_num": number, "action_timestamp": f"20251121@10000{number}", "action": action, "response": "So."}
+        lines.append({**row, "reward": 0, "done": action in ("DONE", "FAIL"), "info": {}, "screenshot_file": name})
+    (folder / "traj.jsonl").write_text("".join(json.dumps(line | rows) + "\n" for line in lines))
+    if score is not None:
+        (folder / "result.txt").write_text(score)
+    if task is not None:
+        (task / folder.parent.name).mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"id": folder.name, "instruction": "Do it"})
+        (task / folder.parent.name / f"{folder.name}.json").write_text(text)
+    return folder

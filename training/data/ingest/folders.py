@@ -1,0 +1,131 @@
+"""Our own episode folders: read with care and copied, or with `check: true` only looked at.
+
+A folder without its marker is a try that was cut off. Every frame must be a PNG of the episode's screen size, every
+point lie on the screen. Two labels contradict each other when the goal, the pixels of the frame and the actions before
+it are the same and the action is another one: a model can only get one of them right. Where it points may differ by
+`same`. Episodes that failed, and those that nobody could judge for want of a working environment, are no labels.
+
+What is remembered of a label takes some 300 bytes: 1 GB for three million steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from eval.actions import Action
+from eval.config import ConfigError
+from eval.episodes import MARKER, SCHEMA_VERSION, STEPS, Episode, EpisodeError, is_complete, read_episode
+from training.data.faults import BadSample
+from training.data.ingest.config import EpisodesConfig
+from training.data.ingest.source import inside, lines, picture
+from training.data.ingest.tally import Lost, Tally
+
+PLACES: Final = ("x", "y", "x2", "y2")
+Labels = dict[bytes, tuple[Action, str]]
+
+
+def episodes(config: EpisodesConfig, tally: Tally, scratch: Path) -> Iterator[tuple[str, Episode, Sequence[Path]]]:
+    """(folder, episode, frames) of every folder, one at a time. Raises ConfigError."""
+    root = Path(config.recording)
+    found = sorted(path for path in root.iterdir() if (path / MARKER).is_file() or (path / STEPS).is_file())
+    if not found:
+        raise ConfigError(f"recording: there is no episode folder in {root}")
+    tally.total = len(found)
+    labels: Labels = {}
+    for folder in found:
+        try:
+            episode, frames = load(folder)
+            contradictions(episode, frames, labels, config.same)
+            yield folder.name, episode, frames
+        except (Lost, BadSample) as trouble:
+            tally.lose(folder.name, trouble)
+
+
+def load(folder: Path) -> tuple[Episode, list[Path]]:
+    """A valid episode and its frames' files, the final one too where there is one. Raises BadSample."""
+    if not is_complete(folder):
+        raise BadSample("unfinished", f"there is no {MARKER}")
+    try:
+        version = json.loads((folder / MARKER).read_bytes())
+    except (ValueError, OSError, RecursionError) as error:
+        raise BadSample("broken_episode", f"{MARKER}: {error}") from None
+    version = version.get("schema_version") if isinstance(version, dict) else None
+    if version != SCHEMA_VERSION:
+        raise BadSample("wrong_schema", f"schema_version is {version!r}, not {SCHEMA_VERSION!r}")
+    _on_screen(folder)
+    try:
+        episode = read_episode(folder)
+    except EpisodeError as error:
+        raise BadSample("broken_episode", str(error).removeprefix(f"{folder}: ")) from None
+    if not episode.steps:
+        raise BadSample("no_steps")
+    names = [step.screenshot for step in episode.steps]
+    if names != [episode.frame(index) for index in range(len(names))]:
+        raise BadSample("broken_episode", f"frames are named {names[0]}, ... instead of {episode.frame(0)}, ...")
+    frames = [inside(folder, name) for name in names]
+    if (folder / episode.frame(len(names))).is_file():
+        frames.append(folder / episode.frame(len(names)))
+    for path in frames:
+        if (size := picture(path)) != episode.screen:
+            raise BadSample("other_size", f"{path.name} is {size[0]}x{size[1]}, the screen {episode.screen}")
+    return episode, frames
+
+
+def _on_screen(folder: Path) -> None:
+    """Tells a point off the screen from a step that is broken otherwise. Raises BadSample."""
+    if not (folder / STEPS).is_file():
+        raise BadSample("broken_episode", f"no {STEPS}")
+    for number, row in lines(folder / STEPS):
+        if row is None:
+            raise BadSample("bad_line", f"{STEPS}:{number} is no JSON object")
+        action = row.get("action")
+        places = action if isinstance(action, dict) else {}
+        for name in PLACES:
+            value = places.get(name)
+            if isinstance(value, int | float) and not 0 <= value <= 1:
+                raise BadSample("off_screen", f"{STEPS}:{number}: {name} is {value}")
+
+
+def contradictions(episode: Episode, frames: Sequence[Path], labels: Labels, same: float) -> None:
+    """Checks the episode's labels against all before it, then adds them. Raises BadSample."""
+    if episode.success is False or episode.outcome == "infra":
+        return
+    fresh: Labels = {}
+    past = hashlib.sha256((episode.goal or episode.instruction).encode())
+    for step, path in zip(episode.steps, frames, strict=False):
+        if step.action is not None:
+            key = past.copy()
+            key.update(pixels(path))
+            digest = key.digest()[:16]
+            known = labels.get(digest)
+            if known is not None and not alike(known[0], step.action, same):
+                here = f"step {step.index} is {step.action}"
+                raise BadSample("contradictory_label", f"{here}; goal, screen and past as in {known[1]}: {known[0]}")
+            fresh[digest] = (step.action, f"{episode.episode_id} step {step.index}")
+        past.update(json.dumps(None if step.action is None else step.action.to_json()).encode())
+    labels.update(fresh)
+
+
+def pixels(path: Path) -> bytes:
+    """A digest of what a picture shows, however it is compressed."""
+    with Image.open(path) as image:
+        return hashlib.sha256(repr(image.size).encode() + image.convert("RGB").tobytes()).digest()
+
+
+def alike(one: Action, other: Action, same: float) -> bool:
+    """Whether two actions differ in nothing but where they point, and there by no more than `same`."""
+
+    def rest(action: Action) -> dict[str, Any]:
+        return {name: value for name, value in action.to_json().items() if name not in PLACES}
+
+    def near(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool:
+        return a == b or (a is not None and b is not None and math.dist(a, b) <= same)
+
+    return rest(one) == rest(other) and near(one.point, other.point) and near(one.end, other.end)

@@ -1,0 +1,148 @@
+"""OSWorld's two action spaces, in pixels, as Actions: PyAutoGUI code, and computer_13's objects.
+
+Both become calls of the PyAutoGUI dialect, so that the same rules hold for both. Where a click or drag names no place,
+it happens where the pointer is, and that is known when an earlier action put it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eval.actions import Action, ParseError, Unrepresentable
+from eval.dialects.pyautogui import CLICKS, Call, calls, merged
+from eval.geometry import Screen
+from training.data.ingest.source import normalised
+from training.data.ingest.tally import Lost, shorten
+
+BUTTON: Final = ("button",)
+POINT: Final = ("x", "y")
+# computer_13's action -> (the dialect's function, the parameters it knows)
+COMPUTER_13: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "MOVE_TO": ("moveTo", POINT),
+    "CLICK": ("click", ("button", "x", "y", "num_clicks")),
+    "MOUSE_DOWN": ("mouseDown", BUTTON),
+    "MOUSE_UP": ("mouseUp", BUTTON),
+    "RIGHT_CLICK": ("rightClick", POINT),
+    "DOUBLE_CLICK": ("doubleClick", POINT),
+    "DRAG_TO": ("dragTo", POINT),
+    "SCROLL": ("scroll", ("dx", "dy")),
+    "TYPING": ("write", ("text",)),
+    "PRESS": ("press", ("key",)),
+    "KEY_DOWN": ("keyDown", ("key",)),
+    "KEY_UP": ("keyUp", ("key",)),
+    "HOTKEY": ("hotkey", ("keys",)),
+    "WAIT": ("wait", ()),
+    "DONE": ("terminate", ()),
+    "FAIL": ("terminate", ()),
+}
+PLACED: Final = (*CLICKS, "dragTo")
+
+
+@dataclass
+class Cursor:
+    """Where the pointer is (fractions of the screen); None when no action has told."""
+
+    at: tuple[float, float] | None = None
+
+
+def one_action(action: Any, screen: Screen, cursor: Cursor, notes: Counter[str]) -> Action:
+    """The only Action of a row; moves the cursor. Raises Lost, or BadSample for a point off the screen.
+
+    Sleeps beside an action change nothing on the screen: they are left out, and counted in `notes`.
+    """
+    here, cursor.at = cursor.at, None  # unknown again, should the action not be understood
+    try:
+        made = [_normal(call, screen) for call in _calls(action)]
+        told = [call.point for call in made if call.point is not None]
+        cursor.at = told[-1] if told else here
+        acts = [call for call in made if call.name != "wait"]
+        if acts and len(acts) < len(made):
+            notes["sleeps_left_out"] += len(made) - len(acts)
+        found = merged(_placed(acts or made, here))
+    except ParseError as error:
+        raise Lost("not_understood", f"{error}: {shorten(action)}") from None
+    except Unrepresentable as error:
+        raise Lost("unrepresentable", f"{error}: {shorten(action)}") from None
+    if len(found) != 1:
+        raise Lost("several_actions", shorten(action))
+    return found[0]
+
+
+def _calls(action: Any) -> list[Call]:
+    if isinstance(action, dict) and "action_type" not in action:  # some agents wrap the code
+        action = next((action[name] for name in ("action", "command", "code") if name in action), action)
+    if isinstance(action, str):
+        return calls(action)
+    if not isinstance(action, dict) or not isinstance(action.get("action_type"), str):
+        raise ParseError("neither code nor an action of computer_13")
+    return _computer_13(action["action_type"], action)
+
+
+def _computer_13(kind: str, action: dict[str, Any]) -> list[Call]:
+    if kind not in COMPUTER_13:
+        raise ParseError(f"unknown action {kind[:40]}")
+    name, known = COMPUTER_13[kind]
+    given = action.get("parameters", {k: v for k, v in action.items() if k != "action_type"})
+    given = {k: v for k, v in (given or {}).items() if v is not None} if isinstance(given, dict | None) else None
+    if given is None or not set(given) <= set(known):
+        raise ParseError(f"{kind} with {shorten(action)}")
+    return _MAKERS.get(name, _plain)(name, kind, given)
+
+
+def _plain(name: str, kind: str, given: dict[str, Any]) -> list[Call]:
+    renamed = {"num_clicks": "clicks", "text": "message"}
+    return [Call(name, {renamed.get(key, key): value for key, value in given.items()})]
+
+
+def _end(name: str, kind: str, given: dict[str, Any]) -> list[Call]:
+    return [Call(name, {"status": "success" if kind == "DONE" else "failure"})]
+
+
+def _scroll(name: str, kind: str, given: dict[str, Any]) -> list[Call]:
+    moves = {axis: clicks for axis, clicks in given.items() if clicks != 0}
+    if len(moves) != 1:
+        raise Unrepresentable("a scroll both ways, or none")
+    ((axis, clicks),) = moves.items()
+    return [Call("scroll" if axis == "dy" else "hscroll", {"clicks": clicks})]
+
+
+def _keys(name: str, kind: str, given: dict[str, Any]) -> list[Call]:
+    keys = given.get("keys", [given.get("key")])
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
+        raise ParseError(f"not a list of key names: {keys!r}")
+    keys = [key.lower() if len(key) > 1 else key for key in keys]
+    return [Call(name, {"keys": keys} if name in ("press", "hotkey") else {"key": keys[0]})]
+
+
+_MAKERS: Final[dict[str, Callable[[str, str, dict[str, Any]], list[Call]]]] = {
+    "terminate": _end,
+    "scroll": _scroll,
+    **dict.fromkeys(("press", "hotkey", "keyDown", "keyUp"), _keys),
+}
+
+
+def _normal(call: Call, screen: Screen) -> Call:
+    """The call with its point in fractions of the screen. Raises ParseError, BadSample."""
+    if call.point is None:
+        return call
+    x, y = normalised(call.arguments["x"], call.arguments["y"], screen)
+    return Call(call.name, {**call.arguments, "x": x, "y": y})
+
+
+def _placed(made: list[Call], here: tuple[float, float] | None) -> list[Call]:
+    """Calls that need a place get that of the pointer: `moveTo(x, y)` and then `click()` is a click at (x, y)."""
+    found: list[Call] = []
+    for call in made:
+        if call.name in CLICKS and call.point is None:
+            if found and found[-1].name == "moveTo":
+                here = found.pop().point
+            if here is not None:
+                call = Call(call.name, {**call.arguments, "x": here[0], "y": here[1]})
+        elif call.name == "dragTo" and here is not None and (not found or found[-1].name != "moveTo"):
+            found.append(Call("moveTo", {"x": here[0], "y": here[1]}))
+        here = call.point or here
+        found.append(call)
+    return found
