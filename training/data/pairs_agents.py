@@ -15,7 +15,7 @@ from eval.actions import Action
 from eval.agents.base import Agent, Decision, History
 from eval.agents.config import AgentConfig, make_agent
 from eval.config import Config, ConfigError
-from eval.desktop import Expected, Observation, Task
+from eval.desktop import Expected, Observation
 from training.data.faults import BadSample
 from training.data.pairs_make import Maker, Seen, observations
 from training.samples import open_image
@@ -159,9 +159,7 @@ def _observation(at: Seen) -> Observation:
 
 def _ask(agent: Agent, opened: Iterable[tuple[Seen, Observation]]) -> list[Answer]:
     seen = list(opened)
-    histories = [
-        History(Task(at.episode.task_id, at.goal, at.episode.seed, tags=at.episode.tags), at.past) for at, _ in seen
-    ]
+    histories = [History(at.task, at.past) for at, _ in seen]
     decisions = asyncio.run(_act(agent, [observation for _, observation in seen], histories))
     return [(decision.response, decision.action) for decision in decisions]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.actions import ParseError, Unrepresentable
+from eval.actions import Action, ParseError, Unrepresentable
 from eval.config import ConfigError
-from eval.desktop import Expected
+from eval.desktop import Expected, Task
 from eval.episodes import Episode, EpisodeError, Step, is_complete, read_episode
+from eval.geometry import Box
 from eval.prompts import PastStep, PromptBuilder
 from training.data.faults import BadSample, Faults
 from training.data.pairs_check import Gate
@@ -39,7 +40,14 @@ class Seen:
 
     @property
     def past(self) -> list[PastStep]:
-        return [PastStep(step.action, self.folder / step.screenshot) for step in self.episode.steps[: self.index]]
+        return [
+            PastStep(step.action, self.folder / step.screenshot, step.thought, step.response, step.marks)
+            for step in self.episode.steps[: self.index]
+        ]
+
+    @property
+    def task(self) -> Task:
+        return Task(self.episode.task_id, self.goal, self.episode.seed, tags=self.episode.tags)
 
     def key(self) -> str:
         """Equal for observations in which the same was to be done, had been done, and is on screen, pixel for pixel.
@@ -96,7 +104,7 @@ class Maker:
         """
         if step.response is not None:
             try:
-                if step.action in (None, self.builder.dialect.parse_response(step.response).action):
+                if step.action in (None, self.read(step.response, step.marks)):
                     return step.response
             except ParseError:
                 if step.action is None:
@@ -107,6 +115,14 @@ class Maker:
             return self.builder.target(step)
         except Unrepresentable as error:
             raise BadSample("unrepresentable", str(error)) from None
+
+    def say(self, action: Action, marks: Mapping[int, Box]) -> str:
+        """An action as an answer without a thought. Raises Unrepresentable."""
+        return self.builder.target(Step(index=0, screenshot="", action=action, marks=dict(marks)))
+
+    def read(self, text: str, marks: Mapping[int, Box]) -> Action:
+        """The action of an answer. Raises ParseError."""
+        return self.builder.read(text, marks).action
 
     def pair(
         self,
@@ -119,7 +135,8 @@ class Maker:
         note: str = "",
     ) -> None:
         """A candidate pair at an observation. Raises ConfigError under the policy `fail`."""
-        messages, found = self.builder.layout(at.goal, at.past, at.image)
+        shown = self.builder.choose(at.task)
+        messages, found = self.builder.layout(at.goal, at.past, at.image, at.step.marks, shown)
         known = expected or at.step.expected
         try:
             images = [self.pictures.add(image) for image in found]
@@ -136,6 +153,7 @@ class Maker:
             screen=at.episode.screen,
             step=at.index,
             expected=None if known is None else {"action": known.action.to_json(), "box": known.box},
+            marks=at.step.marks if self.builder.marks else {},
             note=note,
         )
         self.gate.add(pair, str(at))

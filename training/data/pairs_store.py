@@ -19,6 +19,7 @@ import msgspec
 from PIL import Image
 
 from eval.config import ConfigError
+from eval.geometry import Box
 from eval.images import AnyImage
 from eval.prompts import Message
 from training.data.faults import BadSample, Faults
@@ -39,6 +40,7 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     screen     of the observation, in pixels
     split_key  pairs that share a task or an image have the same one, so no split by it leaks; `split` is such a split
     expected   {"action", "box"} where the right answer is known; for measuring, no prompt shows it
+    marks      the numbered boxes on the observation, where answers name them
     note       what more is known, e.g. how a synthetic answer was spoilt, or which agent gave the chosen one
     """
 
@@ -53,6 +55,7 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     split: Split = "train"
     step: int = 0
     expected: dict[str, Any] | None = None
+    marks: dict[int, Box] = {}
     note: str = ""
 
     def asked(self) -> str:

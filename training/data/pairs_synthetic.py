@@ -67,7 +67,7 @@ def make(source: SyntheticSource, maker: Maker) -> None:
             rng = random.Random(f"{source.seed} {at.episode.episode_id} {at.index}")
             marks = list(at.step.marks.values())
             others = elements(expected, marks) or elements(expected, list(boxes))
-            spoiler = Spoiler(maker, expected, others, list(texts), source.spread, rng)
+            spoiler = Spoiler(maker, at, expected, others, list(texts), source.spread, rng)
             _step(source, maker, at, expected, spoiler)
 
 
@@ -99,6 +99,7 @@ class Spoiler:
     def __init__(
         self,
         maker: Maker,
+        at: Seen,
         expected: Expected,
         others: list[Box],
         texts: list[str],
@@ -106,7 +107,8 @@ class Spoiler:
         rng: random.Random,
     ) -> None:
         self.spread = spread
-        self.dialect = maker.builder.dialect
+        self.maker = maker
+        self.marks = at.step.marks
         self.expected = expected
         self.others = others
         self.texts = texts
@@ -117,10 +119,13 @@ class Spoiler:
         given = self.expected.action
         for _ in range(TRIES if self.expected.box is not None and given.point is not None else 0):
             assert self.expected.box is not None
-            text = self.dialect.format_response(self._with(**self._point(self.expected.box)))
-            if self.expected.matches(self.dialect.parse_response(text).action):  # as it reads after rounding
+            text = self._say(self._with(**self._point(self.expected.box)))
+            if self.expected.matches(self.maker.read(text, self.marks)):  # as it reads after rounding
                 return text
-        return self.dialect.format_response(given)
+        return self._say(given)
+
+    def _say(self, action: Action) -> str:
+        return self.maker.say(action, self.marks)
 
     def _point(self, box: Box) -> dict[str, float]:
         left, top, width, height = box
@@ -143,11 +148,11 @@ class Spoiler:
             if action is None:
                 return None
             try:
-                text = self.dialect.format_response(action)
+                text = self._say(action)
             except Unrepresentable:
                 continue
             # as it reads after rounding: still wrong
-            if text != right and not self.expected.matches(self.dialect.parse_response(text).action):
+            if text != right and not self.expected.matches(self.maker.read(text, self.marks)):
                 return text
         return None
 
@@ -174,7 +179,7 @@ class Spoiler:
         return self.expected.action if inside((x, y), box) else self._moved(x, y)
 
     def _type(self, right: str) -> Action | None:
-        given = self.dialect.parse_response(right).action
+        given = self.maker.read(right, self.marks)
         if given.point is not None:
             kind = self.rng.choice([kind for kind in POINTING if kind is not given.type])
             return Action(kind, x=given.x, y=given.y)
