@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -71,9 +71,19 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class Entered(Protocol):
+    """The ability of some backends: a command in a member's container."""
+
+    def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
+        """The argv of a program on this machine that does it. Raises NotFound when nothing of the member runs."""
+        ...
+
+
 # name -> (module, the extra that brings its SDK)
 BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
     "local": ("launcher.backends.local", None),
+    "docker": ("launcher.backends.docker", "docker"),
 }
 
 

@@ -18,6 +18,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "status": ("launcher.cli.status", "show runs: phase, step, progress, last checkpoint, reason"),
     "wait": ("launcher.cli.wait", "wait until runs end"),
     "logs": ("launcher.cli.logs", "print or follow a run's logs"),
+    "exec": ("launcher.cli.exec", "run a command beside a run's, in its container"),
     "cancel": ("launcher.cli.cancel", "end runs"),
     "retry": ("launcher.cli.retry", "run a failed or cancelled run again from its newest checkpoint"),
     "gather": ("launcher.cli.gather", "copy results, checkpoints and logs, verified"),
@@ -26,6 +27,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "report": ("launcher.cli.report", "write one self-contained HTML page"),
     "doctor": ("launcher.cli.doctor", "check this machine, the profile, the store and the backends"),
     "secrets": ("launcher.cli.secrets", "set, list and remove local secrets"),
+    "images": ("launcher.cli.images", "the images that jobs run in: list, build, push, check, verify, prune"),
     "local": ("launcher.cli.local", "the local backend's supervisor: status, start, stop, install"),
     "completion": ("launcher.cli.completion", "print a shell's completion script"),
 }

@@ -25,7 +25,7 @@ def local_environment() -> str:
     for source in SOURCES:
         root = roots.get(source.partition("/")[0])
         if root is not None:
-            for path in _files(root / source):
+            for path in source_files(root / source):
                 _add(total, path.relative_to(root).as_posix(), path)
     return total.hexdigest()
 
@@ -36,7 +36,8 @@ def _package(name: str) -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def source_files(folder: Path) -> Iterator[Path]:
+    """The files of a source folder in a fixed order, without hidden ones and what Python and editors leave behind."""
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
         for name in sorted(files):

@@ -86,7 +86,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     def backend_options(self, name: str) -> dict[str, Any]:
         """What `launcher.backends.base.backend(name, options)` gets: this machine's part, never a job's."""
-        if name == "local":
+        if name in ("local", "docker"):  # one supervisor, one queue
             own = self.local
             return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus}
         return dict(self.blocks.get(name, {}))
@@ -101,6 +101,8 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     name = name or environ.get("SLIPWAY_PROFILE") or None
     known: set[str] = set()
     # from the weakest to the strongest
+    if (listed := _catalogue(cwd)) is not None:
+        _read_catalogue(listed, cwd, found, origins)
     for path in (_user_file(environ, home), _project_file(cwd)):
         if path is not None:
             known |= _read(path, name, cwd, home, problems, found, origins)
@@ -165,6 +167,20 @@ def _project_file(cwd: Path) -> Path | None:
         if (folder / FILE).is_file():
             return folder / FILE
     return None
+
+
+def _catalogue(cwd: Path) -> Path | None:
+    """images/catalogue.yaml of the nearest folder that has one."""
+    found = (folder / "images" / "catalogue.yaml" for folder in (cwd, *cwd.parents))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _read_catalogue(path: Path, cwd: Path, found: dict[str, Any], origins: dict[str, str]) -> None:
+    from launcher.images.catalogue import load
+
+    shown = os.path.relpath(path, cwd) if path.is_relative_to(cwd) else str(path)
+    found["images"] = {name: entry.reference for name, entry in load(path).items()}
+    origins.update({f"images.{name}": shown for name in found["images"]})
 
 
 def _read(

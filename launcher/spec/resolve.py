@@ -292,6 +292,10 @@ class _Resolver:
             what = f"`{text}` is not in the catalogue{near(text, known)}" if bare else f"`{text}` has no digest"
             listed = "".join(f"{one}, " for one in sorted(known))
             self.at.problem(route, what, f"{listed}registry/name@sha256:<64 hex digits>")
+        elif not digest:
+            from launcher.images.definition import own_version
+
+            reference = f"{text}:{version}" if (version := own_version(text)) else text
         return Image(reference=reference, digest=digest)
 
     def limits(self, roles: Mapping[str, Role]) -> Limits:

@@ -161,7 +161,20 @@ PLACES: Final = MapOf(VARIABLE, Text("a place"))
 
 BLOCKS: Final[dict[str, Struct]] = {
     "local": Struct("a mapping without fields"),
-    "docker": Struct("a mapping without fields"),
+    "docker": Struct(
+        "a Docker block",
+        Field(
+            "network",
+            Text("a network's name", r"[a-zA-Z0-9][a-zA-Z0-9_.-]*"),
+            "bridge, host, none, or one's own",
+            "bridge",
+        ),
+        Field(
+            "user", Text("a user", r"me|image|[0-9]+(:[0-9]+)?"), "me: who submits; image: its own; or uid:gid", "me"
+        ),
+        Field("read_only", Flag(), "the root file system; /tmp and /work stay writable", "false"),
+        Field("volumes", ListOf(Text("a volume", r"[^:]+:/[^:]*(:ro|:rw)?")), "host:container[:ro], as --volume"),
+    ),
     "kubernetes": Struct(
         "a Kubernetes block",
         Field("namespace", Text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"), "where the objects go"),

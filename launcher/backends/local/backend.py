@@ -128,7 +128,7 @@ class LocalBackend:
     def mine(self) -> Iterator[Observation]:
         self._ensure()
         for run in self.state.queued():
-            if (found := self._entry(run)) is not None:
+            if (found := self._entry(run)) is not None and found.job.backend == self.name:
                 yield self._observe(self._handle(found.run, found.fingerprint))
 
     def _entry(self, run: str) -> entry.Entry | None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from launcher import secrets
+from launcher.backends.docker.spawner import DockerSpawner
 from launcher.backends.local.slots import capacity
 from launcher.backends.local.spawner import ProcessSpawner
 from launcher.backends.local.state import Record, StateDir, read, replace
@@ -171,7 +172,7 @@ def _supervise(state: StateDir, slots: Mapping[str, Any], idle: float | None, lo
         supervisor = Supervisor(
             state,
             capacity(slots),
-            ProcessSpawner(),
+            {"local": ProcessSpawner(), "docker": DockerSpawner()},
             lambda named: secrets.values(state.secrets, named),
             idle=idle,
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from launcher.backends.local import environment
 from launcher.backends.local.entry import Entry
-from launcher.backends.local.spawner import UNKNOWN, Launch, Live, Spawner
+from launcher.backends.local.spawner import UNKNOWN, Launch, Live, NeverStarts, NotYet, Spawner
 from launcher.backends.local.state import Note, Record, Site, StateDir, read, replace
 from launcher.errors import SlipwayError
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, Reason
@@ -90,7 +90,7 @@ class Runner:
     def __init__(
         self,
         state: StateDir,
-        spawner: Spawner,
+        spawners: Mapping[str, Spawner],
         secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
         log: Callable[[str], None],
         command: tuple[str, ...],
@@ -98,7 +98,7 @@ class Runner:
     ) -> None:
         self.state = state
         self.id = state.id
-        self.spawner = spawner
+        self.spawners = spawners  # by backend
         self.secrets = secrets
         self.log = log
         self.command = command
@@ -113,10 +113,21 @@ class Runner:
             if record is None:
                 continue
             run.started = True
-            if record.final is None and record.pid:
-                member.live = self.spawner.adopt(record)
-                member.since = time.monotonic()
-                self.log(f"{run.name} {name}: pid {record.pid} {'adopted' if member.live else 'is gone'}")
+            if record.final is None and (record.pid or record.container):
+                self._adopt(run, member)
+
+    def _adopt(self, run: Run, member: Member) -> None:
+        record = member.record
+        try:
+            output = self.state.output(run.name, member.name, record.starts)
+            member.live = self.spawner(run).adopt(record, output)
+        except SlipwayError as error:  # whoever starts it anew sweeps first, and that waits for the answer
+            self.log(f"{run.name} {member.name}: {error}")
+        member.since = time.monotonic()
+        self.log(f"{run.name} {member.name}: {describe_place(record)} {'adopted' if member.live else 'is gone'}")
+
+    def spawner(self, run: Run) -> Spawner:
+        return self.spawners[run.entry.job.backend]
 
     def start(self, run: Run, gpus: tuple[str, ...]) -> None:
         """Gives out the GPUs and starts every member."""
@@ -167,16 +178,16 @@ class Runner:
         lived = now - member.since
         member.live.close()
         member.live = None
-        self.spawner.reap(self.known())
+        self.spawner(run).reap(self.known())
         member.swept = self._sweep(run, member)
         record = member.record
         if code in (EXIT_DONE, EXIT_NEVER):
-            member.record = msgspec.structs.replace(record, pid=0, final=code)
+            member.record = msgspec.structs.replace(record, pid=0, container="", final=code)
         else:
             beat = run.entry.job.timing.beat
             failures = 0 if lived > 4 * beat else record.failures + 1
             member.not_before = now + min(beat / 15 * 2 ** min(failures, 10), 4 * beat)
-            member.record = msgspec.structs.replace(record, pid=0, failures=failures)
+            member.record = msgspec.structs.replace(record, pid=0, container="", failures=failures)
             self._count_foreign(run, member, code)
         self.log(f"{run.name} {member.name}: {describe(code)} after {lived:.1f} s")
         self._write(run, member)
@@ -193,7 +204,7 @@ class Runner:
             run.verdict = Reason.INFRASTRUCTURE, message
 
     def _sweep(self, run: Run, member: Member) -> bool:
-        clean = self.spawner.sweep(environment.mark(self.id, run.name, member.name))
+        clean = self.spawner(run).sweep(environment.mark(self.id, run.name, member.name))
         if not clean:
             self.log(f"{run.name} {member.name}: a process survives SIGKILL; waiting for it")
         return clean
@@ -228,7 +239,15 @@ class Runner:
         member.record = msgspec.structs.replace(member.record, starts=starts)
         try:
             launch = self._launch(run, member, starts)
-            member.live = self.spawner.spawn(launch, member.record)
+            member.live = self.spawner(run).spawn(launch, member.record)
+        except NotYet as wait:
+            member.record = msgspec.structs.replace(member.record, starts=starts - 1)
+            member.not_before, run.trouble = now + 1.0, str(wait)
+            return
+        except NeverStarts as error:
+            run.verdict = error.reason, str(error)
+            self.log(f"{run.name} {member.name}: {error}")
+            return
         except (OSError, SlipwayError) as error:
             failures = member.record.failures + 1
             member.record = msgspec.structs.replace(member.record, failures=failures)
@@ -240,7 +259,7 @@ class Runner:
         member.record = member.live.record
         member.since, member.swept = now, False
         self._write(run, member)
-        self.log(f"{run.name} {member.name}: start {starts}, pid {member.record.pid}")
+        self.log(f"{run.name} {member.name}: start {starts}, {describe_place(member.record)}")
 
     def _launch(self, run: Run, member: Member, starts: int) -> Launch:
         job, site = run.entry.job, run.site
@@ -248,6 +267,7 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         for old in self.state.outputs(run.name, member.name)[: 1 - KEPT_OUTPUTS or None]:
             old.unlink(missing_ok=True)
+        secrets = self.secrets(job.secrets)
         variables = environment.runtime_environment(
             job,
             run.name,
@@ -255,16 +275,18 @@ class Runner:
             state_id=self.id,
             site=site.env,
             private=site.private,
-            secrets=self.secrets(job.secrets),
+            secrets=secrets,
             gpus=member.record.gpus,
             work=folder / "work",
             python=site.python,
         )
         return Launch(
+            job=job,
             run=run.name,
             member=member.name,
             argv=(site.python, *self.command),
             environment=variables,
+            private={**site.private, **secrets},
             mark=environment.mark(self.id, run.name, member.name),
             work=folder / "work",
             output=self.state.output(run.name, member.name, starts),
@@ -278,6 +300,10 @@ class Runner:
         except OSError as error:
             # a full disk ends nothing: who takes over from us finds the process by its mark and starts it anew
             self.log(f"{run.name} {member.name}: {path.name} can not be written: {error}")
+
+
+def describe_place(record: Record) -> str:
+    return f"container {record.container[:12]}" if record.container else f"pid {record.pid}"
 
 
 def describe(code: int) -> str:

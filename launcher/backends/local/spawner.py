@@ -18,22 +18,38 @@ import msgspec
 
 from launcher.backends.local.environment import machine
 from launcher.backends.local.state import Record
+from launcher.reasons import Reason
 from launcher.runtime import procs
+from launcher.spec.model import ResolvedJob
 
 UNKNOWN = -255  # ended, and nobody can say how: it was not our child
 
 
 @dataclass(frozen=True)
 class Launch:
-    """All that one start of one member takes."""
+    """All that one start of one member takes. `private`: store credentials and secrets, also in `environment`."""
 
+    job: ResolvedJob
     run: str
     member: str
     argv: Sequence[str]
     environment: Mapping[str, str]
+    private: Mapping[str, str]
     mark: str
     work: Path
     output: Path
+
+
+class NotYet(Exception):
+    """A start that has to wait for something that is under way; no failure."""
+
+
+class NeverStarts(Exception):
+    """A start that no retry can mend."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Live(Protocol):
@@ -61,11 +77,12 @@ class Live(Protocol):
 
 class Spawner(Protocol):
     def spawn(self, launch: Launch, record: Record) -> Live:
-        """Starts a runtime; the record comes back with what identifies it. Raises OSError."""
+        """Starts a runtime; the record comes back with what identifies it. Raises OSError, SlipwayError, NotYet,
+        NeverStarts."""
         ...
 
-    def adopt(self, record: Record) -> Live | None:
-        """The runtime of a record that another supervisor wrote, if it still lives."""
+    def adopt(self, record: Record, output: Path) -> Live | None:
+        """The runtime of a record that another supervisor wrote, if it still lives. Raises Unreachable."""
         ...
 
     def sweep(self, mark: str) -> bool:
@@ -74,6 +91,10 @@ class Spawner(Protocol):
 
     def reap(self, known: frozenset[int]) -> None:
         """Ends what fell to the supervisor because its runtime died, `known` processes spared."""
+        ...
+
+    def forget(self, run: str) -> None:
+        """Clears away what is left of a run that has left the queue."""
         ...
 
 
@@ -121,7 +142,7 @@ class ProcessSpawner:
         known = msgspec.structs.replace(record, pid=pid, start=start, boot=procs.boot_id(), machine=machine())
         return _Process(known, handle, child=True)
 
-    def adopt(self, record: Record) -> Live | None:
+    def adopt(self, record: Record, output: Path) -> Live | None:
         if record.machine != machine() or not procs.alive(record.pid, record.start, record.boot):
             return None
         try:
@@ -143,6 +164,9 @@ class ProcessSpawner:
             if process.pid not in known:
                 procs.send(process, signal.SIGKILL)
         procs.reap_adopted(known)
+
+    def forget(self, run: str) -> None:
+        """A process leaves nothing behind."""
 
 
 def _start(argv: Sequence[str], environment: Mapping[str, str], output: int, work: Path) -> int:

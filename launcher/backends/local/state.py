@@ -51,6 +51,7 @@ class Record(msgspec.Struct, frozen=True):
     start: int = 0
     boot: str = ""
     machine: str = ""
+    container: str = ""
     gpus: tuple[str, ...] = ()
     failures: int = 0
     final: int | None = None

@@ -48,7 +48,7 @@ class Supervisor:
         self,
         state: StateDir,
         capacity: Capacity,
-        spawner: Spawner,
+        spawners: Mapping[str, Spawner],
         secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
         *,
         idle: float | None = 60.0,
@@ -58,7 +58,7 @@ class Supervisor:
         self.state = state
         self.slots = Slots(capacity)
         self.runs: dict[str, Run] = {}
-        self.runner = Runner(state, spawner, secrets, log, command, self.known)
+        self.runner = Runner(state, spawners, secrets, log, command, self.known)
         self.idle = idle
         self.opener = opener
         self.stores: dict[str, Store] = {}
@@ -70,9 +70,8 @@ class Supervisor:
         self.wake = os.open(state.wake_fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def known(self) -> frozenset[int]:
-        return frozenset(
-            member.record.pid for run in self.runs.values() for member in run.members.values() if member.live
-        )
+        live = (member for run in self.runs.values() for member in run.members.values() if member.live)
+        return frozenset(member.record.pid for member in live if member.record.pid)
 
     def run(self) -> None:
         """Until told to stop, or until nothing was left to do for `idle` seconds. Runtimes are left alone."""
@@ -273,6 +272,7 @@ class Supervisor:
         del self.runs[run.name]
         self.slots.release(run.name)
         self.state.retire(run.name)
+        self.runner.spawner(run).forget(run.name)
         self.retired += 1
         if self.retired % KEEP == 0:
             self.state.prune(KEEP)

@@ -62,7 +62,7 @@ class Bench:
         made = Supervisor(
             self.state,
             Capacity(cpus, 1 << 40, gpus),
-            Guarded(),
+            {"local": Guarded()},
             lambda named: dict.fromkeys(named, "hush"),
             idle=0.0,
             command=("-c", f"cd '{self.path}'; me=$SLIPWAY_RUN; rank=$SLIPWAY_ROLE-$SLIPWAY_RANK\n{script}"),

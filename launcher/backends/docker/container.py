@@ -1,0 +1,140 @@
+"""What a member's container is made with. Pure: the same job, place and slots give the same settings.
+
+A container has the runtime as its entrypoint whatever the image's own is, the submitter's uid (so that what it writes
+into a file:// store belongs to who submitted), no capabilities, no way to gain privileges, and sees of the host only
+its scratch folder, the file:// stores and inputs it was given, and the volumes that the job names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from launcher.spec.model import ResolvedJob
+
+RUNTIME_LABEL: Final = "dev.slipway.runtime"  # an image that carries it has the runtime; its value is the job schema
+RUN: Final = "dev.slipway.run"
+MEMBER: Final = "dev.slipway.member"
+MARK: Final = "dev.slipway.mark"
+START: Final = "dev.slipway.start"
+ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
+WORK: Final = "/work"
+PRIVATE: Final = "/run/slipway/private.json"
+LOG_SIZE, LOG_FILES = "64m", 2  # the engine's own copy of the output; the whole of it is in the store
+NETWORK: Final = "slipway"  # of runs with several members, which find each other by container name
+FIX: Final = (
+    f'add `RUN pip install slipway` and `LABEL {RUNTIME_LABEL}="1"` to its Dockerfile, or build it FROM one of the '
+    "images of `launcher images list`"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What this machine adds to a job: who submitted, where scratch and private files lie, which GPUs are given."""
+
+    user: str  # uid:gid
+    work: Path
+    private: Path
+    gpus: tuple[str, ...] = ()
+
+
+def name(run: str, member: str, start: int) -> str:
+    """The container's name, and its host name for the other members. Each start is a container of its own."""
+    return f"slipway-{run}-{member}-{start}"
+
+
+def image(job: ResolvedJob, role: str) -> str:
+    """What the engine is asked for: by digest where there is one."""
+    found = job.roles[role].image
+    return f"{found.reference}@{found.digest}" if found.digest else found.reference
+
+
+def network(job: ResolvedJob) -> str:
+    chosen: str = job.options.get("network") or (NETWORK if len(job.members()) > 1 else "bridge")
+    return chosen
+
+
+def environment(job: ResolvedJob, run: str, member: str, start: int, gpus: tuple[str, ...]) -> dict[str, str]:
+    """In the clear: nothing here is a secret, `docker inspect` shows it."""
+    from launcher.spec.hashing import encode_job
+
+    role, _, rank = member.rpartition("-")
+    host = "127.0.0.1" if network(job) == "host" else name(run, member, start)
+    return {
+        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        "PYTHONUNBUFFERED": "1",
+        "HOME": WORK,
+        "SLIPWAY_STORE": job.store,
+        "SLIPWAY_RUN": run,
+        "SLIPWAY_ROLE": role,
+        "SLIPWAY_RANK": rank,
+        "SLIPWAY_JOB": encode_job(job).decode(),
+        "SLIPWAY_PLACEMENT": json.dumps({"kind": "container", "where": f"docker/{run}", "host": host}),
+        "SLIPWAY_WORKDIR": WORK,
+        "SLIPWAY_PRIVATE": PRIVATE,
+        **({} if gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+    }
+
+
+def mounts(job: ResolvedJob, place: Place) -> list[str]:
+    """Binds: `host:container[:ro]`."""
+    binds = [f"{place.work}:{WORK}", f"{place.private}:{PRIVATE}:ro"]
+    if (folder := _file(job.store)) is not None:
+        binds.append(f"{folder}:{folder}")
+    for one in job.inputs.values():
+        if one.url is not None and (source := _file(one.url)) is not None:
+            binds.append(f"{source}:{source}:ro")
+    return [*dict.fromkeys(binds), *job.options.get("volumes", ())]
+
+
+def _file(url: str) -> str | None:
+    """The path of a file:// URL or of a plain absolute path."""
+    path = url.removeprefix("file://")
+    return path if path.startswith("/") else None
+
+
+def settings(
+    job: ResolvedJob, run: str, member: str, start: int, mark: str, place: Place, extra: Mapping[str, str]
+) -> dict[str, Any]:
+    """Keyword arguments for the SDK's create_container, the host's part under `host_config`, still plain.
+
+    `extra`: further environment in the clear (SLIPWAY_TUNING).
+    """
+    role = member.rpartition("-")[0]
+    need = job.roles[role].resources
+    options = job.options
+    chosen = options.get("user", "me")
+    host: dict[str, Any] = {
+        "binds": mounts(job, place),
+        "network_mode": network(job),
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "read_only": bool(options.get("read_only", False)),
+        "nano_cpus": int(need.cpus * 1e9),
+        "log_config": {"type": "json-file", "config": {"max-size": LOG_SIZE, "max-file": str(LOG_FILES)}},
+        "restart_policy": {"Name": "no"},  # its own policies can not spare exit code 78: the supervisor decides
+    }
+    if host["read_only"]:
+        host["tmpfs"] = {"/tmp": "rw,exec,nosuid,nodev,mode=1777"}
+    if need.memory is not None:
+        host["mem_limit"] = host["memswap_limit"] = need.memory
+    if need.shm is not None:
+        host["shm_size"] = need.shm
+    if place.gpus:
+        host["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]
+    return {
+        "image": image(job, role),
+        "name": name(run, member, start),
+        "hostname": name(run, member, start)[:63],
+        "entrypoint": list(ENTRYPOINT),
+        "command": [],
+        "user": place.user if chosen == "me" else None if chosen == "image" else chosen,
+        "working_dir": WORK,
+        "environment": {**environment(job, run, member, start, place.gpus), **extra},
+        "labels": {RUN: run, MEMBER: member, MARK: mark, START: str(start)},
+        "stop_signal": "SIGTERM",
+        "host_config": host,
+    }

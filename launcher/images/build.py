@@ -1,0 +1,214 @@
+"""Building: through the engine's own builder one image after the other, or through BuildKit several at a time.
+
+Both get the same context (a tar of exactly the files that the version is a hash of) and the same arguments, and both
+leave an image in the engine under `<name>:<version>`.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from launcher import __version__
+from launcher.errors import SlipwayError
+from launcher.images.definition import DOCKERFILE, FOLDER, Definition
+from launcher.images.engine import Engine, no_space
+
+LICENCES: Final = "Apache-2.0"
+
+
+class BuildFailed(SlipwayError):
+    """An image that did not build. The text names the step and where the whole log lies."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    base       an image in place of the one that the Dockerfiles name
+    network    of the RUN steps, as docker's --network; None leaves it to the engine
+    arguments  further build arguments
+    revision   the commit that is built, for the label
+    epoch      SOURCE_DATE_EPOCH: seconds, for labels and the context's times
+    logs       where the log of a failed build is kept
+    """
+
+    logs: Path
+    base: str | None = None
+    network: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+    epoch: int = 0
+
+    def build_arguments(self, version: str) -> dict[str, str]:
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.epoch))
+        given = {
+            "SLIPWAY_VERSION": version,
+            "SLIPWAY_REVISION": self.revision,
+            "SLIPWAY_CREATED": created,
+            "SOURCE_DATE_EPOCH": str(self.epoch),
+            **self.arguments,
+        }
+        return given if self.base is None else {**given, "BASE": self.base}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished instruction of a build."""
+
+    image: str
+    number: str
+    text: str
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image in the engine. `id` is the digest of its configuration."""
+
+    name: str
+    tag: str
+    version: str
+    id: str
+    size: int
+    layers: int
+    seconds: float
+
+
+Tell = Callable[[Step], None]
+
+
+def context_tar(one: Definition, epoch: int) -> bytes:
+    """The context as a tar: names sorted, times and owners fixed, so equal files are equal bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, file in one.context().items():
+            info = tarfile.TarInfo(path)
+            info.size = file.stat().st_size
+            info.mode = 0o755 if file.stat().st_mode & 0o100 else 0o644
+            info.mtime = epoch
+            with file.open("rb") as body:
+                tar.addfile(info, body)
+    return buffer.getvalue()
+
+
+def build(
+    engine: Engine, wanted: Iterable[Definition], options: Options, tell: Tell, buildkit: str | None
+) -> list[Built]:
+    """Builds every image; in parallel where there is BuildKit. Raises BuildFailed for the first that fails."""
+    images = list(wanted)
+    if buildkit is None:
+        return [_classic(engine, one, options, tell) for one in images]
+    with ThreadPoolExecutor(len(images)) as pool:
+        return list(pool.map(lambda one: _buildkit(engine, one, options, tell, buildkit), images))
+
+
+def _classic(engine: Engine, one: Definition, options: Options, tell: Tell) -> Built:
+    version, begun = one.version(options.base), time.monotonic()
+    tag = f"{one.name}:{version}"
+    lines = engine.build(
+        context_tar(one, options.epoch),
+        dockerfile=f"{FOLDER}/{one.name}/{DOCKERFILE}",
+        tag=tag,
+        arguments=options.build_arguments(version),
+        network=options.network,
+    )
+    log = _Log(one.name, options.logs)
+    for step in _classic_steps(one.name, lines, log):
+        tell(step)
+    if log.error:
+        raise log.failed(one.name)
+    return _built(engine, one.name, tag, version, begun)
+
+
+def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) -> Iterator[Step]:
+    """The steps of the classic builder's stream; a step ends where the next begins."""
+    text, number, begun, cached = "", "", time.monotonic(), False
+    for line in lines:
+        if error := line.get("error"):
+            log.write(f"{error}\n")
+            log.error = f"{number} {text}".strip() + f": {str(error).strip()}"
+            return
+        words = str(line.get("stream", ""))
+        log.write(words)
+        if words.startswith("Step "):
+            if text:
+                yield Step(image, number, text, time.monotonic() - begun, cached)
+            head, _, rest = words.strip().partition(" : ")
+            number, text, begun, cached = head.removeprefix("Step "), rest, time.monotonic(), False
+        cached = cached or "Using cache" in words
+    if text:
+        yield Step(image, number, text, time.monotonic() - begun, cached)
+
+
+def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, address: str) -> Built:
+    """buildctl reads the folder itself; what it may not see is kept out by the .dockerignore beside it."""
+    version, begun = one.version(options.base), time.monotonic()
+    tag = f"{one.name}:{version}"
+    command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
+    command += [f"--local=context={one.root}", f"--local=dockerfile={one.folder}", "--opt=image-resolve-mode=local"]
+    for name, value in options.build_arguments(version).items():
+        command.append(f"--opt=build-arg:{name}={value}")
+    if options.network == "host":
+        command += ["--allow=network.host", "--opt=force-network-mode=host"]
+    command += [f"--output=type=docker,name={tag}"]
+    log = _Log(one.name, options.logs)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with ThreadPoolExecutor(1) as pool:
+            told = pool.submit(_buildkit_steps, one.name, process.stderr, log, tell)
+            engine.load(process.stdout)
+            told.result()
+    if process.returncode:
+        log.error = log.last
+        raise log.failed(one.name)
+    return _built(engine, one.name, tag, version, begun)
+
+
+def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -> None:
+    """The steps of `--progress=plain`: `#7 [build 2/9] RUN ...`, later `#7 DONE 1.3s` or `#7 CACHED`."""
+    texts: dict[str, str] = {}
+    for raw in lines:
+        line = raw.decode(errors="replace")
+        log.write(line)
+        number, _, rest = line.strip().partition(" ")
+        if rest.startswith("["):
+            texts[number] = rest
+        elif number in texts and (rest == "CACHED" or rest.startswith("DONE ")):
+            seconds = float(rest.removeprefix("DONE ").rstrip("s")) if rest != "CACHED" else 0.0
+            tell(Step(image, number, texts.pop(number), seconds, rest == "CACHED"))
+
+
+def _built(engine: Engine, name: str, tag: str, version: str, begun: float) -> Built:
+    found = engine.inspect(tag)
+    layers = len(found["RootFS"]["Layers"])
+    return Built(name, tag, version, found["Id"], found["Size"], layers, time.monotonic() - begun)
+
+
+class _Log:
+    """The whole output of one build, kept in a file while it runs and left there when it fails."""
+
+    def __init__(self, image: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"build-{image}.log"
+        self.path.write_text("", encoding="utf-8")
+        self.error = ""
+        self.last = ""
+
+    def write(self, text: str) -> None:
+        if text.strip():
+            self.last = text.strip()
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def failed(self, image: str) -> BuildFailed:
+        hint = "; free some: `launcher images prune`" if no_space(self.error) else ""
+        return BuildFailed(f"{image} {__version__}: {self.error}{hint}; the whole log: {self.path}")

@@ -1,0 +1,63 @@
+"""images/catalogue.yaml: which build of an image a job gets that names it. Written after a push, read by `resolve`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from launcher.errors import BadInput
+from launcher.images.definition import FOLDER
+
+FILE: Final = "catalogue.yaml"
+_HEAD: Final = """\
+# Which build of each image a job gets that names it. Written by `launcher images push`, checked by
+# `launcher images check`; `version` is the hash of everything that went in, `reference` is what jobs run.
+"""
+# field -> (what it must look like, the same for people)
+_FORMS: Final = {
+    "version": (r"[0-9A-Za-z.]+-[0-9a-f]{8}", "<version>-<8 hex digits>"),
+    "reference": (r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}", "registry/name@sha256:<64 hex digits>"),
+}
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One pushed image."""
+
+    version: str
+    reference: str
+
+
+def path(root: Path) -> Path:
+    return root / FOLDER / FILE
+
+
+def load(file: Path) -> dict[str, Entry]:
+    """Image name -> entry; empty when there is no file. Raises BadInput."""
+    import yaml
+
+    if not file.is_file():
+        return {}
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        entries = msgspec.convert(data, dict[str, Entry])
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise BadInput(f"{file}: {' '.join(str(error).split())}; allowed: NAME: {{version, reference}}") from None
+    for name, entry in entries.items():
+        for field, (form, allowed) in _FORMS.items():
+            if not re.fullmatch(form, value := getattr(entry, field)):
+                raise BadInput(f"{file}: {name}.{field}: `{value}`; allowed: {allowed}")
+    return entries
+
+
+def save(file: Path, entries: Mapping[str, Entry]) -> None:
+    """The whole file by rename, names sorted, so that equal catalogues are equal bytes."""
+    import yaml
+
+    body = yaml.safe_dump({name: msgspec.to_builtins(entries[name]) for name in sorted(entries)}, sort_keys=False)
+    temporary = file.with_name(f".{file.name}")
+    temporary.write_text(_HEAD + (body if entries else "{}\n"), encoding="utf-8")
+    temporary.replace(file)

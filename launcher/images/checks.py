@@ -1,0 +1,96 @@
+"""`launcher images check`: what is wrong with the definitions, and whether the catalogue still stands for the sources.
+
+A fault is a definition that must not be built. Stale is a catalogue entry whose version is not that of the sources any
+more: jobs that name the image run the older build until somebody pushes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from launcher.errors import SlipwayError
+from launcher.images import catalogue
+from launcher.images.definition import FOLDER, Definition, names, select
+
+COMMON: Final = "common.Dockerfile"
+INPUTS: Final = "# inputs: sha256:"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`fault`: must be mended. Otherwise the catalogue is stale."""
+
+    image: str
+    fault: bool
+    text: str
+
+
+def check(root: Path) -> list[Finding]:
+    """Everything that is wrong, in the order of the images' names."""
+    findings: list[Finding] = []
+    entries = catalogue.load(catalogue.path(root))
+    for one in select(root, []):
+        faults = _faults(one)
+        findings += [Finding(one.name, True, text) for text in faults]
+        if faults:
+            continue
+        version, entry = one.version(), entries.get(one.name)
+        if entry is None:
+            findings.append(Finding(one.name, False, f"not in the catalogue; {version} has not been pushed"))
+        elif entry.version != version:
+            text = f"the catalogue has {entry.version}, the sources are {version}: `launcher images build --push`"
+            findings.append(Finding(one.name, False, text))
+    for name in sorted(set(entries) - set(names(root))):
+        findings.append(Finding(name, True, f"in {FOLDER}/{catalogue.FILE}, but there is no {FOLDER}/{name}"))
+    return findings
+
+
+def _faults(one: Definition) -> list[str]:
+    try:
+        _ = one.base
+        one.context()
+    except SlipwayError as error:
+        return [str(error)]
+    found = []
+    common = (one.root / FOLDER / COMMON).read_text(encoding="utf-8")
+    if not one.text().startswith(common):
+        found.append(f"the Dockerfile does not begin with {FOLDER}/{COMMON}: `python -m launcher.images.common`")
+    found += [text for lock in locks(one.folder) if (text := stale_lock(lock))]
+    return found
+
+
+def locks(folder: Path) -> Sequence[Path]:
+    """requirements.lock, and that of each variant: requirements-VARIANT.lock."""
+    return sorted(folder.glob("requirements*.lock"))
+
+
+def lock_inputs(lock: Path) -> list[Path]:
+    """What a lock is compiled from: the .in file of its name, and its overrides where there are some."""
+    overrides = lock.with_name(lock.name.replace("requirements", "overrides")).with_suffix(".txt")
+    return [lock.with_suffix(".in"), *([overrides] if overrides.is_file() else [])]
+
+
+def inputs_digest(lock: Path) -> str:
+    """sha256 (hex) over the lock's inputs, comments and blank lines left out."""
+    total = hashlib.sha256()
+    for file in lock_inputs(lock):
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            if plain := line.partition("#")[0].strip():
+                total.update(f"{plain}\n".encode())
+        total.update(b"\0")
+    return total.hexdigest()
+
+
+def stale_lock(lock: Path) -> str | None:
+    """What is wrong with a lock: it names no inputs, or others than those that lie beside it."""
+    where = f"{FOLDER}/{lock.parent.name}/{lock.name}"
+    if missing := next((file for file in lock_inputs(lock) if not file.is_file()), None):
+        return f"{where}: there is no {missing.name} beside it"
+    first = lock.read_text(encoding="utf-8").partition("\n")[0]
+    if first != INPUTS + inputs_digest(lock):
+        return f"{where} was not made from {lock_inputs(lock)[0].name} as it is: `make lock-images`"
+    return None

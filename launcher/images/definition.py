@@ -1,0 +1,113 @@
+"""An image's definition and its version: a hash of everything that goes in.
+
+images/NAME/ holds a Dockerfile, the inputs of the lock, the lock itself, and smoke.py. The build context is the folder
+of the project, of which only what the Dockerfile copies goes to the builder: so the inputs of the version and of the
+build are the same files. Two people with the same files get the same version; a changed comment gives another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import launcher
+from launcher import __version__
+from launcher.errors import BadInput, NotFound
+from launcher.images.dockerfile import argument, copied
+from launcher.spec.environment import source_files
+from launcher.spec.problems import near
+
+FOLDER: Final = "images"
+DOCKERFILE: Final = "Dockerfile"
+BASE: Final = "BASE"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One image. `root` is the project's folder; the build context."""
+
+    name: str
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.root / FOLDER / self.name
+
+    @property
+    def dockerfile(self) -> Path:
+        return self.folder / DOCKERFILE
+
+    def text(self) -> str:
+        return self.dockerfile.read_text(encoding="utf-8")
+
+    @property
+    def base(self) -> str:
+        """The base that the Dockerfile names. Raises BadInput unless it is pinned by a digest."""
+        found = argument(self.text(), BASE)
+        if found is None or "@sha256:" not in found:
+            raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: ARG {BASE} must name an image with its @sha256: digest")
+        return found
+
+    def context(self) -> dict[str, Path]:
+        """What the builder gets: path in the context -> file. Raises BadInput for a source that is not there."""
+        found = {f"{FOLDER}/{self.name}/{DOCKERFILE}": self.dockerfile}
+        for path in copied(self.text(), f"{FOLDER}/{self.name}/{DOCKERFILE}"):
+            source = self.root / path
+            if source.is_dir():
+                found.update((file.relative_to(self.root).as_posix(), file) for file in source_files(source))
+            elif source.is_file():
+                found[path] = source
+            else:
+                raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: COPY: there is no `{path}` in {self.root}")
+        return dict(sorted(found.items()))
+
+    def version(self, base: str | None = None) -> str:
+        """`<project version>-<hash8>`, over the context and the base where it is not the Dockerfile's own."""
+        total = hashlib.sha256()
+        for path, file in self.context().items():
+            executable = "x" if file.stat().st_mode & stat.S_IXUSR else "-"
+            total.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()} {executable} {path}\n".encode())
+        if base is not None and base != self.base:
+            total.update(f"base {base}\n".encode())
+        return f"{__version__}-{total.hexdigest()[:8]}"
+
+
+@cache
+def own_version(name: str) -> str | None:
+    """The version of an image that this clone of Slipway defines; None for any other name.
+
+    It stands for the sources as the installed lock and source do on `local`: no engine is asked.
+    """
+    root = Path(launcher.__file__).parent.parent
+    return Definition(name, root).version() if name in names(root) else None
+
+
+def project_root(start: Path) -> Path:
+    """The nearest folder from `start` upwards that has images/*/Dockerfile. Raises NotFound."""
+    for folder in (start, *start.parents):
+        if names(folder):
+            return folder
+    raise NotFound(
+        f"there is no {FOLDER}/NAME/{DOCKERFILE} in {start} or above it; images are built in a clone of Slipway"
+    )
+
+
+def names(root: Path) -> list[str]:
+    """The images that a project defines, sorted."""
+    folder = root / FOLDER
+    if not folder.is_dir():
+        return []
+    return sorted(one.name for one in folder.iterdir() if (one / DOCKERFILE).is_file())
+
+
+def select(root: Path, wanted: list[str]) -> list[Definition]:
+    """The named images, or all. Raises BadInput for a name that is none."""
+    known = names(root)
+    for name in wanted:
+        if name not in known:
+            raise BadInput(f"image `{name}` is unknown{near(name, known)}; allowed: {', '.join(known)}")
+    return [Definition(name, root) for name in wanted or known]

@@ -1,0 +1,72 @@
+"""What this project needs to know of a Dockerfile: the files it copies from the context, its arguments' defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launcher.errors import BadInput
+
+_FLAG = re.compile(r"--[a-z]+(=\S*)?")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction, continuation lines joined. `line` is its first one, from 1."""
+
+    line: int
+    name: str
+    value: str
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions of a Dockerfile in order, comments left out. Heredocs are not known: none of ours has one."""
+    begun, parts = 0, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        begun = begun or number
+        if stripped.endswith("\\"):
+            parts += stripped[:-1] + " "
+            continue
+        name, _, value = (parts + stripped).partition(" ")
+        yield Instruction(begun, name.upper(), value.strip())
+        begun, parts = 0, ""
+
+
+def copied(text: str, where: str) -> list[str]:
+    """The context's paths that a Dockerfile copies, without those of other stages, sorted.
+
+    Raises BadInput for a source that can not be known beforehand: a variable, a pattern, an address.
+    """
+    found: set[str] = set()
+    for one in instructions(text):
+        if one.name == "ADD":
+            raise BadInput(f"{where}:{one.line}: ADD: use COPY, which never fetches or unpacks")
+        if one.name != "COPY":
+            continue
+        words = one.value.split()
+        flags = []
+        while words and _FLAG.fullmatch(words[0]):
+            flags.append(words.pop(0))
+        if any(flag.startswith("--from=") for flag in flags):
+            continue
+        rest = " ".join(words)
+        paths: list[str] = json.loads(rest) if rest.startswith("[") else shlex.split(rest)
+        for path in paths[:-1]:
+            if any(sign in path for sign in "$*?[") or path.startswith("/") or ".." in path.split("/"):
+                raise BadInput(f"{where}:{one.line}: COPY: `{path}` must be a plain path inside the project")
+            found.add(path.removeprefix("./").rstrip("/"))
+    return sorted(found)
+
+
+def argument(text: str, name: str) -> str | None:
+    """The default of the first `ARG name=...`, or None."""
+    for one in instructions(text):
+        if one.name == "ARG" and one.value.startswith(f"{name}="):
+            return one.value.partition("=")[2].strip("\"'")
+    return None

@@ -1,0 +1,178 @@
+"""The Docker engine, through its SDK: what images need of it, with errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, TypeVar
+
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
+
+T = TypeVar("T")
+
+
+def no_space(text: str) -> bool:
+    return "no space left on device" in text.lower()
+
+
+class Engine:
+    """A connection to the engine that the environment names (DOCKER_HOST, the current context's default socket)."""
+
+    def __init__(self) -> None:
+        """Raises Unreachable when there is none, or this user may not use it; BadInput without the SDK."""
+        try:
+            import docker
+            from docker.errors import DockerException
+        except ImportError:
+            raise BadInput("this needs the Docker SDK: pip install 'slipway[docker]'") from None
+        settings = docker.utils.kwargs_from_env()
+        # the first question has a short timeout, builds and pushes a long one
+        asking: Any = docker.APIClient(version="1.24", timeout=10, **settings)
+        try:
+            self.about: dict[str, Any] = asking.version(api_version=False)
+        except (DockerException, OSError) as error:
+            raise Unreachable(_why(error)) from None
+        finally:
+            asking.close()
+        self.api: Any = docker.APIClient(version=self.about["ApiVersion"], timeout=600, **settings)
+
+    def build(
+        self, context: bytes, *, dockerfile: str, tag: str, arguments: Mapping[str, str], network: str | None
+    ) -> Iterator[dict[str, Any]]:
+        """The classic builder's stream of JSON objects. An error of the build is an object with `error`."""
+        return self._call(
+            lambda: self.api.build(
+                fileobj=io.BytesIO(context),
+                custom_context=True,
+                dockerfile=dockerfile,
+                tag=tag,
+                buildargs=dict(arguments),
+                network_mode=network,
+                decode=True,
+                rm=True,
+                forcerm=True,
+            )
+        )
+
+    def load(self, stream: IO[bytes]) -> None:
+        """Takes a docker-archive."""
+        for line in self._call(lambda: self.api.load_image(stream, quiet=True)) or ():
+            if isinstance(line, dict) and line.get("error"):
+                raise Unreachable(f"the engine did not take the image: {line['error']}")
+
+    def inspect(self, reference: str) -> dict[str, Any]:
+        """Raises NotFound when the engine has no such image."""
+        found: dict[str, Any] = self._call(lambda: self.api.inspect_image(reference), missing=reference)
+        return found
+
+    def images(self, name: str) -> list[dict[str, Any]]:
+        """The engine's images of that repository name, newest first."""
+        found: list[dict[str, Any]] = self._call(lambda: self.api.images(name=name))
+        return sorted(found, key=lambda image: -int(image["Created"]))
+
+    def tag(self, reference: str, repository: str, tag: str) -> None:
+        self._call(lambda: self.api.tag(reference, repository, tag), missing=reference)
+
+    def remove(self, reference: str) -> None:
+        self._call(lambda: self.api.remove_image(reference), missing=reference)
+
+    def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
+        """The push's stream of JSON objects, with the credentials of the Docker configuration and its helpers."""
+        return self._call(lambda: self.api.push(repository, tag=tag, stream=True, decode=True))
+
+    def save(self, reference: str) -> Iterator[bytes]:
+        """The image as a docker-archive, in pieces."""
+        return self._call(lambda: self.api.get_image(reference), missing=reference)
+
+    def digest(self, reference: str) -> str:
+        """What a registry says an image's manifest is: sha256:... Raises NotFound, Unreachable."""
+        found = self._call(lambda: self.api.inspect_distribution(reference), missing=reference)
+        return str(found["Descriptor"]["digest"])
+
+    # containers
+
+    def start_container(self, settings: Mapping[str, Any]) -> str:
+        """Creates and starts one; gives its id. One that can not be started is removed. Raises Unreachable."""
+        import docker
+
+        host = dict(settings["host_config"])
+        if "log_config" in host:
+            host["log_config"] = docker.types.LogConfig(**host["log_config"])
+        host["device_requests"] = [docker.types.DeviceRequest(**one) for one in host.get("device_requests", ())] or None
+        plain = {**settings, "host_config": self.api.create_host_config(**host)}
+        if host["network_mode"] not in ("host", "none", "bridge"):
+            names = {host["network_mode"]: self.api.create_endpoint_config(aliases=[settings["hostname"]])}
+            plain["networking_config"] = self.api.create_networking_config(names)
+        made = str(self._call(lambda: self.api.create_container(**plain))["Id"])
+        try:
+            self._call(lambda: self.api.start(made))
+        except SlipwayError:
+            self.remove_container(made)
+            raise
+        return made
+
+    def ensure_network(self, name: str) -> None:
+        """A bridge in which containers find each other by name."""
+        if not self._call(lambda: self.api.networks(names=[name])):
+            self._call(lambda: self.api.create_network(name, driver="bridge", check_duplicate=True))
+
+    def container(self, known: str) -> dict[str, Any]:
+        """Its state: Running, ExitCode, OOMKilled, ... Raises NotFound, Unreachable."""
+        found: dict[str, Any] = self._call(lambda: self.api.inspect_container(known), missing=known[:12])
+        state: dict[str, Any] = found["State"]
+        return state
+
+    def containers(self, labels: Mapping[str, str], *, running: bool) -> list[dict[str, Any]]:
+        """Those that carry all labels; only the running ones, or every one."""
+        wanted = {"label": [f"{name}={value}" for name, value in labels.items()]}
+        found: list[dict[str, Any]] = self._call(lambda: self.api.containers(all=not running, filters=wanted))
+        return found
+
+    def kill(self, known: str, signal: str) -> None:
+        """No error when it has ended already."""
+        with contextlib.suppress(NotFound, Conflict):
+            self._call(lambda: self.api.kill(known, signal), missing=known[:12])
+
+    def remove_container(self, known: str) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            self._call(lambda: self.api.remove_container(known, v=True, force=True), missing=known[:12])
+
+    def logs(self, known: str) -> Iterator[bytes]:
+        """Standard output and error from the beginning, until the container has ended."""
+        stream = self._call(lambda: self.api.logs(known, stream=True, follow=True), missing=known[:12])
+        while (piece := self._call(lambda: next(stream, None))) is not None:
+            yield piece
+
+    def pull(self, reference: str) -> None:
+        """With the credentials of the Docker configuration. Raises Unreachable with the registry's words."""
+        for line in self._call(lambda: self.api.pull(reference, stream=True, decode=True), missing=reference):
+            if error := line.get("error"):
+                raise Unreachable(str(error))
+
+    def _call(self, call: Callable[[], T], missing: str = "") -> T:
+        from docker.errors import APIError, DockerException
+        from docker.errors import NotFound as Missing
+
+        try:
+            return call()
+        except Missing:
+            raise NotFound(f"there is no image {missing}") from None
+        except APIError as error:
+            text = str(error.explanation or error)
+            if error.status_code == 409:
+                raise Conflict(text.strip()) from None
+            hint = "; free some: `launcher images prune`" if no_space(text) else ""
+            raise Unreachable(f"the Docker engine refused: {text.strip()}{hint}") from None
+        except (DockerException, OSError) as error:  # requests' errors are OSErrors
+            raise Unreachable(_why(error)) from None
+
+
+def _why(error: BaseException) -> str:
+    """One sentence about an engine that can not be reached, and what to do."""
+    text = str(error)
+    if "Permission denied" in text or "permission denied" in text:
+        return "the Docker engine's socket may not be opened by this user: join the group `docker`, or set DOCKER_HOST"
+    if "No such file" in text or "Connection refused" in text or "FileNotFoundError" in text:
+        return "there is no Docker engine: start one (`systemctl start docker`, Docker Desktop), or set DOCKER_HOST"
+    return f"the Docker engine can not be reached: {' '.join(text.split())[:300]}"

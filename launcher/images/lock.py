@@ -1,0 +1,39 @@
+"""Compiles the images' locks: `python -m launcher.images.lock [NAME...]`, with uv on the PATH.
+
+A lock holds hashes and no index, so it is the same whatever registry or mirror the packages come from. Its first line
+is the digest of its inputs, by which `launcher images check` sees that somebody changed one and not the other.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from launcher.images.checks import INPUTS, inputs_digest, lock_inputs, locks
+from launcher.images.definition import project_root, select
+
+
+def compile_lock(lock: Path) -> None:
+    """Writes the lock anew, by rename. Raises CalledProcessError when the inputs can not be satisfied."""
+    source, *overrides = lock_inputs(lock)
+    command = ["uv", "pip", "compile", "-q", str(source), "--generate-hashes", "--no-header", "--no-annotate"]
+    command += ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu", "--no-emit-index-url"]
+    for file in overrides:
+        command += ["--override", str(file)]
+    made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    temporary = lock.with_name(f".{lock.name}")
+    temporary.write_text(f"{INPUTS}{inputs_digest(lock)}\n{made}", encoding="utf-8")
+    temporary.replace(lock)
+
+
+def main(argv: list[str] | None = None) -> int:
+    for one in select(project_root(Path.cwd()), sys.argv[1:] if argv is None else argv):
+        for lock in locks(one.folder):
+            compile_lock(lock)
+            print(f"{one.name}: {lock.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What a container is made with: limits, user, mounts, and nothing secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.backends.docker import container
+from launcher.backends.docker.container import Place, settings
+from launcher.runtime.__main__ import adopt_private
+from launcher.spec.model import Image, Input, ResolvedJob, Resources, Role
+from tests.support.jobs import job
+
+PLACE = Place("1234:100", Path("/state/work"), Path("/state/private.json"))
+
+
+def made(one: ResolvedJob, place: Place = PLACE, member: str = "main-0", start: int = 1) -> dict[str, Any]:
+    return settings(one, "hello-1", member, start, "mark", place, {})
+
+
+def one(**changes: Any) -> ResolvedJob:
+    role = Role(command=("true",), image=Image(reference="slipway-cpu:0.1.0-00000000"), **changes.pop("role", {}))
+    return job("hello", store="s3://bucket/x", backend="docker", roles={"main": role}, **changes)
+
+
+def test_nobody_gains_privileges_and_the_engine_never_restarts() -> None:
+    host = made(one())["host_config"]
+    assert host["cap_drop"] == ["ALL"]
+    assert host["security_opt"] == ["no-new-privileges"]
+    assert host["restart_policy"] == {"Name": "no"}
+
+
+def test_limits_become_the_engines() -> None:
+    need = Resources(cpus=2.5, memory=1 << 30, shm=1 << 20)
+    host = made(one(role={"resources": need}))["host_config"]
+    assert host["nano_cpus"] == 2_500_000_000
+    assert host["mem_limit"] == host["memswap_limit"] == 1 << 30
+    assert host["shm_size"] == 1 << 20
+
+
+def test_the_gpus_of_the_slots_and_no_others() -> None:
+    with_gpus = made(one(), Place("1:1", Path("/w"), Path("/p"), ("2", "3")))
+    assert with_gpus["host_config"]["device_requests"][0]["device_ids"] == ["2", "3"]
+    assert "CUDA_VISIBLE_DEVICES" not in with_gpus["environment"]
+    without = made(one())
+    assert "device_requests" not in without["host_config"]
+    assert without["environment"]["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "user"),
+    [({}, "1234:100"), ({"user": "image"}, None), ({"user": "7:8"}, "7:8"), ({"user": "me"}, "1234:100")],
+)
+def test_the_user(options: dict[str, Any], user: str | None) -> None:
+    assert made(one(options=options))["user"] == user
+
+
+def test_a_read_only_root_leaves_room_for_temporary_files() -> None:
+    host = made(one(options={"read_only": True}))["host_config"]
+    assert host["read_only"]
+    assert list(host["tmpfs"]) == ["/tmp"]
+    assert not made(one())["host_config"]["read_only"]
+
+
+def test_files_on_this_machine_are_seen_under_their_own_paths_inputs_read_only() -> None:
+    found = one(inputs={"a": Input(url="file:///data/a"), "b": Input(url="/data/b"), "c": Input(url="s3://x/c")})
+    local = job("hello", store="file:///store", backend="docker", roles=found.roles, inputs=found.inputs)
+    assert made(local)["host_config"]["binds"] == [
+        "/state/work:/work",
+        "/state/private.json:/run/slipway/private.json:ro",
+        "/store:/store",
+        "/data/a:/data/a:ro",
+        "/data/b:/data/b:ro",
+    ]
+
+
+def test_several_members_get_a_network_in_which_names_are_found() -> None:
+    roles = {"main": Role(command=("true",), image=Image(reference="a:1"), replicas=2)}
+    several = job("hello", store="s3://bucket/x", backend="docker", roles=roles)
+    assert made(several, member="main-1", start=3)["host_config"]["network_mode"] == container.NETWORK
+    placement = json.loads(made(several, member="main-1", start=3)["environment"]["SLIPWAY_PLACEMENT"])
+    assert placement["host"] == made(several, member="main-1", start=3)["name"] == "slipway-hello-1-main-1-3"
+    hosted = job("hello", store="s3://bucket/x", backend="docker", roles=roles, options={"network": "host"})
+    assert json.loads(made(hosted)["environment"]["SLIPWAY_PLACEMENT"])["host"] == "127.0.0.1"
+    assert made(one())["host_config"]["network_mode"] == "bridge"
+
+
+def test_private_values_come_in_a_file_and_are_gone_from_the_names_that_lead_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "private.json"
+    file.write_text(json.dumps({"HF_TOKEN": "hush"}))
+    environ = {"SLIPWAY_PRIVATE": str(file), "OTHER": "1"}
+    adopt_private(environ)
+    assert environ == {"HF_TOKEN": "hush", "OTHER": "1"}
+    adopt_private(environ)  # without the file nothing happens
+    assert environ == {"HF_TOKEN": "hush", "OTHER": "1"}
+
+
+def test_an_image_with_a_digest_is_asked_for_by_it() -> None:
+    pinned = one()
+    role = Role(command=("true",), image=Image(reference="host/a", digest="sha256:00"))
+    assert (
+        container.image(job("x", store="s3://b/x", backend="docker", roles={"main": role}), "main")
+        == "host/a@sha256:00"
+    )
+    assert container.image(pinned, "main") == "slipway-cpu:0.1.0-00000000"

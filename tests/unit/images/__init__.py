@@ -1,0 +1,1 @@
+"""The images: definitions, versions, catalogue."""

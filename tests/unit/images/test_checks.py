@@ -1,0 +1,116 @@
+"""What `launcher images check` finds, and the catalogue's file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+from launcher.errors import BadInput
+from launcher.images import catalogue
+from launcher.images.catalogue import Entry
+from launcher.images.checks import check
+from launcher.images.definition import select
+from tests.unit.images.project import project
+
+REFERENCE = f"registry.example/slipway/tiny@sha256:{'cd' * 32}"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return project(tmp_path)
+
+
+def pushed(root: Path) -> None:
+    (one,) = select(root, [])
+    catalogue.save(catalogue.path(root), {"tiny": Entry(one.version(), REFERENCE)})
+
+
+def test_a_pushed_image_of_these_sources_is_fine(root: Path) -> None:
+    pushed(root)
+    assert check(root) == []
+
+
+def test_a_changed_source_file_makes_the_entry_stale_and_names_the_image(root: Path) -> None:
+    pushed(root)
+    (root / "source" / "main.py").write_text("print(2)\n")
+    (found,) = check(root)
+    assert (found.image, found.fault) == ("tiny", False)
+    assert "launcher images build --push" in found.text
+
+
+def test_an_image_that_was_never_pushed_is_said_and_no_fault(root: Path) -> None:
+    (found,) = check(root)
+    assert (found.image, found.fault) == ("tiny", False)
+
+
+def test_changed_inputs_of_a_lock_are_a_fault_and_a_changed_comment_is_none(root: Path) -> None:
+    pushed(root)
+    inputs = root / "images" / "tiny" / "requirements.in"
+    inputs.write_text("pyyaml>=6  # another reason\n\n")
+    assert check(root) == []
+    inputs.write_text("pyyaml>=6.1\n")
+    (found,) = check(root)
+    assert found.fault
+    assert "requirements.lock was not made from requirements.in" in found.text
+
+
+def test_another_common_block_is_a_fault(root: Path) -> None:
+    (root / "images" / "common.Dockerfile").write_text("FROM other\n")
+    (found,) = check(root)
+    assert found.fault
+    assert "common.Dockerfile" in found.text
+
+
+def test_an_entry_without_an_image_is_a_fault(root: Path) -> None:
+    pushed(root)
+    file = catalogue.path(root)
+    catalogue.save(file, {**catalogue.load(file), "gone": Entry("0.1.0-00000000", REFERENCE)})
+    assert [(one.image, one.fault) for one in check(root)] == [("gone", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tiny: {version: 0.1.0-12345678, reference: registry/tiny:latest}", "tiny.reference"),
+        (f"tiny: {{version: one, reference: {REFERENCE!r}}}", "tiny.version"),
+        ("tiny: 3", "NAME: {version, reference}"),
+        ("tiny: {version: 0.1.0-12345678, reference: a, more: 1}", "more"),
+        ("{", "catalogue.yaml"),
+    ],
+)
+def test_a_broken_catalogue_is_one_line(root: Path, text: str, says: str) -> None:
+    catalogue.path(root).write_text(text)
+    with pytest.raises(BadInput, match=says) as raised:
+        check(root)
+    assert "\n" not in str(raised.value)
+
+
+def test_equal_catalogues_are_equal_bytes(root: Path) -> None:
+    file = catalogue.path(root)
+    entries = {name: Entry("0.1.0-00000000", REFERENCE) for name in ("b", "a")}
+    catalogue.save(file, entries)
+    first = file.read_bytes()
+    catalogue.save(file, dict(reversed(entries.items())))
+    assert file.read_bytes() == first
+    assert catalogue.load(file) == entries
+
+
+def test_the_verbs_exit_codes(root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    assert main(["images", "check"]) == 0
+    assert main(["images", "check", "--strict"]) == 1
+    assert main(["images", "list"]) == 0
+    assert "not pushed" in capsys.readouterr().out
+    assert main(["images", "build", "tiyn"]) == 2
+    assert "did you mean `tiny`" in capsys.readouterr().err
+    assert main(["images", "build", "--build-arg", "X"]) == 2
+    # not a unix socket: the SDK leaves one open that it could not connect
+    monkeypatch.setitem(os.environ, "DOCKER_HOST", "tcp://127.0.0.1:9")
+    capsys.readouterr()
+    assert main(["images", "build"]) == 4
+    printed = capsys.readouterr().err
+    assert "there is no Docker engine" in printed
+    assert printed.count("\n") == 1
