@@ -36,6 +36,7 @@ class DemonstrationConfig(Config, frozen=True):
     """
     images    of the demonstration that are shown at most: the first step's, and others spread evenly
     steps     of it that are told at most, from the first on
+    thought   whether its steps' thoughts are told
     rule      right: a successful episode of the task's family, not of the same task and seed
               wrong: one of another family, with the same instruction if there is one
               control: as long as the right one in steps, characters and pixels, but saying nothing
@@ -48,6 +49,7 @@ class DemonstrationConfig(Config, frozen=True):
 
     images: Annotated[int, msgspec.Meta(ge=0, le=5)] = 5
     steps: Annotated[int, msgspec.Meta(ge=1)] = 15
+    thought: bool = False
     rule: Rule = "right"
     folder: str | None = None
     share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
@@ -57,12 +59,13 @@ class DemonstrationConfig(Config, frozen=True):
 
 @dataclass(frozen=True)
 class ShownStep:
-    """One step of a demonstration: the screen, what was done on it, and what came of it."""
+    """One step of a demonstration: the screen, why and what was done on it, and what came of it."""
 
     action: Action
     image: ImageRef | Image.Image
     screen: tuple[int, int]
     result: str = ""
+    thought: str = ""
     marks: Marks = field(default_factory=dict)
 
 
@@ -102,7 +105,7 @@ class Blank:
 def control(shown: Demonstration) -> Demonstration:
     """As long as `shown`, and saying nothing: grey pictures, filler for texts."""
     steps = [
-        ShownStep(step.action, Blank(step.image), step.screen, step.result, step.marks)
+        ShownStep(step.action, Blank(step.image), step.screen, step.result, step.thought, step.marks)
         for step in shown.steps
         if not isinstance(step.image, Image.Image)
     ]
@@ -129,7 +132,7 @@ def demonstrate(episode: Episode, frame: FrameOf) -> Demonstration:
         else:
             same = open_image(image).tobytes() == open_image(after).tobytes()
             result = "nothing changed" if same else "the screen changed"
-        steps.append(ShownStep(step.action, image, episode.screen, result, step.marks))
+        steps.append(ShownStep(step.action, image, episode.screen, result, (step.thought or "").strip(), step.marks))
     return Demonstration(episode.goal or episode.instruction, tuple(steps))
 
 

@@ -239,7 +239,10 @@ class PromptBuilder:
                 chat.image(self._seen(step.image, {} if shown.blank else step.marks))
             else:
                 chat.text("user", f"{step.screen[0]}x{step.screen[1]}")
-            chat.text("user", f"\nAction: {say(self.written(step.action, step.marks))}\n")
+            chat.text("user", "\n")
+            if config.thought and step.thought:
+                chat.text("user", f"Thought: {say(step.thought)}\n")
+            chat.text("user", f"Action: {say(self.written(step.action, step.marks))}\n")
             if step.result:
                 chat.text("user", f"Result: {say(step.result)}\n")
         if len(told) < len(shown.steps):

@@ -77,8 +77,11 @@ class Chats:
         self.video: int | None = getattr(processor, "video_token_id", None)
         self.merge: int = self.images.merge_size**2  # patches per token
 
-    def text(self, messages: Sequence[Mapping[str, Any]]) -> Text:
-        """Tokens of a chat and which of them are learnt: each assistant turn with its end. Raises BadSample."""
+    def text(self, messages: Sequence[Mapping[str, Any]], *, answer_only: bool = False) -> Text:
+        """Tokens of a chat and which of them are learnt: each assistant turn with its end, or the last one alone.
+
+        Raises BadSample.
+        """
         chat = [_parts(message) for message in messages]
         whole = self._render(chat)
         spans = []
@@ -88,6 +91,8 @@ class Chats:
                 if not (whole.startswith(after) and after.startswith(before)):
                     raise ConfigError("model: its chat template shows a turn otherwise once others follow it")
                 spans.append((len(before), len(after)))
+        if answer_only:
+            spans = spans[-1:]
         if not spans:
             raise BadSample("no_answer", "a chat without an assistant's turn")
         made = self.tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
@@ -226,7 +231,8 @@ class Collator:
             images = open_images(sample)
             self.pictures.put(index, images, 1024 + sum(image.width * image.height * 3 for image in images))
         if text is None:
-            text = self.chats.text(sample.messages)
+            # A step's earlier turns are history: targets of their own samples, and not written as targets are.
+            text = self.chats.text(sample.messages, answer_only=sample.step is not None)
             self.chats.check(text, images, self.max_length)
             self.texts.put(index, text, 1024 + 5 * len(text.ids))
         return text, images
