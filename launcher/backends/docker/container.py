@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from launcher.spec.model import ResolvedJob
 
-RUNTIME_LABEL: Final = "dev.slipway.runtime"  # an image that carries it has the runtime; its value is the job schema
-RUN: Final = "dev.slipway.run"
-MEMBER: Final = "dev.slipway.member"
-MARK: Final = "dev.slipway.mark"
-START: Final = "dev.slipway.start"
+RUNTIME_LABEL: Final = "slipway.runtime"  # an image that carries it has the runtime; its value is the job schema
+RUN: Final = "slipway.run"
+MEMBER: Final = "slipway.member"
+MARK: Final = "slipway.mark"
+START: Final = "slipway.start"
 ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
 WORK: Final = "/work"
 PRIVATE: Final = "/run/slipway/private.json"
