@@ -23,9 +23,9 @@ TRACKERS: Final = ("wandb", "tensorboard", "mlflow", "trackio")
 # told and kept. Everything else decides what is computed.
 FREE: Final = frozenset(
     (
-        *("model", "adapter", "data", "episodes", "pairs", "prompts", "evaluation"),
+        *("model", "adapter", "data", "episodes", "pairs", "held_out", "prompts", "evaluation"),
         *("log_every", "save_every", "keep_checkpoints", "predictions", "max_new_tokens"),
-        *("report_to", "run_name", "workers", "sample_every", "cache_mb"),
+        *("report_to", "run_name", "workers", "sample_every", "answer_every", "answers", "cache_mb"),
     )
 )
 

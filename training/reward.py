@@ -9,6 +9,7 @@ the checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,28 +30,28 @@ __all__ = ["RewardConfig", "RewardModel", "train"]
 class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     """
     pairs          a folder of preference pairs; its split `train` is trained on
-    evaluation     another folder, all of whose pairs are held out; None: the split `test` of `pairs`
+    held_out       another folder, all of whose pairs are held out; None: the split `test` of `pairs`
     centring       weight of the term that keeps rewards near 0 (see training.reward_network.bradley_terry)
-    on_bad_sample  what happens to pairs that can not be used: fail, or skip (counted in results/faults.json)
+    on_bad_sample  what happens to pairs that can not be used: fail, or skip (counted in results/bad_samples.json)
     """
 
     pairs: str
-    evaluation: str | None = None
+    held_out: str | None = None
     centring: NotNegative = 0.01
     on_bad_sample: Policy = "fail"
 
 
-def held_out(pairs: str, evaluation: str | None, faults: Faults) -> tuple[Pairs, Pairs, str]:
+def held_out(pairs: str, other: str | None, faults: Faults) -> tuple[Pairs, Pairs, str]:
     """(training pairs, held-out pairs, what to call those). Raises ConfigError when one leaks into the other."""
     train = read_pairs(Path(pairs), "train", faults)
     try:
-        test = read_pairs(Path(evaluation), None, faults) if evaluation else read_pairs(Path(pairs), "test", faults)
+        test = read_pairs(Path(other or pairs), None if other else "test", faults if other else Faults("skip"))
     except ConfigError as error:
-        if evaluation or "holds no pair" not in str(error):
+        if other or "holds no pair" not in str(error):
             raise
-        raise ConfigError(f"{error}: make the pairs with a test_share, or name an evaluation") from None
+        raise ConfigError(f"{error}: make the pairs with a test_share, or name others as held_out") from None
     refuse_leaks(train, test)
-    return train, test, Path(evaluation).name if evaluation else "test"
+    return train, test, Path(other).name if other else "test"
 
 
 def make_network(config: RewardConfig) -> tuple[Any, Any]:
@@ -109,13 +110,24 @@ def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: i
     print(table(rows), flush=True)
 
 
+def write_faults(faults: Faults, results: Path) -> None:
+    """results/bad_samples.json, where bad ones were skipped."""
+    if faults.policy != "skip":
+        return
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "bad_samples.json").write_text(json.dumps(faults.report(), indent=1) + "\n", encoding="utf-8")
+    metric(0, "data/bad_samples", faults.total)
+    print(f"bad samples: {faults.report()['by_reason'] or 'none'}", flush=True)
+
+
 def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
     """The whole training. False: SIGTERM came first, and the checkpoint of the last step is there to go on from."""
     config.check()
     check_resume(config, resume)
     faults = Faults(config.on_bad_sample)
-    pairs, test, split = held_out(config.pairs, config.evaluation, faults)
-    progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out")
+    pairs, test, split = held_out(config.pairs, config.held_out, faults)
+    if os.environ.get("RANK", "0") == "0":
+        progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
     if not run_training(trainer, config, out, resume):
         return False
@@ -129,7 +141,7 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
         network.eval()
         model = RewardModel(network, trainer.processing_class, batch_size=config.batch_size)
         evaluate(model, test, out, split=split, seed=config.seed, step=step)
-        (out / "results" / "faults.json").write_text(json.dumps(faults.report(), indent=1) + "\n", encoding="utf-8")
+        write_faults(faults, out / "results")
         (out / ".done").touch()
     return True
 

@@ -236,4 +236,4 @@ def refuse_leaks(train: Iterable[Pair], held_out: Iterable[Pair]) -> None:
     """Raises ConfigError when held-out pairs share a task, a split key or an observation with the training's."""
     if found := leaks(train, held_out):
         told = "; ".join(f"the same {name}: {', '.join(examples)}" for name, examples in found.items())
-        raise ConfigError(f"evaluation: pairs leak from training: {told}")
+        raise ConfigError(f"held_out: pairs leak from training: {told}")
