@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.actions import Action, ParseError
+from eval.actions import Action
 from eval.agents.transformers import TransformersAgent
 from eval.config import ConfigError
 from eval.desktop import Expected
@@ -90,8 +90,8 @@ class Logged(TrainerCallback):  # type: ignore[misc]
 class HeldOut:
     """Prompts of held-out pairs, each once and at most `count`, answered greedily and judged.
 
-    Metrics: malformed, of all; matches and click_in_box, of those whose right answer the pair knows; chosen, the share
-    of answers that are a pair's chosen one, as an action.
+    Metrics: malformed; matches, answers that do what is expected, or where a pair does not tell, what its chosen answer
+    does; click_in_box, of those that should point into a known box.
     """
 
     pairs: Pairs
@@ -108,41 +108,30 @@ class HeldOut:
 
     def measure(self, agent: TransformersAgent) -> Scores:
         asked = self.prompts()
-        malformed = known = right = pointed = hits = chosen = 0
+        malformed = right = pointed = hits = 0
         for start in range(0, len(asked), agent.batch_size):
             part = asked[start : start + agent.batch_size]
             prompts = [(pair.prompt, [open_image(path) for path in self.pairs.images(pair)]) for pair in part]
             decisions = agent._generate(prompts, [pair.marks for pair in part])
             for pair, decision in zip(part, decisions, strict=True):
                 malformed += decision.action is None
-                chosen += decision.action is not None and decision.action == self._action(pair)
-                if (expected := _expected(pair)) is None:
-                    continue
-                known += 1
+                expected = self._expected(pair)
                 right += expected.matches(decision.action)
                 if expected.box is not None:
                     pointed += 1
                     hits += expected.hit(decision.action)
         found: dict[str, Estimate | None] = {
             "malformed": wilson(malformed, len(asked)),
-            "chosen": wilson(chosen, len(asked)),
-            "matches": wilson(right, known),
+            "matches": wilson(right, len(asked)),
             "click_in_box": wilson(hits, pointed),
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _action(self, pair: Pair) -> Action | None:
-        try:
-            return self.builder.read(pair.chosen, pair.marks).action
-        except ParseError:
-            return None
-
-
-def _expected(pair: Pair) -> Expected | None:
-    if pair.expected is None:
-        return None
-    box = pair.expected["box"]
-    return Expected(Action.from_json(pair.expected["action"]), None if box is None else tuple(box))
+    def _expected(self, pair: Pair) -> Expected:
+        if pair.expected is None:
+            return Expected(self.builder.read(pair.chosen, pair.marks).action)
+        box = pair.expected["box"]
+        return Expected(Action.from_json(pair.expected["action"]), None if box is None else tuple(box))
 
 
 def summary(scores: Scores, *, split: str, seed: int) -> list[Row]:

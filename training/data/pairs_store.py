@@ -123,7 +123,10 @@ class Pairs(Sequence[Pair]):
         place = self._places[index]
         if self._file is None or self._file[1] != os.getpid():
             self._file = os.open(self.folder / PAIRS, os.O_RDONLY | os.O_CLOEXEC), os.getpid()
-        return msgspec.json.decode(_line(self._file[0], place), type=Pair)
+        try:
+            return msgspec.json.decode(_line(self._file[0], place), type=Pair)
+        except msgspec.MsgspecError:
+            raise ConfigError(f"pairs: {self.where(index)}: the file changed while it was in use") from None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_file": None}
