@@ -185,18 +185,25 @@ class Pool:
         """The demonstration for a task, the same each time; None where there is none. Raises BadFrame."""
         if rule == "none":
             return NO_DEMONSTRATION
-        mine = family(task.task_id, task.tags)
         dice = random.Random(f"demonstration {seed} {task.task_id} {task.seed}")
-        if rule == "wrong":
-            found = _others(self.instructions.get(task.instruction, []), mine)
-            if not found and len(self.families) > (mine in self.families):
-                found = self.families[dice.choice([name for name in sorted(self.families) if name != mine])]
-        else:
-            found = [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
+        found = self._fitting(task, rule, dice)
         if not found:
             return None
         shown = self._shown(dice.choice(found))
         return control(shown) if rule == "control" else shown
+
+    def has(self, task: Task, rule: Rule) -> bool:
+        """Whether `choose` would find one; nothing is read."""
+        return rule == "none" or bool(self._fitting(task, rule, random.Random(0)))
+
+    def _fitting(self, task: Task, rule: Rule, dice: random.Random) -> list[Entry]:
+        mine = family(task.task_id, task.tags)
+        if rule != "wrong":
+            return [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
+        same = [e for e in self.instructions.get(task.instruction, []) if e.family != mine]
+        if same or not (names := [name for name in sorted(self.families) if name != mine]):
+            return same
+        return self.families[dice.choice(names)]
 
     def _shown(self, entry: Entry) -> Demonstration:
         """Read from its folder, unless it was lately."""
@@ -205,10 +212,6 @@ class Pool:
         if len(self.kept) > KEPT:
             self.kept.popitem(last=False)
         return shown
-
-
-def _others(entries: Sequence[Entry], mine: str) -> list[Entry]:
-    return [entry for entry in entries if entry.family != mine]
 
 
 def _episodes(root: Path) -> Iterator[tuple[Path, Episode]]:

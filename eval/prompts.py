@@ -121,18 +121,25 @@ class PromptBuilder:
 
     def choose(self, task: Task) -> Demonstration:
         """The demonstration of an evaluation's task; NO_DEMONSTRATION where none is wanted. Raises ConfigError."""
+        self.check([task])
+        config = self.demonstration
+        if config is None or self.pool is None:
+            return NO_DEMONSTRATION
+        return self.pool.choose(task, config.rule, config.seed) or NO_DEMONSTRATION
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raises ConfigError when an evaluation of the tasks lacks a demonstration that the configuration asks for."""
         config = self.demonstration
         if config is None or config.rule == "none":
-            return NO_DEMONSTRATION
+            return
         if self.pool is None:
             raise ConfigError("prompt.demonstration.folder: name the episodes that an evaluation shows, or rule: none")
-        found = self.pool.choose(task, config.rule, config.seed)
-        if found is None and config.required:
-            raise ConfigError(
-                f"prompt.demonstration: {config.folder} holds no {config.rule} one for task {task.task_id}; "
-                "required: false would ask without"
-            )
-        return found or NO_DEMONSTRATION
+        for task in tasks:
+            if config.required and not self.pool.has(task, config.rule):
+                raise ConfigError(
+                    f"prompt.demonstration: {config.folder} holds no {config.rule} one for task {task.task_id}; "
+                    "required: false would ask without"
+                )
 
     def messages(
         self,

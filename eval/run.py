@@ -87,7 +87,8 @@ class _Reporter:
 def evaluate(config: RunConfig, out: Path) -> list[Row]:
     """Runs everything; gives the rows of summary.json, the agent's first, then the baselines'.
 
-    Raises ConfigError, and SetupFailed when not one task could be run.
+    Raises ConfigError, also for a task without the demonstration that it needs, and SetupFailed when not one task could
+    be run.
     """
     names = [config.agent.name, *(baseline.name for baseline in config.baselines)]
     if len(set(names)) < len(names):
@@ -95,6 +96,7 @@ def evaluate(config: RunConfig, out: Path) -> list[Row]:
     world = environment(config.environment)
     tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
     builder = config.prompt.builder()
+    builder.check(tasks)
     rows: list[Row] = []
     for number, chosen in enumerate([config.agent, *config.baselines]):
         agent = make_agent(chosen, builder)

@@ -133,6 +133,8 @@ def evaluate(config: BenchConfig, out: Path) -> list[Row]:
     """Asks, scores, writes; gives the rows of summary.json. Raises ConfigError."""
     if not config.versions or len(set(config.versions)) < len(config.versions):
         raise ConfigError("versions must name each revision once")
+    if config.prompt.marks:
+        raise ConfigError("prompt.marks: the benchmark has no marks; its answers are points")
     try:
         trajectories = load(Path(config.bench))
     except BenchError as error:

@@ -8,6 +8,7 @@ from eval.agents.base import Agent
 from eval.agents.baselines import CommonestAction, NearestEpisode
 from eval.agents.scripted import ScriptedAgent
 from eval.config import Config, ConfigError
+from eval.dsl import Dsl
 from eval.episodes import EpisodeError
 from eval.prompts import PromptBuilder
 
@@ -83,7 +84,9 @@ def _from_episodes(
     folder = Path(config.episodes)
     if not folder.is_dir():
         raise ConfigError(f"agent {config.name}: there is no folder {folder}")
+    # they copy points and read no prompt, so marks say nothing to them
+    dialect = Dsl(builder.dialect.decimals) if isinstance(builder.dialect, Dsl) else builder.dialect
     try:
-        return kind(folder, builder.dialect, config.name)
+        return kind(folder, dialect, config.name)
     except EpisodeError as error:
         raise ConfigError(f"agent {config.name}: {error}") from None

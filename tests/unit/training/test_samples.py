@@ -16,6 +16,7 @@ from eval import login
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
+from eval.demonstrations import DemonstrationConfig
 from eval.desktop import Observation
 from eval.episodes import read_episode
 from eval.prompts import Message, PromptConfig
@@ -195,3 +196,48 @@ def test_a_sample_without_an_episode_has_a_target_and_images_but_can_not_be_aske
     (tmp_path / "a.png").write_bytes(b"")
     with pytest.raises(BadSample, match="image_broken"):
         open_images(sample)
+
+
+def test_a_training_episode_is_shown_another_successful_one_and_never_itself(tmp_path: Path) -> None:
+    root = made(tmp_path, 4)
+    failed = sorted(root.iterdir())[0]
+    record = json.loads((failed / "episode.json").read_text())
+    (failed / "episode.json").write_text(json.dumps({**record, "success": False}))
+    prompt = PromptConfig(decimals=2, demonstration=DemonstrationConfig(images=2, share=0.5))
+    found = samples.load(root, prompt.builder())
+    assert len(found) == 24
+    chosen = {}
+    for sample in found:
+        assert sample.episode is not None
+        shown = sample.demonstration
+        chosen[sample.episode.episode_id] = shown
+        assert shown.task not in (sample.episode.goal, record["goal"])
+        assert len(sample.images) == 1 + 2 * bool(shown.steps)
+        text = sample.messages[1]["content"][0]["text"]
+        assert text.startswith(f"Demonstration\nTask: {shown.task}\n" if shown.steps else "Goal: ")
+        assert sample.asked()[1].demonstration == shown
+    assert {bool(shown.steps) for shown in chosen.values()} == {True, False}
+    assert {s.target for s in found} == {s.target for s in samples.load(root, PROMPTS[0].builder())}
+
+
+def test_an_episode_alone_has_nothing_to_be_shown(tmp_path: Path) -> None:
+    root = made(tmp_path, 1)
+    builder = PromptConfig(decimals=2, demonstration=DemonstrationConfig()).builder()
+    assert [s.demonstration.steps for s in samples.load(root, builder)] == [()] * 6
+
+
+def test_a_point_that_no_mark_holds_is_a_counted_fault_and_no_guess(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    folder = sorted(root.iterdir())[0]
+    steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    steps[0]["action"].update(x=0.0, y=1.0)
+    del steps[2]["marks"]
+    (folder / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    faults = Faults("skip")
+    found = samples.load(root, PromptConfig(marks=True).builder(), faults)
+    assert faults.counts == {"unrepresentable": 2}
+    assert len(found) == 10
+    history = found[0].messages[1]["content"][0]["text"]
+    assert "1. (click)\n" in history  # what was done is told, but not where
+    with pytest.raises(ConfigError, match="step 0: unrepresentable: no mark at the point of click"):
+        samples.load(root, PromptConfig(marks=True).builder())
