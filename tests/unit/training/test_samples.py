@@ -203,7 +203,7 @@ def test_a_training_episode_is_shown_another_successful_one_and_never_itself(tmp
     failed = sorted(root.iterdir())[0]
     record = json.loads((failed / "episode.json").read_text())
     (failed / "episode.json").write_text(json.dumps({**record, "success": False}))
-    prompt = PromptConfig(decimals=2, demonstration=DemonstrationConfig(images=2, share=0.5))
+    prompt = PromptConfig(decimals=2, demonstration=DemonstrationConfig(images=2, share=0.3))
     found = samples.load(root, prompt.builder())
     assert len(found) == 24
     chosen = {}
