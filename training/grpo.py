@@ -61,8 +61,25 @@ def arguments(config: GrpoConfig, out: Path, suppressed: Sequence[int]) -> dict[
         "mask_truncated_completions": config.mask_truncated,
         "reward_weights": [spec.weight for spec in config.rewards],
         "generation_kwargs": never,
+        **({"vllm_importance_sampling_mode": "token_truncate"} if config.loss == "vespo" else {}),
         **(vllm if theirs else {}),
     }
+
+
+def remote(config: GrpoConfig, suppressed: Sequence[int]) -> Any:
+    """The server that generates, up and ready (grpo_trainer.Remote), or None. Raises ConfigError, InfraError."""
+    made = config.generation
+    if made.backend != "vllm" or made.mode != "http":
+        return None
+    from training.grpo_trainer import Remote
+    from training.vllm_client import Client, Sampling
+
+    assert made.url is not None
+    assert made.adapters is not None
+    client = Client(made.url, made.served_name, timeout=made.timeout)
+    client.wait()
+    sampling = Sampling(config.max_completion, config.temperature, config.top_p, config.top_k, suppressed)
+    return Remote(client, sampling, Path(made.adapters))
 
 
 def check_device(config: GrpoConfig) -> None:
@@ -103,6 +120,7 @@ def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts
         rewards=rewards,
         dialect=config.prompt.builder().dialect,
         period=config.period,
+        remote=remote(config, suppressed),
         model=model,
         args=GRPOConfig(**arguments(config, out, suppressed)),
         train_dataset=rows,

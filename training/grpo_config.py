@@ -157,6 +157,8 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
             raise ConfigError("generation.adapters: name the folder in which the server finds the LoRA")
         if made.mode == "http" and self.lora is None and self.adapter is None:
             raise ConfigError("generation: mode http hands a LoRA over: give a lora to train")
+        if made.mode == "http" and (self.fsdp or self.deepspeed):
+            raise ConfigError("generation: mode http can not gather a LoRA from shards: leave fsdp and deepspeed out")
 
 
 def processes() -> int:

@@ -5,6 +5,7 @@ Written against TRL 1.16: the methods that begin with an underscore are its own.
   another one is there.
 - order: TRL's sampler forgets in which epoch it is when a training goes on; ours draws each epoch's order from the seed
   and the epoch.
+- generation on a vLLM server that is not TRL's (training.vllm_client), with TRL's correction for another sampler.
 - images: the number of image tokens is compared with the images' patches sample by sample. transformers compares sums
   over the batch, and TRL drops the images of a batch that does not fit.
 """
@@ -12,12 +13,16 @@ Written against TRL 1.16: the methods that begin with an underscore are its own.
 from __future__ import annotations
 
 import math
+import random
+import secrets
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import torch
+from accelerate.utils import broadcast_object_list
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
@@ -28,6 +33,7 @@ from eval.desktop import InfraError
 from eval.dialects.base import Dialect
 from training.grpo_prompts import Prompts, expected_of, name_of
 from training.rewards import Attempt, Reward, score
+from training.vllm_client import Client, Sampling
 
 RECENT: Final = 10  # generations whose rewards the summary tells
 
@@ -40,6 +46,15 @@ class Tally:
     dropped: int = 0
     unjudged: Counter[str] = field(default_factory=Counter)
     attempts: list[tuple[int, Attempt]] = field(default_factory=list)  # of the last generation; its prompts' numbers
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A server to generate on. `adapters`: a folder that both see, in which each update of the LoRA is handed over."""
+
+    client: Client
+    sampling: Sampling
+    adapters: Path
 
 
 class _Order(RepeatSampler):  # type: ignore[misc]
@@ -57,22 +72,34 @@ class _Order(RepeatSampler):  # type: ignore[misc]
 
 
 class Trainer(GRPOTrainer):  # type: ignore[misc]
-    """`prompts` are the dataset behind the rows' numbers; `period` the optimiser steps per generation."""
+    """
+    prompts  the dataset behind the rows' numbers
+    period   optimiser steps per generation
+    remote   where to generate instead of here
+    """
 
     def __init__(
-        self, *, prompts: Prompts, rewards: Sequence[Reward], dialect: Dialect, period: int, **options: Any
+        self,
+        *,
+        prompts: Prompts,
+        rewards: Sequence[Reward],
+        dialect: Dialect,
+        period: int,
+        remote: Remote | None = None,
+        **options: Any,
     ) -> None:
         self.prompts = prompts
         self.rewards = list(rewards)
         self.dialect = dialect
         self.period = period
+        self.remote = remote
         self.tally = Tally()
-        super().__init__(
-            reward_funcs=[_named(reward.label) for reward in rewards],
-            **options,
-        )
+        super().__init__(reward_funcs=[_named(reward.label) for reward in rewards], **options)
         vocabulary = self._tokenizer.get_vocab()
         self.vision_ids = {vocabulary[token]: token for token in VISION_TOKENS if token in vocabulary}
+        if remote is not None:
+            self.use_vllm = True  # from here on this only means: the sampler is another program, correct for it
+            self._last_loaded_step = -1
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         rows = self.train_dataset if dataset is None else dataset
@@ -109,7 +136,37 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
                     "its text and its images do not belong together"
                 )
 
+    def _generate_single_turn(self, prompt_ids: Any, images: Any, *rest: Any, **options: Any) -> Any:
+        if self.remote is None:
+            return super()._generate_single_turn(prompt_ids, images, *rest, **options)
+        if self.state.global_step != self._last_loaded_step:
+            self._hand_over(self.remote)
+            self._last_loaded_step = self.state.global_step
+        where = f"{self.args.seed} {self.state.global_step} {self.accelerator.process_index}"
+        seeds = [random.Random(f"{where} {row}").getrandbits(31) for row in range(len(prompt_ids))]
+        given = list(zip(self.asked, images, strict=True))
+        answers = self.remote.client.sample(given, self.remote.sampling, seeds)
+        for ids, answer in zip(prompt_ids, answers, strict=True):
+            if list(ids) != answer.prompt_ids:
+                raise ConfigError(
+                    f"generation: the server reads a prompt as {len(answer.prompt_ids)} tokens, we as {len(ids)}: it "
+                    "needs the same processor, chat template and max_pixels"
+                )
+        return [answer.ids for answer in answers], [answer.logprobs for answer in answers]
+
+    def _hand_over(self, remote: Remote) -> None:
+        """Gives the server the LoRA as it is now; every process waits for it."""
+        name = [f"slipway-{self.state.global_step}-{secrets.token_hex(4)}"]
+        broadcast_object_list(name)
+        folder = remote.adapters / name[0]
+        if self.accelerator.is_main_process:
+            self.accelerator.unwrap_model(self.model).save_pretrained(folder, selected_adapters=["default"])
+            remote.client.update(folder, name[0])
+        self.accelerator.wait_for_everyone()
+        remote.client.adapter = name[0]
+
     def _generate(self, prompts: list[Any]) -> Any:
+        self.asked = [_without_images(prompt) for prompt in prompts]
         made = super()._generate(prompts)
         for ids in made[1]:
             if bad := next((self.vision_ids[token] for token in ids if token in self.vision_ids), None):
@@ -166,6 +223,14 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             print(f"step {step}: {lost} of {len(gathered)} answers are left out: {reasons}", flush=True)
         grouped = gathered.view(-1, self.num_generations, len(self.rewards)).nanmean(dim=1)
         self.tally.groups.append(grouped.tolist())
+
+
+def _without_images(prompt: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with places for images instead of images, as the prompt builder made them."""
+    return [
+        {**turn, "content": [{"type": "image"} if part["type"] == "image" else part for part in turn["content"]]}
+        for turn in prompt
+    ]
 
 
 def _named(label: str) -> Any:

@@ -1,0 +1,199 @@
+"""Generation on a vLLM server that anyone started, on any device: chat completions in, token ids and their log
+probabilities out; a LoRA's weights go there as a folder.
+
+The server (`SERVER` has the options that matter):
+
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING=True python -m vllm.entrypoints.openai.api_server --model DIR \\
+        --served-model-name model --enable-lora --max-lora-rank 16 --max-loras 2 --enable-tower-connector-lora \\
+        --logprobs-mode processed_logprobs
+
+- Each update has a name and a folder of its own. vLLM keeps what the vision tower made of an image under the LoRA's
+  name alone, so a LoRA that is loaded again under its name goes on with images seen through its old weights.
+- Without --enable-tower-connector-lora the vision tower's part of a LoRA is dropped without a word.
+- Vision tokens are held back by logit_bias.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from eval.config import ConfigError
+from eval.desktop import InfraError
+from eval.prompts import Message
+
+SERVER: Final = (
+    *("--enable-lora", "--max-loras", "2", "--enable-tower-connector-lora"),
+    *("--logprobs-mode", "processed_logprobs"),
+)
+PARALLEL: Final = 32  # requests at a time
+
+
+class ServerGone(InfraError):
+    """The generation server does not answer, or fails: the job is tried again from its checkpoint."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sampled answer: ids and log probabilities of its tokens, the end token among them, and the prompt's ids."""
+
+    prompt_ids: list[int]
+    ids: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to sample. `suppressed`: token ids that must never come."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    suppressed: Sequence[int] = ()
+
+    def body(self) -> dict[str, Any]:
+        """All of it: what a request leaves out, the server takes from the model's generation_config.json."""
+        return {
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "logit_bias": {str(token): -100 for token in self.suppressed},
+        }
+
+
+class Client:
+    """`model` is what the server calls the base model. `timeout` in seconds, for the start and for each answer."""
+
+    def __init__(self, url: str, model: str, *, timeout: float = 240.0) -> None:
+        self.url = url.rstrip("/")
+        self.model = model
+        self.timeout = timeout
+        self.adapter: str | None = None
+        self.folders: list[Path] = []
+
+    def wait(self) -> None:
+        """Until the server is up. Raises ServerGone after `timeout`, ConfigError where it serves another model."""
+        end = time.monotonic() + self.timeout
+        while True:
+            try:
+                served = [entry["id"] for entry in self._call("/v1/models", None)["data"]]
+                break
+            except ServerGone:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+        if self.model not in served:
+            raise ConfigError(f"generation: {self.url} serves {', '.join(served)}, not {self.model}")
+
+    def update(self, folder: Path, name: str) -> None:
+        """Requests from here on go to the LoRA in `folder`, under a name that was never used. The one before the last
+        is unloaded and its folder deleted. Raises ServerGone, or ConfigError for a LoRA that the server can not take.
+        """
+        self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())})
+        if self.adapter is not None:
+            self._call("/v1/unload_lora_adapter", {"lora_name": self.adapter})
+        self.adapter = name
+        self.folders.append(folder)
+        while len(self.folders) > 1:
+            shutil.rmtree(self.folders.pop(0), ignore_errors=True)
+
+    def sample(
+        self, prompts: Sequence[tuple[list[Message], Sequence[Image.Image]]], sampling: Sampling, seeds: Sequence[int]
+    ) -> list[Answer]:
+        """An answer per prompt and seed, in order; the same seeds on the same weights give the same answers.
+
+        Raises ServerGone, ConfigError.
+        """
+        urls: dict[int, str] = {}
+        for _, images in prompts:
+            for image in images:
+                urls.setdefault(id(image), data_url(image))
+        bodies = [
+            {
+                "model": self.adapter or self.model,
+                "messages": filled(messages, [urls[id(image)] for image in images]),
+                **sampling.body(),
+                "seed": seed,
+                "logprobs": True,
+                "return_token_ids": True,
+                "skip_special_tokens": False,
+            }
+            for (messages, images), seed in zip(prompts, seeds, strict=True)
+        ]
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            return list(pool.map(self._answer, bodies))
+
+    def _answer(self, body: dict[str, Any]) -> Answer:
+        found = self._call("/v1/chat/completions", body)
+        try:
+            (choice,) = found["choices"]
+            answer = Answer(
+                [int(token) for token in found["prompt_token_ids"]],
+                [int(token) for token in choice["token_ids"]],
+                [float(entry["logprob"]) for entry in choice["logprobs"]["content"]],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"generation: {self.url} answers without token ids and logprobs ({error!r})") from None
+        if not answer.ids or len(answer.ids) != len(answer.logprobs):
+            raise ServerGone(f"{self.url}: {len(answer.logprobs)} log probabilities for {len(answer.ids)} tokens")
+        return answer
+
+    def _call(self, path: str, body: Mapping[str, Any] | None) -> Any:
+        """A JSON request. Raises ConfigError for what the server refuses (4xx), ServerGone for all else."""
+        request = urllib.request.Request(
+            self.url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                text = response.read().decode()
+        except urllib.error.HTTPError as error:
+            said = " ".join(error.read().decode(errors="replace").split())[:300]
+            if 400 <= error.code < 500 and error.code not in (408, 429):
+                raise ConfigError(f"generation: {self.url}{path} refuses ({error.code}): {said}") from None
+            raise ServerGone(f"{self.url}{path}: {error.code}: {said}") from None
+        except (OSError, TimeoutError) as error:
+            raise ServerGone(f"{self.url}{path}: {error}") from None
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text  # the LoRA endpoints answer in words
+
+
+def data_url(image: Image.Image) -> str:
+    """The image as PNG, without loss."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def filled(messages: Sequence[Message], urls: Sequence[str]) -> list[Message]:
+    """Messages in Hugging Face form as the OpenAI interface has them: each image's place holds its URL."""
+    left = list(urls)
+    made: list[Message] = []
+    for turn in messages:
+        parts = [
+            {"type": "image_url", "image_url": {"url": left.pop(0)}} if part["type"] == "image" else part
+            for part in turn["content"]
+        ]
+        made.append({**turn, "content": parts})
+    if left:
+        raise ValueError(f"{len(left)} images have no place")
+    return made
