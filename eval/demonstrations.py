@@ -7,7 +7,9 @@ whose actions would be the answer.
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from eval.actions import Action
 from eval.config import Config, ConfigError
 from eval.desktop import Task
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, read_episode
-from eval.images import ImageRef, open_image
+from eval.images import ImageRef, open_image, same_bytes
 from eval.marks import Marks
 
 Rule = Literal["right", "wrong", "none", "control"]
@@ -62,7 +64,7 @@ class ShownStep:
     """One step of a demonstration: the screen, why and what was done on it, and what came of it."""
 
     action: Action
-    image: ImageRef | Image.Image
+    image: ImageRef
     screen: tuple[int, int]
     result: str = ""
     thought: str = ""
@@ -82,9 +84,9 @@ NO_DEMONSTRATION: Final = Demonstration()
 
 
 def family(task_id: str, tags: Sequence[str]) -> str:
-    """What tasks must share to demonstrate each other: their `family:` tag, or their id without a number at its end."""
+    """What tasks must share to demonstrate each other: their `family:` tag, or their id without `-NUMBER` at its end."""
     named = [tag for tag in tags if tag.startswith(FAMILY)]
-    return named[0] if named else FAMILY + task_id.rstrip("0123456789").rstrip("-_")
+    return named[0] if named else FAMILY + re.sub(r"[-_][0-9]+\Z", "", task_id)
 
 
 def filler(text: str) -> str:
@@ -104,16 +106,12 @@ class Blank:
 
 def control(shown: Demonstration) -> Demonstration:
     """As long as `shown`, and saying nothing: grey pictures, filler for texts."""
-    steps = [
-        ShownStep(step.action, Blank(step.image), step.screen, step.result, step.thought, step.marks)
-        for step in shown.steps
-        if not isinstance(step.image, Image.Image)
-    ]
-    return Demonstration(shown.task, tuple(steps), blank=True)
+    steps = tuple(dataclasses.replace(step, image=Blank(step.image)) for step in shown.steps)
+    return Demonstration(shown.task, steps, blank=True)
 
 
 def demonstrate(episode: Episode, frame: FrameOf) -> Demonstration:
-    """The episode's steps that have an action, with what came of them: frames are compared, so they are opened here.
+    """The episode's steps that have an action, with what came of them: whether the next frame is another file.
 
     Raises BadFrame.
     """
@@ -130,8 +128,7 @@ def demonstrate(episode: Episode, frame: FrameOf) -> Demonstration:
         elif last and isinstance(after, Path) and not after.exists():
             result = ""
         else:
-            same = open_image(image).tobytes() == open_image(after).tobytes()
-            result = "nothing changed" if same else "the screen changed"
+            result = "nothing changed" if same_bytes(image, after) else "the screen changed"
         steps.append(ShownStep(step.action, image, episode.screen, result, (step.thought or "").strip(), step.marks))
     return Demonstration(episode.goal or episode.instruction, tuple(steps))
 

@@ -57,6 +57,19 @@ def check_image(image: ImageRef) -> None:
         raise BadFrame(f"{image}: the file is cut off")
 
 
+def same_bytes(one: ImageRef, other: ImageRef) -> bool:
+    """Whether two images are the same file contents; nothing is decoded. What is no file compares as it does itself.
+
+    Raises BadFrame for a file that is not there.
+    """
+    if not isinstance(one, Path) or not isinstance(other, Path):
+        return one == other
+    try:
+        return one.stat().st_size == other.stat().st_size and one.read_bytes() == other.read_bytes()
+    except OSError as error:
+        raise BadFrame(f"{error.filename}: {error.strerror}") from None
+
+
 def _tail(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - len(PNG_END)))

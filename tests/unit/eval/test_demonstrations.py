@@ -67,6 +67,7 @@ def test_a_family_is_a_tag_or_the_name_without_its_number() -> None:
     assert family("login-17", ()) == family("login-4", ("hard",)) == "family:login"
     assert family("login-17", ("hard", "family:forms")) == "family:forms"
     assert family("click-1", ()) != family("login-1", ())
+    assert family("17", ()) != family("18", ())
 
 
 def test_the_right_one_is_a_success_of_the_family_and_never_the_task_itself(tmp_path: Path) -> None:
