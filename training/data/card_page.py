@@ -55,7 +55,9 @@ td.n, th.n { text-align: right; white-space: nowrap; } td.bar { width: 40%; min-
 td.bar i { display: block; height: 9px; border-radius: 3px; background: var(--fill); min-width: 2px; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 11px system-ui, "DejaVu Sans", sans-serif;
   fill: var(--soft); } svg .mid { text-anchor: middle; } svg .end { text-anchor: end; }
-svg.heat { max-height: 250px; } svg .f { fill: var(--fill); } svg .frame { fill: var(--mid); stroke: var(--rule); } svg .axis { stroke: var(--rule); }
+svg.heat { max-height: 250px; } 
+svg .f { fill: var(--fill); }
+svg .frame { fill: var(--mid); stroke: var(--rule); } svg .axis { stroke: var(--rule); }
 figure { margin: 0; } figure img { display: block; width: 100%; height: auto; border: 1px solid var(--rule);
   border-radius: 6px; background: var(--mid); }
 figcaption { font-size: 13px; color: var(--soft); margin-top: 8px; overflow-wrap: anywhere; }

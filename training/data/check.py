@@ -28,7 +28,7 @@ LEAKS: Final = ("episode", "step")
 def check(paths: Sequence[Path], ignore_shared_frames: int | None = None, strict: bool = False) -> tuple[bool, str]:
     """(whether it is clean, what to print).
 
-    ignore_shared_frames  steps on a frame that is in so many episodes or more do not count
+    ignore_shared_frames  steps on a frame that is in so many episodes of one side or more do not count
 
     Raises ConfigError for what can not be read, or is only one side.
     """
@@ -45,7 +45,9 @@ def check(paths: Sequence[Path], ignore_shared_frames: int | None = None, strict
     bad = [one for one in shared if strict or one.level in LEAKS]
     lines = [f"{len(keys.side):,} episodes, {len(keys.frame):,} steps in {len(look.sides)} splits"]
     if ignored is not None:
-        lines.append(f"{int(ignored.sum()):,} steps on frames of {ignore_shared_frames} episodes or more do not count")
+        lines.append(
+            f"{int(ignored.sum()):,} steps on frames of {ignore_shared_frames} episodes of a split or more do not count"
+        )
     if look.faults.total:
         lines.append(f"{look.faults.total:,} episodes could not be read and were not compared")
     for one in shared:
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--ignore-shared-frames",
         type=int,
         metavar="N",
-        help="steps on a frame that is in N episodes or more do not count (an empty desktop, a start page)",
+        help="steps on a frame that is in N episodes of a split or more do not count (an empty desktop, a start page)",
     )
     parser.add_argument("--strict", action="store_true", help="a shared frame is a leak as well")
     arguments = parser.parse_args(argv)

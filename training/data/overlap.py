@@ -106,22 +106,24 @@ def groups(keys: Any) -> tuple[Any, Any]:
 
 
 def common_frames(keys: Keys, episodes: int) -> Any:
-    """(steps,) bool: whose frame is seen in that many episodes or more, like an empty desktop."""
+    """(steps,) bool: whose frame is in that many episodes of one side or more, like an empty desktop."""
     import numpy as np
 
     a = keys.arrays()
     common = np.zeros(len(a["frame"]), bool)
-    if not len(common):
-        return common
-    pairs = np.unique(np.stack([a["frame"], a["episode"]]), axis=1)
-    frames, counts = np.unique(pairs[0], return_counts=True)
-    return np.isin(a["frame"], frames[counts >= episodes])
+    for side in range(len(keys.sides)):
+        mine = a["side"][a["episode"].astype(np.int64)] == side
+        if mine.any():
+            pairs = np.unique(np.stack([a["frame"][mine], a["episode"][mine]]), axis=1)
+            frames, counts = np.unique(pairs[0], return_counts=True)
+            common |= np.isin(a["frame"], frames[counts >= episodes])
+    return common
 
 
 def leaks(keys: Keys, ignored: Any = None, examples: int = 5) -> Iterator[Shared]:
     """What each pair of sides shares, level by level; nothing is yielded for what they do not.
 
-    ignored   (steps,) bool: steps that do not count
+    ignored   (steps,) bool: steps that do not count as steps; whole episodes always count
     """
     import numpy as np
 
@@ -129,11 +131,9 @@ def leaks(keys: Keys, ignored: Any = None, examples: int = 5) -> Iterator[Shared
     episodes = np.arange(len(a["side"]))
     keep = np.ones(len(a["frame"]), bool) if ignored is None else ~ignored
     owner = a["episode"][keep].astype(np.int64)
-    # an episode counts as long as one of its steps does
-    counted = episodes if ignored is None else np.unique(owner)
     for level, name in zip(LEVELS, ("content", "learned", "asked", "frame"), strict=True):
         if level == "episode":
-            found, places = a["content"][counted], (counted, np.full(len(counted), -1))
+            found, places = a["content"], (episodes, np.full(len(episodes), -1))
         else:
             found, places = a[name][keep], (owner, a["step"][keep].astype(np.int64))
         yield from _leaks(level, found, a["side"][places[0]], places, keys.sides, examples)
@@ -154,7 +154,7 @@ def _leaks(level: str, found: Any, side: Any, places: Any, names: list[str], exa
             if not len(both):
                 continue
             shown = []
-            for group in both[:examples]:
+            for group in both[np.argsort(order[starts[both]])][:examples]:
                 members = order[starts[group] : starts[group] + sizes[group]]
                 pair = [next(m for m in members if side[m] == which) for which in (first, second)]
                 shown.append(tuple(Place(int(places[0][m]), int(places[1][m])) for m in pair))
