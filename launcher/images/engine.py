@@ -19,14 +19,17 @@ def no_space(text: str) -> bool:
 class Engine:
     """A connection to the engine that the environment names (DOCKER_HOST, the current context's default socket)."""
 
-    def __init__(self) -> None:
-        """Raises Unreachable when there is none, or this user may not use it; BadInput without the SDK."""
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        """`environ`: where DOCKER_HOST and what belongs to it are looked up; None: this process's.
+
+        Raises Unreachable when there is none, or this user may not use it; BadInput without the SDK.
+        """
         try:
             import docker
             from docker.errors import DockerException
         except ImportError:
             raise BadInput("this needs the Docker SDK: pip install 'slipway[docker]'") from None
-        settings = docker.utils.kwargs_from_env()
+        settings = docker.utils.kwargs_from_env(environment=None if environ is None else dict(environ))
         # the first question has a short timeout, builds and pushes a long one
         asking: Any = docker.APIClient(version="1.24", timeout=10, **settings)
         try:

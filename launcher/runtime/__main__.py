@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
 
-from launcher.runtime.run import main
+HELP = """\
+usage: docker run ... IMAGE [run | --help]
+
+The runtime of a Slipway job: claims an attempt of a run, fetches its inputs, runs its command, keeps logs, metrics,
+checkpoints and outputs flowing into the store. A backend starts it (`launcher submit`) and tells it what to do by
+environment variables, SLIPWAY_STORE and SLIPWAY_RUN first; docs/runtime.md lists what the command finds.
+
+  run      the same as no argument at all, for engines that would add the image's default `--help`
+  --help   this text; also what an image does when it is started with nothing
+
+To look inside: docker run --rm -it --entrypoint bash IMAGE
+What it contains: /opt/slipway/sbom.cdx.json and /opt/slipway/licences.txt
+"""
 
 
-def adopt_private(environ: MutableMapping[str, str]) -> None:
-    """Credentials and secrets that came in a file, so that no `docker inspect` shows them."""
-    if path := environ.pop("SLIPWAY_PRIVATE", None):
-        import json
-        from pathlib import Path
+def main(argv: list[str]) -> int:
+    if argv in (["--help"], ["-h"]):
+        print(HELP, end="")
+        return 0
+    if argv not in ([], ["run"]):
+        print(f"[slipway] the runtime takes no `{' '.join(argv)}`; --help says what it does", file=sys.stderr)
+        return 78
+    from launcher.runtime.run import main as run
 
-        environ.update(json.loads(Path(path).read_bytes()))
+    return run(os.environ)
 
 
 if __name__ == "__main__":
-    adopt_private(os.environ)
-    code = main(os.environ)
+    code = main(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)  # threads that hang in the network must not hold the container

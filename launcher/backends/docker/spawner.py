@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -31,7 +31,10 @@ POLL = 2.0  # seconds between questions to an engine that went away
 
 
 class DockerSpawner:
-    def __init__(self) -> None:
+    """The containers of one engine: the one that the submitter's environment names."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = {name: value for name, value in environ.items() if name.startswith("DOCKER_")}
         self._engine: Engine | None = None
         self._pulls: dict[str, _Pull] = {}
 
@@ -81,7 +84,7 @@ class DockerSpawner:
     def engine(self) -> Engine:
         """Raises Unreachable."""
         if self._engine is None:
-            self._engine = Engine()
+            self._engine = Engine(self._environ)
         return self._engine
 
     def _image(self, engine: Engine, reference: str) -> None:
@@ -100,6 +103,16 @@ class DockerSpawner:
         self._pulls.pop(reference, None)
         if container.RUNTIME_LABEL not in (found["Config"].get("Labels") or {}):
             raise NeverStarts(Reason.CONFIG_ERROR, f"image {reference} has no Slipway runtime: {container.FIX}")
+
+
+def spawners() -> Callable[[Mapping[str, str]], DockerSpawner]:
+    """A spawner for each engine that submitters' environments name, made when it is first asked for."""
+    made: dict[str, DockerSpawner] = {}
+
+    def spawner(environ: Mapping[str, str]) -> DockerSpawner:
+        return made.setdefault(environ.get("DOCKER_HOST", ""), DockerSpawner(environ))
+
+    return spawner
 
 
 class _Pull:

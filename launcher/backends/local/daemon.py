@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from launcher import secrets
-from launcher.backends.docker.spawner import DockerSpawner
+from launcher.backends.docker.spawner import spawners
 from launcher.backends.local.slots import capacity
 from launcher.backends.local.spawner import ProcessSpawner
 from launcher.backends.local.state import Record, StateDir, read, replace
@@ -167,12 +167,13 @@ def _supervise(state: StateDir, slots: Mapping[str, Any], idle: float | None, lo
     from launcher.backends.local.supervisor import KEEP, Supervisor, catch_signals, log
 
     me = os.getpid()
+    processes, containers = ProcessSpawner(), spawners()
     procs.become_subreaper()  # what a killed runtime leaves behind falls to us
     while True:
         supervisor = Supervisor(
             state,
             capacity(slots),
-            {"local": ProcessSpawner(), "docker": DockerSpawner()},
+            {"local": lambda _: processes, "docker": containers},
             lambda named: secrets.values(state.secrets, named),
             idle=idle,
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from launcher.backends.local import environment
 from launcher.backends.local.entry import Entry
-from launcher.backends.local.spawner import UNKNOWN, Launch, Live, NeverStarts, NotYet, Spawner
+from launcher.backends.local.spawner import UNKNOWN, Launch, Live, NeverStarts, NotYet, Spawner, SpawnerFor
 from launcher.backends.local.state import Note, Record, Site, StateDir, read, replace
 from launcher.errors import SlipwayError
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, Reason
@@ -90,7 +90,7 @@ class Runner:
     def __init__(
         self,
         state: StateDir,
-        spawners: Mapping[str, Spawner],
+        spawners: Mapping[str, SpawnerFor],
         secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
         log: Callable[[str], None],
         command: tuple[str, ...],
@@ -98,7 +98,7 @@ class Runner:
     ) -> None:
         self.state = state
         self.id = state.id
-        self.spawners = spawners  # by backend
+        self.spawners = spawners  # by backend, for the submitter's environment
         self.secrets = secrets
         self.log = log
         self.command = command
@@ -127,7 +127,7 @@ class Runner:
         self.log(f"{run.name} {member.name}: {describe_place(record)} {'adopted' if member.live else 'is gone'}")
 
     def spawner(self, run: Run) -> Spawner:
-        return self.spawners[run.entry.job.backend]
+        return self.spawners[run.entry.job.backend](run.site.env)
 
     def start(self, run: Run, gpus: tuple[str, ...]) -> None:
         """Gives out the GPUs and starts every member."""

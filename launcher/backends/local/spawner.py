@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -96,6 +96,9 @@ class Spawner(Protocol):
     def forget(self, run: str) -> None:
         """Clears away what is left of a run that has left the queue."""
         ...
+
+
+SpawnerFor = Callable[[Mapping[str, str]], Spawner]  # given the submitter's variables (Site.env)
 
 
 class _Process:

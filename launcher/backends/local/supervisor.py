@@ -28,7 +28,7 @@ from launcher.backends.local.entry import Entry, parse
 from launcher.backends.local.environment import adopt_store_variables, own_site, python
 from launcher.backends.local.run import Run, Runner
 from launcher.backends.local.slots import Capacity, Slots
-from launcher.backends.local.spawner import Spawner
+from launcher.backends.local.spawner import SpawnerFor
 from launcher.backends.local.state import Note, Site, StateDir, read, replace
 from launcher.errors import SlipwayError
 from launcher.protocol.records import Result
@@ -48,7 +48,7 @@ class Supervisor:
         self,
         state: StateDir,
         capacity: Capacity,
-        spawners: Mapping[str, Spawner],
+        spawners: Mapping[str, SpawnerFor],
         secrets: Callable[[Mapping[str, str]], Mapping[str, str]],
         *,
         idle: float | None = 60.0,

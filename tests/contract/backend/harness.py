@@ -5,6 +5,7 @@ A new backend adds a Harness and its name to HARNESSES; the suite itself knows n
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import stat
@@ -15,13 +16,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from launcher.backends.base import Backend, backend
+from launcher.backends.docker.container import MARK, RUNTIME_LABEL
 from launcher.backends.local import daemon, environment
 from launcher.backends.local.backend import LocalBackend
 from launcher.runtime import procs
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import Image, ResolvedJob
 from launcher.store import Store, open_store
+from tests.support.engine import Engine
 from tests.support.jobs import job
 
 # what stands in for the runtime: it notes its start, says a line, waits to be let go, writes the result
@@ -64,6 +68,8 @@ class Harness(Protocol):
 
 
 class LocalHarness:
+    kind = "local"
+
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.options: Mapping[str, object] = {
@@ -81,7 +87,7 @@ class LocalHarness:
         self.backend = self.again()
 
     def again(self) -> Backend:
-        return backend("local", self.options)
+        return backend(self.kind, self.options)
 
     def job(self, name: str, **changes: Any) -> ResolvedJob:
         return job(name, store=self.store.url, **changes)
@@ -105,17 +111,60 @@ class LocalHarness:
             procs.kill_tree(mark=environment.mark(made.state.id, path.parent.name, path.name), grace=0)
 
 
+class DockerHarness(LocalHarness):
+    """The same shim as an image's `python`; its folder and the store are seen inside under their own paths."""
+
+    kind = "docker"
+
+    def __init__(self, engine: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", engine.host)
+        self.engine = engine
+        super().__init__(path, monkeypatch)
+        digest = hashlib.sha256(SHIM.encode()).hexdigest()[:12]
+        self.image = f"slipway-test.local/shim:{digest}-{path.name.replace('_', '-').lower()}"
+        (path / "Dockerfile").write_text(
+            f"FROM {engine.base or 'debian:bookworm-slim'}\nCOPY shim /usr/local/bin/python\n"
+            f'LABEL {RUNTIME_LABEL}="1"\n'
+        )
+        (path / ".dockerignore").write_text("*\n!shim\n")
+        engine.docker("build", "-q", "-t", self.image, str(path))
+
+    def job(self, name: str, **changes: Any) -> ResolvedJob:
+        options = {"network": "host", "volumes": [f"{self.path}:{self.path}"]}
+        made = super().job(name, backend="docker", options=options, **changes)
+        image = Image(reference=self.image)
+        return replace(made, roles={role: replace(each, image=image) for role, each in made.roles.items()})
+
+    def close(self) -> None:
+        super().close()
+        names = self.engine.docker("ps", "-aq", "--filter", f"label={MARK}", "--filter", f"ancestor={self.image}")
+        if found := names.stdout.split():
+            self.engine.docker("rm", "-f", *found)
+        self.engine.docker("rmi", "-f", self.image)
+
+
 @contextmanager
-def local(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    made = LocalHarness(path, monkeypatch)
-    made.options["state"].mkdir(parents=True)  # type: ignore[attr-defined]
+def local(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    with _opened(LocalHarness(path, monkeypatch)) as made:
+        yield made
+
+
+@contextmanager
+def docker(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    with _opened(DockerHarness(request.getfixturevalue("engine"), path, monkeypatch)) as made:
+        yield made
+
+
+@contextmanager
+def _opened(made: LocalHarness) -> Iterator[LocalHarness]:
+    (made.path / "state").mkdir(parents=True)
     try:
         yield made
     finally:
         made.close()
 
 
-HARNESSES: Final = {"local": local}
+HARNESSES: Final = {"docker": docker, "local": local}
 
 
 def wait_for(condition: Callable[[], object], limit: float = 30.0) -> None:

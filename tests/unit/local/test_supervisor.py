@@ -59,10 +59,11 @@ class Bench:
         return runs
 
     def supervisor(self, script: str, cpus: float = 64.0, gpus: tuple[str, ...] = (), **options: object) -> Supervisor:
+        guarded = Guarded()
         made = Supervisor(
             self.state,
             Capacity(cpus, 1 << 40, gpus),
-            {"local": Guarded()},
+            {"local": lambda _: guarded},
             lambda named: dict.fromkeys(named, "hush"),
             idle=0.0,
             command=("-c", f"cd '{self.path}'; me=$SLIPWAY_RUN; rank=$SLIPWAY_ROLE-$SLIPWAY_RANK\n{script}"),
