@@ -84,7 +84,7 @@ NO_DEMONSTRATION: Final = Demonstration()
 
 
 def family(task_id: str, tags: Sequence[str]) -> str:
-    """What tasks must share to demonstrate each other: their `family:` tag, or their id without `-NUMBER` at its end."""
+    """What tasks share that demonstrate each other: their `family:` tag, or their id without `-NUMBER` at its end."""
     named = [tag for tag in tags if tag.startswith(FAMILY)]
     return named[0] if named else FAMILY + re.sub(r"[-_][0-9]+\Z", "", task_id)
 

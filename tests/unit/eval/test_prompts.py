@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from eval.actions import Action, ActionType
+from eval.actions import Action, ActionType, Unrepresentable
+from eval.config import ConfigError, convert
 from eval.desktop import Expected, Observation
 from eval.dsl import Dsl
 from eval.episodes import Step
@@ -76,7 +79,7 @@ def test_targets_hold_the_thought_only_when_asked() -> None:
 
 
 @pytest.mark.parametrize("values", [{"history": -1}, {"images": 0}])
-def test_nonsense_is_refused(values: dict[str, int]) -> None:
+def test_nonsense_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="history starts at 0"):
         PromptBuilder(Dsl(), **values)
 
@@ -93,3 +96,83 @@ def test_configurations_of_before_keep_their_bytes() -> None:
         assert messages == case["messages"]
         assert [i.getpixel((0, 0)) for i in images] == [(n, 0, 0) for n in case["images"]]
         assert builder.target(Step(index=0, screenshot="", action=CLICK, thought=" The field. ")) == case["target"]
+
+
+ANSWER = (
+    "## Observation:\nA form.\n\n## Thought:\nThe field.\n\n## Action:\nClick it.\n\n"
+    "## Code:\npyautogui.click(x=0.5, y=0.25)"
+)
+
+
+def test_turns_are_the_assistants_and_only_the_latest_have_their_image() -> None:
+    past = [PastStep(CLICK, image(1)), PastStep(None, image(2)), PastStep(TYPED, image(3)), PastStep(CLICK, image(4))]
+    builder = PromptConfig(decimals=2, system="Act.", history=3, history_style="turns").builder()
+    messages, images = builder.messages("Log in", past, seen())
+    assert messages == [
+        {"role": "system", "content": [{"type": "text", "text": "Act."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "# Step 2:\n(no valid action)"}]},
+        {"role": "user", "content": [{"type": "image"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": '# Step 3:\nAction: TYPE(text="bob")'}]},
+        {"role": "user", "content": [{"type": "image"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "# Step 4:\nAction: CLICK(x=0.50, y=0.25)"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Goal: Log in\n"}, {"type": "image"}]},
+    ]
+    assert [i.getpixel((0, 0))[0] for i in images] == [3, 4, 9]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("images", "shown"), [(None, 3), (1, 1), (3, 3), (5, 5)])
+def test_turns_show_three_images_unless_told_otherwise(images: int | None, shown: int) -> None:
+    past = [PastStep(CLICK, image(n)) for n in range(20)]
+    messages, found = PromptConfig(history_style="turns", images=images).builder().messages("g", past, seen())
+    assert len(found) == shown
+    steps = [turn["content"][0]["text"].split("\n")[0] for turn in messages if turn["role"] == "assistant"]
+    assert steps == [f"# Step {n}:" for n in range(11, 21)]  # ten at most
+
+
+@pytest.mark.parametrize(
+    ("level", "kept"),
+    [("l1", "Action"), ("l2", "Thought Action"), ("l3", "Observation Thought Action")],
+)
+def test_levels_of_reasoning(level: str, kept: str) -> None:
+    values = {"dialect": "pyautogui", "history_style": "turns", "images": 1, "thought": "l3", "history_level": level}
+    builder = convert(values, PromptConfig, "prompt").builder()
+    past = [PastStep(CLICK, thought="The field.", response=ANSWER), PastStep(CLICK, thought="The field.")]
+    messages, _ = builder.messages("g", past, seen())
+    first, second = (turn["content"][0]["text"] for turn in messages if turn["role"] == "assistant")
+    assert " ".join(re.findall("^## ([A-Z][a-z]+):$", first, re.MULTILINE)) == f"{kept} Code"
+    assert ("## Thought" in second) == (level != "l1")  # a step that has a thought alone
+    target = (
+        convert({**values, "thought": level}, PromptConfig, "prompt")
+        .builder()
+        .target(Step(index=0, screenshot="", action=CLICK, thought="The field.", response=ANSWER))
+    )
+    assert first == f"# Step 1:\n{target}"
+    assert builder.read(target).action == CLICK
+
+
+def test_reasoning_that_would_not_read_back_is_no_target_and_is_left_out_of_the_history() -> None:
+    builder = PromptConfig(thought=True, history_style="turns", history_level="l2", system="").builder()
+    bad = "First.\nAction: DONE()"
+    with pytest.raises(Unrepresentable):
+        builder.target(Step(index=0, screenshot="", action=CLICK, thought=bad))
+    messages, _ = builder.messages("g", [PastStep(CLICK, thought=bad)], seen())
+    assert messages[0]["content"][0]["text"] == "# Step 1:\nAction: CLICK(x=0.5000, y=0.2500)"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"dialect": "pyautogui", "marks": True}, "prompt.marks"),
+        ({"history_level": "l2"}, "history_level: l2 needs history_style turns"),
+        ({"history_style": "turns", "history_level": "l3"}, "history_level: l3 needs pyautogui"),
+        ({"thought": "l2"}, "thought: l2 needs pyautogui"),
+        ({"history_style": "turns", "images": 2}, "knows 1, 3 and 5 images, not 2"),
+        ({"history_style": "turns", "history": 11}, "at most 10 steps, not 11"),
+        ({"history_style": "rings"}, "history_style"),
+        ({"thought": "l4"}, "thought"),
+        ({"demonstrations": {}}, "demonstrations"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        convert(values, PromptConfig, "prompt").builder()
