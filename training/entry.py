@@ -119,9 +119,11 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     """
     from transformers import PrinterCallback, TrainerState
 
+    from training import sharding
     from training.models import load_weights
     from training.reporting import Reporting, StopRequest
 
+    sharding.ensure(trainer, config)
     trainer.remove_callback(PrinterCallback)  # Reporting prints
     if resume is not None and is_over(trainer, read_state(resume)):
         load_weights(trainer.model, Path(resume))  # cut off after its last step: only the end is to be done again

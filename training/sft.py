@@ -21,6 +21,7 @@ import msgspec
 from eval.config import ConfigError
 from eval.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
+from training import sharding
 from training.data.faults import Faults, Policy
 from training.data.source import Spec, open_source
 from training.entry import check_resume, entry, run_training
@@ -113,7 +114,7 @@ def watch(trainer: Any, config: SftConfig, found: Sequence[Sample], out: Path) -
     """Adds what looks at the model while it trains. Raises ConfigError where that can not be."""
     if config.evaluation is None and config.sample_every is None:
         return
-    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+    if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise ConfigError("evaluation and sample_every need the whole model on each device: not with fsdp or deepspeed")
     from eval.agents.transformers import TransformersAgent
     from training.watch import Pictures, Watch

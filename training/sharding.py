@@ -1,0 +1,32 @@
+"""FSDP where accelerate has none: on CPU processes it drops to plain data parallel without a word."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from eval.config import ConfigError
+from training.options import TrainerConfig
+
+
+def asked_for(config: TrainerConfig) -> bool:
+    """Whether the configuration, or `accelerate launch`, asks for FSDP."""
+    return config.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("true", "1")
+
+
+def ensure(trainer: Any, config: TrainerConfig) -> None:
+    """Gives a trainer on CPU the FSDP that was asked for, before it trains. Raises ConfigError for one process.
+
+    accelerate 1.15 sets its plugin up for accelerators only (accelerate/state.py), though torch shards over gloo.
+    """
+    if not asked_for(config) or trainer.is_fsdp_enabled:
+        return
+    if trainer.args.world_size < 2:
+        raise ConfigError("fsdp shards over processes: start with torchrun or accelerate launch, two at least")
+    from accelerate.state import PartialState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    trainer.accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(**(trainer.args.fsdp_plugin_args or {}))
+    trainer.accelerator.state.distributed_type = DistributedType.FSDP
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    trainer.is_fsdp_enabled = True
