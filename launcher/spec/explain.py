@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from launcher.spec.hashing import plain
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import Image, ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.spec.source import Route, dotted
 from launcher.spec.types import Context
@@ -53,6 +53,8 @@ def _origin(route: Route, job: ResolvedJob, at: Context, profile: Profile) -> st
             place = _place(at, candidate)
             if route[0] == "secrets":
                 return f"{place}, lives in: {_profile_origin(f'secrets.{route[1]}', job, profile) or DEFAULT}"
+            if route[0] == "roles" and (listed := _listed(job.roles[str(route[1])].image, profile)):
+                return f"{place}, listed in: {listed}" if route[2] == "image" else place
             return place
     if route[0] == "roles" and route[-1] == "environment":
         return "the lock and the source installed here"
@@ -62,6 +64,12 @@ def _origin(route: Route, job: ResolvedJob, at: Context, profile: Profile) -> st
     if route[0] == "inputs":
         return _place(at, ("inputs", route[1]))
     return _profile_origin(dotted(route), job, profile) or DEFAULT
+
+
+def _listed(image: Image, profile: Profile) -> str | None:
+    """Where a name of the catalogue got its digest from."""
+    pinned = f"{image.reference}@{image.digest}"
+    return next((profile.origins[f"images.{name}"] for name, one in profile.images.items() if one == pinned), None)
 
 
 def _place(at: Context, route: Route) -> str:

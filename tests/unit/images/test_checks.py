@@ -114,3 +114,27 @@ def test_the_verbs_exit_codes(root: Path, capsys: pytest.CaptureFixture[str], mo
     printed = capsys.readouterr().err
     assert "there is no Docker engine" in printed
     assert printed.count("\n") == 1
+
+
+def test_a_job_that_names_an_image_gets_the_catalogues_digest(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed(root)
+    (root / "job.yaml").write_text("name: hello\nimage: tiny\ncommand: ['true']\nlimits: {deadline: 1h}\n")
+    monkeypatch.chdir(root)
+    assert main(["render", "job.yaml", "--backend", "docker", "--store", "s3://bucket/x"]) == 0
+    assert f"digest: sha256:{'cd' * 32}" in capsys.readouterr().out
+    assert main(["render", "job.yaml", "--backend", "docker", "--store", "s3://bucket/x", "--explain"]) == 0
+    assert "images/catalogue.yaml" in capsys.readouterr().out
+
+
+def test_a_profile_overrides_the_catalogue(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed(root)
+    mine = f"mine.example/tiny@sha256:{'ef' * 32}"
+    (root / "slipway.yaml").write_text(f"images: {{tiny: {mine!r}}}\n")
+    (root / "job.yaml").write_text("name: hello\nimage: tiny\ncommand: ['true']\n")
+    monkeypatch.chdir(root)
+    assert main(["render", "job.yaml", "--backend", "docker", "--store", "s3://bucket/x"]) == 0
+    assert f"digest: sha256:{'ef' * 32}" in capsys.readouterr().out
