@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle  # noqa: TID251 - what a data loader does with its samples
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from eval import run, versions
 from eval.actions import Action, ActionType
+from eval.click import SPLIT_SEED
 from eval.config import ConfigError, convert
 from eval.demonstrations import (
     NO_DEMONSTRATION,
@@ -212,3 +215,25 @@ def test_a_pool_may_be_sent_to_another_process(tmp_path: Path) -> None:
     pool = Pool.folder(tmp_path)
     before = shown(pool, task("app-1"))
     assert shown(pickle.loads(pickle.dumps(pool)), task("app-1")) == before
+
+
+@pytest.mark.parametrize(("folder", "code"), [("versions", 0), ("apps", 78), ("missing", 78), (None, 78)])
+def test_an_evaluation_looks_for_its_demonstrations_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str | None, code: int
+) -> None:
+    write(tmp_path / "apps", "a1")
+    task = versions.tasks(1, SPLIT_SEED, {})[0]
+    write(tmp_path / "versions", "v1", task_id="versions-1", tags=task.tags)
+    shown = {} if folder is None else {"folder": str(tmp_path / folder)}
+    values = {
+        "benchmark": "versions",
+        "environment": "versions",
+        "tasks": {"count": 1, "seed": SPLIT_SEED},
+        "agent": {"kind": "scripted"},
+        "prompt": {"demonstration": shown},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert run.main(["--config", str(tmp_path / "config.json"), "--out", str(tmp_path / "out")]) == code
+    said = capsys.readouterr().err
+    assert (said.count("\n") == 1 and "demonstration" in said) == bool(code)
+    assert (tmp_path / "out").exists() == (not code)
