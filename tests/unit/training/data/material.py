@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -47,7 +47,7 @@ def write_folders(root: Path, made: Sequence[Made]) -> Path:
     return root
 
 
-def write_packed(root: Path, splits: dict[str, Sequence[Made]]) -> Manifest:
+def write_packed(root: Path, splits: Mapping[str, Sequence[Made]]) -> Manifest:
     writer = DatasetWriter(root)
     for split, made in splits.items():
         for one, frames in made:
