@@ -370,7 +370,7 @@ class PromptConfig(Config, frozen=True):
                 f"prompt.history_level: {self.history_level} needs history_style turns; list knows l1 only"
             )
         if self.history_level != "l1" and not self.thought:
-            raise ConfigError(f"prompt.history_level: {self.history_level} needs thought: answers would have none to keep")
+            raise ConfigError(f"prompt.history_level: {self.history_level} needs thought: answers have none to keep")
         for name, value in (("history_level", self.history_level == "l3"), ("thought", isinstance(self.thought, str))):
             if value and self.dialect != "pyautogui":
                 raise ConfigError(f"prompt.{name}: {getattr(self, name)} needs pyautogui; dsl has no such sections")
