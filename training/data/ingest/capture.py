@@ -4,7 +4,8 @@ Columns came and went with the recorder's versions: those that are needed must b
 are. Times are Unix seconds. A row that is disabled is left out with all that hangs on it (`parent_id`); a merged row
 that has children stands for them, so the children are read instead; one without children is taken apart again.
 
-A database whose last rows still lie in its write-ahead log is copied, and the copy is read with the log.
+A database whose last rows still lie in its write-ahead log (or are half written, with a journal that undoes them) is
+copied, and the copy is read with the log.
 """
 
 from __future__ import annotations
@@ -78,10 +79,11 @@ def connect(path: Path, scratch: Path) -> sqlite3.Connection:
     """The database for reading. Raises BadSample."""
     if not path.is_file():
         raise BadSample("no_database", f"there is no {path.name}")
-    log = path.with_name(f"{path.name}-wal")
+    logs = [path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")]
+    logs = [log for log in logs if log.is_file() and log.stat().st_size]
     try:
-        if log.is_file() and log.stat().st_size:
-            for file in (path, log):
+        if logs:
+            for file in (path, *logs):
                 shutil.copyfile(file, scratch / file.name)
             connection = sqlite3.connect(scratch / path.name)
         else:

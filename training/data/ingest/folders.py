@@ -34,7 +34,7 @@ Labels = dict[bytes, tuple[Action, str]]
 def episodes(config: EpisodesConfig, tally: Tally, scratch: Path) -> Iterator[tuple[str, Episode, Sequence[Path]]]:
     """(folder, episode, frames) of every folder, one at a time. Raises ConfigError."""
     root = Path(config.recording)
-    found = sorted(path for path in root.iterdir() if (path / MARKER).is_file() or (path / STEPS).is_file())
+    found = sorted(path for path in root.glob("*") if (path / MARKER).is_file() or (path / STEPS).is_file())
     if not found:
         raise ConfigError(f"recording: there is no episode folder in {root}")
     tally.total = len(found)

@@ -1,4 +1,5 @@
 """openadapt-capture recordings: folders with `recording.db` and `oa_recording-*.mp4`; one of them, or a folder of them.
+What else is there (capture-state.json, profiling.json, sound) is not needed and not read.
 
 Raw input events become actions (`events.derive`), frames come out of the video (`video`), or of the pictures in the
 database where there is no video. Each action stands on the last visually distinct frame strictly before it began; where

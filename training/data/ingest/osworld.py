@@ -1,7 +1,7 @@
 """OSWorld results: {action_space}/{observation}/{model}/{domain}/{id}/ with `traj.jsonl`, step PNGs and `result.txt`.
 
 `recording` names any folder above those of the tasks (or one of them). The instruction is not in the results: it comes
-from the task's JSON under `tasks`, or from a first row that names it.
+from the task's JSON under `tasks`, or from a row that names it.
 
 A row's picture shows the screen **after** its action, so a step stands on the picture of the row before it. Of the
 first action nobody kept a picture, unless the folder has one from the beginning (`initial_state.png`, `initial.png`,
@@ -139,9 +139,10 @@ def rows_of(folder: Path, tally: Tally) -> tuple[list[dict[str, Any]], dict[str,
         if row is None:
             rows.append({"bad_line": number})  # without its picture: the next step must not stand on an older one
             continue
+        if isinstance(row.get("instruction"), str):
+            about.setdefault("instruction", row["instruction"])
         if "action" not in row:
-            about |= {name.lower(): value for name, value in row.items() if name.lower() in ("instruction", "error")}
-            about |= {name: value for name, value in row.items() if name == "initial_state"}
+            about |= {name.lower(): row[name] for name in ("Error", "error", "initial_state") if name in row}
             continue
         count = row.get("step_num")
         if isinstance(count, int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import filecmp
 import json
 import os
@@ -72,7 +73,7 @@ def store(out: Path, episode: Episode, frames: Sequence[Path]) -> None:
 
 
 def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
-    """Writes the episodes and the report, which it gives. Raises ConfigError."""
+    """Writes the episodes and the report, which it gives. Raises ConfigError, OSError."""
     source = Path(config.recording)
     if not source.exists():
         raise ConfigError(f"recording: there is no {source}")
@@ -81,13 +82,10 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
         raise ConfigError(f"the output folder {out} must not lie in the recording (to only look at it: check: true)")
     tally = Tally(str(type(config).__struct_config__.tag), config.on_bad_sample)
     staging = out / STAGING
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / REPORT).unlink(missing_ok=True)  # it told of another run
-        shutil.rmtree(staging, ignore_errors=True)
-        (staging / "scratch").mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: {error.strerror}") from None
+    out.mkdir(parents=True, exist_ok=True)
+    (out / REPORT).unlink(missing_ok=True)  # it told of another run
+    shutil.rmtree(staging, ignore_errors=True)
+    (staging / "scratch").mkdir(parents=True)
     seen: set[str] = set()
     try:
         for number, (where, episode, frames) in enumerate(importer(config)(config, tally, staging / "scratch"), 1):
@@ -125,7 +123,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is None and "SLIPWAY_OUTPUTS" not in os.environ:
             raise ConfigError("name a folder with --out, or set SLIPWAY_OUTPUTS")
         out = Path(arguments.out) if arguments.out else Path(os.environ["SLIPWAY_OUTPUTS"]) / "episodes"
-        if not ingest(config, out)["episodes"]["kept"]:
+        try:
+            kept = ingest(config, out)["episodes"]["kept"]
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            hint = "; raise resources.disk" if full else ""
+            raise ConfigError(f"{error.filename or out}: {error.strerror or error}{hint}") from None
+        if not kept:
             print("ingest: nothing was kept", file=sys.stderr)
             return 1
         return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,14 @@ def video(path: Path, scenes: list[tuple[float, Image.Image]], length: float, op
         container.mux(stream.encode())
 
 
+@functools.cache
+def _six_scenes() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "video.mp4"
+        video(path, [(float(second), scene(second + 1)) for second in range(6)], 6.0)
+        return path.read_bytes()
+
+
 def capture(
     folder: Path, rows: list[dict[str, Any]], scenes: list[tuple[float, Image.Image]] | None = None, **recording: Any
 ) -> Path:
@@ -141,9 +151,11 @@ def capture(
         insert(connection, "action_event", {"recording_id": 1, "recording_timestamp": START - 0.5, **row})
     connection.commit()
     connection.close()
-    shown = [(float(second), scene(second + 1)) for second in range(6)] if scenes is None else scenes
-    if shown:
-        video(folder / f"oa_recording-{START - 0.5}.mp4", shown, 6.0)
+    path = folder / f"oa_recording-{START - 0.5}.mp4"
+    if scenes is None:
+        path.write_bytes(_six_scenes())
+    elif scenes:
+        video(path, scenes, 6.0)
     return folder
 
 

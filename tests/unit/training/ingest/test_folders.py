@@ -80,7 +80,7 @@ EPISODES = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(EPISODES, st.booleans())
 def test_what_is_written_is_read_and_ingested_again_equal(made: Episode, final: bool) -> None:
     steps = tuple(msgspec.structs.replace(step, index=i, screenshot=frame_name(i)) for i, step in enumerate(made.steps))
@@ -214,6 +214,28 @@ def test_labels_that_contradict_each_other_are_found(
         assert capsys.readouterr().err.startswith("config: b: contradictory_label: step ")
     code, out = run(tmp_path, on_bad_sample="skip")
     assert report(out)["episodes"]["dropped"] == ({"contradictory_label": 1} if contradicts else {})
+
+
+def test_a_disk_that_takes_no_more_is_one_line_and_leaves_nothing_torn(tmp_path: Path) -> None:
+    episode(tmp_path / "in", "a")
+    big = episode(tmp_path / "in", "b")
+    Image.effect_noise(FRAME, 90).save(big / "001.png")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"format": "episodes", "recording": str(tmp_path / "in")}))
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
+    code = f"{limit} from training.data.ingest import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "--config", str(config), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 78
+    assert done.stderr.count("\n") == 1
+    assert "File too large" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+
+
+def test_a_folder_without_episodes_is_78(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("a file")
+    assert run(tmp_path)[0] == 78
+    assert "there is no episode folder in" in capsys.readouterr().err
 
 
 def test_a_run_that_is_killed_leaves_nothing_torn_and_the_next_one_finishes_it(tmp_path: Path) -> None:

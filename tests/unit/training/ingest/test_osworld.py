@@ -90,7 +90,7 @@ def test_with_a_picture_of_the_beginning_the_first_step_is_kept(name: str, tmp_p
 def test_a_first_row_may_tell_the_instruction_and_the_beginning(tmp_path: Path) -> None:
     path = result(tmp_path, CODE)
     scene(9).save(path / "begin.png")
-    told = json.dumps({"instruction": "From the row", "initial_state": "begin.png"})
+    told = json.dumps({"instruction": "From the row", "initial_state": "begin.png"})  # as with a human
     (path / "traj.jsonl").write_text(told + "\n" + (path / "traj.jsonl").read_text())
     _, episode = only(run(tmp_path, tasks=None)[1])
     assert (episode.instruction, kinds(episode)) == ("From the row", ["click", "type", "key", "done"])
