@@ -64,19 +64,19 @@ def make(config: PairsConfig, folder: Path) -> dict[str, Any]:
 def _fill(config: PairsConfig, folder: Path) -> dict[str, Any]:
     faults = Faults(config.on_bad_sample)
     builder = config.prompt.builder()
-    gate = Gate(folder, builder.dialect, faults, config.test_share)
-    maker = Maker(builder, Pictures(folder), gate, faults)
-    for source in config.sources:
-        match source:
-            case AgentsSource():
-                pairs_agents.make(source, maker)
-            case HumanSource():
-                pairs_human.make(source, maker)
-            case RankedSource() | RolloutsSource():
-                pairs_rollouts.make(source, maker)
-            case SyntheticSource():
-                pairs_synthetic.make(source, maker)
-    report = gate.close()
+    with Gate(folder, builder.dialect, faults, config.test_share) as gate:
+        maker = Maker(builder, Pictures(folder), gate, faults)
+        for source in config.sources:
+            match source:
+                case AgentsSource():
+                    pairs_agents.make(source, maker)
+                case HumanSource():
+                    pairs_human.make(source, maker)
+                case RankedSource() | RolloutsSource():
+                    pairs_rollouts.make(source, maker)
+                case SyntheticSource():
+                    pairs_synthetic.make(source, maker)
+        report = gate.close()
     if not report["pairs"]:
         raise ConfigError(f"sources: no pair is left; dropped: {json.dumps(report['dropped'])}")
     return {"format": "slipway-pairs", "version": 1, **report, "made_from": msgspec.to_builtins(config)}

@@ -47,7 +47,7 @@ class Components:
 
 
 class Gate:
-    """Takes candidates, writes `pairs.jsonl` at the end.
+    """Takes candidates, writes `pairs.jsonl` at the end. A context: afterwards its spool is closed.
 
     test_share  of the components (see `Pair.split_key`) that go to the split `test`
     """
@@ -65,6 +65,12 @@ class Gate:
         folder.mkdir(parents=True, exist_ok=True)
         self._spool = (folder / SPOOL).open("wb")
 
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spool.close()
+
     def drop(self, reason: str) -> None:
         """Counts a candidate that its source gave up."""
         self.dropped[reason] += 1
@@ -76,6 +82,7 @@ class Gate:
         except BadSample as fault:
             self.faults.bad(where, fault)
             return
+        self._components.join(f"task {pair.task_id}", *(f"image {name}" for name in pair.images))
         texts = sorted((self.meaning(pair.chosen), self.meaning(pair.rejected)))
         key = hashlib.sha256(digest([pair.asked(), texts]).encode()).digest()[:16]
         first = self.meaning(pair.chosen) == texts[0]
@@ -88,7 +95,6 @@ class Gate:
             return
         self._kept[key] = (self._lines, first)
         self._lines += 1
-        self._components.join(f"task {pair.task_id}", *(f"image {name}" for name in pair.images))
         self._spool.write(msgspec.json.encode(pair) + b"\n")
 
     def _check(self, pair: Pair) -> None:

@@ -19,8 +19,9 @@ import msgspec
 from PIL import Image
 
 from eval.config import ConfigError
+from eval.desktop import BadFrame
 from eval.geometry import Box
-from eval.images import AnyImage
+from eval.images import AnyImage, check_image
 from eval.prompts import Message
 from training.data.faults import BadSample, Faults
 from training.samples import open_image
@@ -161,13 +162,13 @@ def read_pairs(folder: Path, split: Split | None = None, faults: Faults | None =
     if not (folder / REPORT).is_file():
         raise ConfigError(f"pairs: {folder} is no finished folder of pairs: {REPORT} is missing")
     faults = faults or Faults()
-    have = {f"{IMAGES}/{path.name}" for path in (folder / IMAGES).glob("*.png")}
+    whole: dict[str, bool] = {}
     places, place = [], 0
     try:
         with (folder / PAIRS).open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    pair = _checked(line, have)
+                    pair = _checked(line, folder, whole)
                     if split is None or pair.split == split:
                         places.append(place)
                 except BadSample as fault:
@@ -180,14 +181,23 @@ def read_pairs(folder: Path, split: Split | None = None, faults: Faults | None =
     return Pairs(folder, places)
 
 
-def _checked(line: bytes, have: set[str]) -> Pair:
+def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
     """Raises BadSample for a line that is no pair, or one that no trainer should see."""
     try:
         pair = msgspec.json.decode(line, type=Pair)
     except msgspec.MsgspecError as error:
         raise BadSample("broken_line", str(error)) from None
-    if missing := [name for name in pair.images if name not in have]:
-        raise BadSample("image_missing", missing[0])
+    for name in pair.images:
+        if not (path := folder / name).is_file():
+            raise BadSample("image_missing", name)
+        if name not in whole:  # each is looked at once
+            try:
+                check_image(path)
+                whole[name] = True
+            except BadFrame:
+                whole[name] = False
+        if not whole[name]:
+            raise BadSample("image_broken", name)
     if pair.chosen.strip() == pair.rejected.strip():
         raise BadSample("equal_sides", pair.chosen)
     places = sum(part.get("type") == "image" for turn in pair.prompt for part in turn["content"])
