@@ -25,7 +25,8 @@ FRAGMENTATION: Final = 0.05  # of everything else: blocks that the allocator hol
 
 HEAD_TOKENS: Final = 4096  # TRL 1.16, trl/kernels/chunked_logprob.py: TOKEN_CHUNK_SIZE
 HEAD_VOCABULARY: Final = 32768  # TRL 1.16, trl/trainer/utils.py: _CHUNKED_LOGPROB_CHUNK_SIZE
-BITS4: Final = 0.5 + 4 / 64  # bytes per weight: NF4, and a float32 scale for each block of 64 (bitsandbytes)
+# bytes per weight: NF4, an 8 bit scale for each block of 64, and a float32 one for 256 of those (Dettmers et al. 2023)
+BITS4: Final = 0.5 + 1 / 64 + 4 / (64 * 256)
 BITS8: Final = 1.0 + 4 / 4096  # LLM.int8: and a float32 scale per row
 
 # Bytes of state per trained parameter: a multiple of the parameter's own size, plus fixed bytes. Paged: in host memory.
@@ -159,7 +160,7 @@ def estimate(model: Architecture, training: Training, batch: Batch, generation: 
         "head": saved + head_backward + (held or head_gradient),
         "backward": saved + tail + (held or head_gradient),
         "end of backward": gradients + _first_layer(model, training, batch),
-        "optimiser": gradients + _temporaries(training, count, trained_size),
+        "optimiser": gradients + _temporaries(model, training, count, trained_size),
     }
     if generation is not None:
         moments["generation"] = _generation(model, training, generation)
@@ -192,12 +193,13 @@ def _at_peak(peak: str, value: float, held: float, gradients: float) -> dict[str
 
 
 def _weights(model: Architecture, training: Training, parts: dict[str, int]) -> dict[str, float]:
-    """Bytes of the model's own weights by part; quantised: its linear layers, not embeddings, head and norms."""
+    """Bytes of the model's own weights by part; quantised: the language model's linear layers (training.models)."""
     found = {name: float(value * training.size) for name, value in parts.items()}
     if training.quantization:
         small = BITS4 if training.quantization == "4bit" else BITS8
         for linear in model.linears():
-            found[linear.part] -= linear.weights * (training.size - small)
+            if linear.part == TEXT:
+                found[TEXT] -= linear.weights * (training.size - small)
     return found
 
 
@@ -230,11 +232,16 @@ def _optimiser(training: Training, count: int, size: int) -> float:
     return count * (size * times + fixed) / shard.optimiser
 
 
-def _temporaries(training: Training, count: int, size: int) -> float:
-    """Of the optimiser's step. On CUDA torch's AdamW works on all weights at once; on CPU tensor by tensor."""
-    if training.cuda and training.optimizer in FOREACH and not training.sharding.offload:
+def _temporaries(model: Architecture, training: Training, count: int, size: int) -> float:
+    """Of the optimiser's step. On CUDA torch's AdamW works on all weights at once; on CPU one after the other."""
+    if training.sharding.offload or training.optimizer not in FOREACH:
+        return 0.0
+    if training.cuda:
         return count * size / training.sharding.optimiser
-    return 0.0
+    largest = max(linear.inputs * linear.outputs for linear in model.linears())
+    if training.lora:
+        largest = max(max(linear.inputs, linear.outputs) for linear in model.linears()) * training.lora.rank
+    return 2.0 * size * max(largest, 0 if training.lora else model.vocabulary * model.hidden)
 
 
 def _inputs(model: Architecture, batch: Batch) -> float:
@@ -381,8 +388,8 @@ def _head(model: Architecture, training: Training, batch: Batch) -> tuple[float,
         return logits * float(casts + 4), logits * float(casts + 8), gradient
     scored = batch.answers if training.cuda else tokens  # Triton kernels score supervised tokens only
     tile = min(scored, HEAD_TOKENS) * HEAD_VOCABULARY * training.size
-    if not training.cuda:  # torch's own operations make float32 tiles
-        tile += min(scored, HEAD_TOKENS) * min(v, HEAD_VOCABULARY) * 4 * 4
+    if not training.cuda:  # torch, operation by operation, makes seven float32 tiles
+        tile += min(scored, HEAD_TOKENS) * min(v, HEAD_VOCABULARY) * 4 * 7
     states = scored * h * (4 + training.size)
     return float(tile), float(tile + states + (v * h * 4 + gradient if trained else 0)), gradient
 
