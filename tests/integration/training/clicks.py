@@ -5,6 +5,7 @@ Made once per seed and kept in $SLIPWAY_TEST_CACHE (default: a folder of the mac
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -15,14 +16,14 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval import click
 from eval.agents.base import History
-from eval.desktop import Observation
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
 from training.make_episodes import EpisodesConfig, make
 from training.tiny import TinyConfig, build
 
 OPTIONS: dict[str, Any] = {"split": "train", "size": 64, "grid": 4, "distractors": 0, "colours": 4}
-PROMPT = PromptConfig(decimals=2, system="", history=0)
+SECTION: dict[str, Any] = {"decimals": 2, "system": "", "history": 0}
+PROMPT = PromptConfig(**SECTION)
 START = 0.6  # the accuracy that a start checkpoint should have
 EVERY = 2  # SFT steps between two looks
 
@@ -44,27 +45,28 @@ def episodes(count: int = 1024) -> Path:
     return folder / "episodes"
 
 
-def accuracy(model: Path, *, count: int = 256, adapter: Path | None = None) -> tuple[float, float]:
-    """(share of held-out screens whose button is clicked, share of answers that are no action), greedy."""
-    from eval.agents.transformers import TransformersAgent
-
+def judge(agent: Any, count: int) -> tuple[float, float]:
+    """(share of held-out screens whose button an agent clicks, share of its answers that are no action)."""
     options = {**OPTIONS, "split": "test"}
     tasks = click.tasks(count, click.SPLIT_SEED, options)
-    agent = TransformersAgent(
-        str(model), PROMPT.builder(), max_new_tokens=20, adapter=None if adapter is None else str(adapter)
-    )
     chosen = click.Options(**options)
     observations = []
     for task in tasks:
-        shown = click.screen(task.seed, chosen)
-        observations.append(Observation(click.draw(shown, chosen), (chosen.size, chosen.size)))
-    decisions = agent._act(observations, [History(task) for task in tasks])
-    hits = 0
-    for task, decision in zip(tasks, decisions, strict=True):
         desktop = click.ClickDesktop(chosen)
-        desktop.shown = click.screen(task.seed, chosen)
-        hits += desktop._expected().matches(decision.action)
+        observations.append(asyncio.run(desktop.reset(task, task.seed)))
+    decisions = asyncio.run(agent.act(observations, [History(task) for task in tasks]))
+    hits = sum(
+        seen.expected is not None and seen.expected.matches(decision.action)
+        for seen, decision in zip(observations, decisions, strict=True)
+    )
     return hits / count, sum(decision.action is None for decision in decisions) / count
+
+
+def accuracy(model: Path, *, count: int = 256) -> tuple[float, float]:
+    """`judge` of a model folder, decoded greedily."""
+    from eval.agents.transformers import TransformersAgent
+
+    return judge(TransformersAgent(str(model), PROMPT.builder(), max_new_tokens=20), count)
 
 
 def start(seed: int) -> Path:
@@ -118,3 +120,45 @@ def start(seed: int) -> Path:
     print(text, flush=True)
     (folder / "start.txt").write_text(text + "\n")
     return folder / "model"
+
+
+def reward_model(seed: int, *, pairs: int = 200, flipped: float = 0.2) -> tuple[Path, float]:
+    """(a reward model of few pairs, of which a share prefers the wrong answer; its accuracy on held-out pairs).
+
+    Wrong answers click another cell; none is malformed, so that what it says of other texts is anybody's guess.
+    """
+    import json
+    import random
+
+    from training.data.pairs import PairsConfig, make
+    from training.data.pairs_store import PAIRS, REPORT
+    from training.data.pairs_synthetic import SyntheticSource
+    from training.reward import RewardConfig, train
+
+    folder = cache() / f"reward-{seed}-{pairs}-{flipped:g}"
+    if not (folder / ".done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        source = SyntheticSource(episodes=[str(episodes(pairs))], ways=["element"], seed=seed)
+        made = folder / "pairs"
+        make(PairsConfig(sources=[source], prompt=PROMPT, test_share=0.2), made)
+        rng = random.Random(seed)
+        lines = [json.loads(line) for line in (made / PAIRS).read_text().splitlines()]
+        for line in lines:
+            if line["split"] == "train" and rng.random() < flipped:
+                line["chosen"], line["rejected"] = line["rejected"], line["chosen"]
+        (made / PAIRS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert (made / REPORT).exists()
+        config = RewardConfig(
+            model=str(start(seed)),
+            pairs=str(made),
+            steps=120,
+            batch_size=16,
+            learning_rate=5e-4,
+            adam_beta2=0.98,
+            seed=seed,
+            save_every=1000,
+        )
+        train(config, folder, None)
+    rows = json.loads((folder / "results" / "summary.json").read_text())
+    return folder / "model", next(row["value"] for row in rows if "accuracy" in row["metric"])

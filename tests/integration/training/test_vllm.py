@@ -120,8 +120,8 @@ def logprobs(served: Served, answers: Sequence[Answer], adapter: Path | None = N
         for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
             batch[name] = torch.cat([batch[name], torch.full_like(ids, fill)], dim=1)
         with torch.inference_mode():
-            logits = model(**batch).logits[0, len(answer.prompt_ids) - 1 : -1]
-        logits[:, served.suppressed] -= 100
+            logits = model(**batch).logits[0, len(answer.prompt_ids) - 1 : -1].clone()
+            logits[:, served.suppressed] -= 100
         out.append(logits.log_softmax(-1).gather(-1, ids[0].unsqueeze(-1)).squeeze(-1).tolist())
     return out
 
@@ -202,14 +202,15 @@ def test_each_update_of_the_lora_is_what_the_server_answers_with(served: Served,
 def test_what_the_server_refuses_is_one_clear_error(served: Served, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="load_lora_adapter refuses"):
         served.client.update(tmp_path / "nothing", "nothing")
-    with pytest.raises(ConfigError, match="serves tiny, not other"):
+    with pytest.raises(ConfigError, match=r"serves tiny.*, not other"):
         Client(served.client.url, "other").wait()
     with pytest.raises(ServerGone):
         Client("http://127.0.0.1:9", "tiny", timeout=1).wait()
 
 
 def test_grpo_trains_on_it(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three steps; what the server says of its samples and what the trainer says of them agree at each."""
+    """Three steps; what the server says of its samples and what the trainer says of them agree at each, but for the
+    tokens held back: the trainer's softmax has them, and a random model gives those five of 512 about 1 %."""
     monkeypatch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
     config = GrpoConfig(
         model=str(served.model),
@@ -237,4 +238,4 @@ def test_grpo_trains_on_it(served: Served, tmp_path: Path, monkeypatch: pytest.M
     apart = [line["value"] for line in lines if line["name"] == "train/sampling_difference"]
     print(f"mean difference of log probabilities, sampler against trainer: {apart}")
     assert len(apart) == 3
-    assert max(apart) < 1e-3
+    assert 0.005 < min(apart) <= max(apart) < 0.02
