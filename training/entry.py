@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Config)
 STATE: Final = "trainer_state.json"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 # safetensors, the system, torch's writer of zip files (which drops the reason)
-FULL_WORDS: Final = ("No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing file")
+FULL_WORDS: Final = ("No space left on device", "Disk quota exceeded", "inline_container.cc", "iostream error")
 IN_WORKER: Final = "Caught ConfigError in DataLoader worker"
 
 

@@ -132,7 +132,7 @@ def test_the_mask_is_that_of_a_qwen25_template_too(material: tuple[Path, Path]) 
     compare(processor, CHATS, BATCHES)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
 def test_workers_give_the_same_batches(material: tuple[Path, Path], method: str) -> None:
     from torch.utils.data import DataLoader
 

@@ -1,0 +1,286 @@
+"""Wherever a training is cut off, the next try ends with the same bits, or says why it can not go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from eval.click import SPLIT_SEED
+from eval.config import ConfigError
+from eval.prompts import PromptConfig
+from eval.run import TasksConfig
+from tests.unit.training.material import SIZES
+from training.evaluation import EvaluationConfig
+from training.make_episodes import EpisodesConfig, make
+from training.options import LoraConfig
+from training.reporting import StopRequest
+from training.sft import SftConfig, main, train
+from training.tiny import TinyConfig, build
+
+pytestmark = pytest.mark.ml
+PROMPT = PromptConfig(decimals=2, system="", history=0)
+OPTIONS = {"size": 64, "grid": 4}
+LORA = LoraConfig(rank=4, alpha=8, dropout=0.1)  # dropout: the random state matters
+EVALUATION = EvaluationConfig(
+    environment="click", options=OPTIONS, tasks=TasksConfig(count=4, seed=SPLIT_SEED), every=2, metric="success"
+)
+# TRL asks peft's model by the old name
+IGNORE = "ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(episodes: 11 of one step, model)"""
+    root = tmp_path_factory.mktemp("resume")
+    options = {**OPTIONS, "split": "train"}
+    make(EpisodesConfig(environment="click", tasks=TasksConfig(count=11, seed=0), options=options, prompt=PROMPT), root)
+    build(TinyConfig(episodes=str(root / "episodes"), prompt=PROMPT, **SIZES), root / "model")  # type: ignore[arg-type]
+    return root / "episodes", root / "model"
+
+
+def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
+    values: dict[str, Any] = {
+        "episodes": str(material[0]),
+        "model": str(material[1]),
+        "prompt": PROMPT,
+        "steps": 7,
+        "batch_size": 2,
+        "learning_rate": 1e-3,
+        "log_every": 1,
+        "save_every": 100,
+        "predictions": 0,
+        "max_new_tokens": 8,
+        "lora": LORA,
+    }
+    return SftConfig(**{**values, **changes})
+
+
+def same(a: Path, b: Path) -> bool:
+    import torch
+    from safetensors.torch import load_file
+
+    first, second = (load_file(model / "model" / "model.safetensors") for model in (a, b))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+# Epochs are of 6 batches: with `accumulate` 1, step 6 ends one and 7 is in the next; with 2, every third step ends one
+CASES = {
+    "first-step": (1, {}),
+    "end-of-an-epoch": (6, {}),
+    "accumulating": (2, {"accumulate": 2}),
+    "second-epoch": (4, {"accumulate": 2}),
+    "odd-rest": (2, {"accumulate": 4}),  # the epoch's second step has two batches
+    "workers": (2, {"workers": 2}),
+    "workers-accumulating": (4, {"accumulate": 2, "workers": 2}),
+    "evaluated": (3, {"evaluation": EVALUATION, "sample_every": 2, "predictions": 2}),
+    "at-an-evaluation": (4, {"evaluation": EVALUATION}),
+    "full": (3, {"lora": None}),
+}
+QUICK = ("accumulating", "workers", "evaluated")
+
+
+@pytest.mark.filterwarnings(IGNORE)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in CASES]
+)
+def test_a_training_cut_off_at_any_step_ends_with_the_same_bits(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    step, changes = CASES[case]
+    plain = {name: value for name, value in changes.items() if name not in ("workers", "evaluation", "sample_every")}
+    assert train(config(material, **{**plain, "predictions": 0}), tmp_path / "straight", None)
+    stop_after(monkeypatch, step)
+    assert not train(config(material, **changes), tmp_path / "cut", None)
+    monkeypatch.undo()
+    checkpoint = tmp_path / "cut" / "checkpoints" / f"checkpoint-{step}"
+    assert [path.name for path in (tmp_path / "cut" / "checkpoints").glob("checkpoint-*")].count(checkpoint.name) == 1
+    keep = {"evaluation": msgspec.structs.replace(EVALUATION, keep="last")} if "evaluation" in changes else {}
+    assert train(config(material, **{**changes, **keep}), tmp_path / "cut", str(checkpoint))
+    assert same(tmp_path / "straight", tmp_path / "cut")
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """SIGTERM comes during this step, just before its end."""
+    from training.reporting import Reporting
+
+    before = Reporting.on_step_end
+
+    def on_step_end(self: Reporting, args: Any, state: Any, control: Any, **more: Any) -> Any:
+        if state.global_step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return before(self, args, state, control, **more)
+
+    monkeypatch.setattr(Reporting, "on_step_end", on_step_end)
+
+
+@pytest.mark.filterwarnings(IGNORE)
+def test_sigterm_in_an_evaluation_puts_it_off(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("SLIPWAY_METRICS", str(metrics))
+    asked = StopRequest.__init__
+
+    def at_once(self: StopRequest) -> None:
+        asked(self)
+        self.asked = True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StopRequest, "__init__", at_once)
+        every = msgspec.structs.replace(EVALUATION, every=1, keep="last")
+        assert not train(config(material, evaluation=every), tmp_path / "out", None)
+    state = json.loads((tmp_path / "out" / "checkpoints" / "checkpoint-1" / "trainer_state.json").read_text())
+    assert state["stateful_callbacks"]["Watch"]["attributes"]["pending"]
+    assert "eval/success" not in metrics.read_text()
+    resume = str(tmp_path / "out" / "checkpoints" / "checkpoint-1")
+    assert train(config(material, evaluation=every), tmp_path / "out", resume)
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [line["step"] for line in lines if line["name"] == "eval/success"] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.filterwarnings(IGNORE)
+def test_a_run_that_was_cut_off_after_its_last_step_trains_no_more(material: tuple[Path, Path], tmp_path: Path) -> None:
+    assert train(config(material, steps=3), tmp_path / "out", None)
+    last = tmp_path / "out" / "checkpoints" / "checkpoint-3"
+    (tmp_path / "out" / ".done").unlink()
+    assert train(config(material, steps=3), tmp_path / "again", str(last))
+    assert (tmp_path / "again" / ".done").exists()
+    assert same(tmp_path / "out", tmp_path / "again")
+    assert not list((tmp_path / "again").glob("checkpoints/checkpoint-*"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("checkpoint")
+    assert train(config(material, steps=2, save_every=1, lora=None), out, None)
+    return out / "checkpoints" / "checkpoint-1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"learning_rate": 2e-3}, "learning_rate: 0.001 there, 0.002 here"),
+        ({"batch_size": 4, "seed": 3}, "batch_size: 2 there, 4 here; seed: 0 there, 3 here"),
+        ({"lora": LORA}, "lora: None there"),
+        ({"max_length": 100}, "max_length: None there, 100 here"),
+    ],
+)
+def test_a_checkpoint_of_another_configuration_is_refused(
+    checkpoint: Path, material: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any], says: str,
+) -> None:  # fmt: skip
+    assert refused(material, tmp_path, checkpoint, **{"lora": None, "steps": 2, **changes}) == 78
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("torn", ["", "{", '{"epoch": 1}', None], ids=["empty", "cut", "partial", "missing"])
+def test_a_torn_checkpoint_is_refused(
+    checkpoint: Path, material: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], torn: str | None
+) -> None:
+    copy = tmp_path / "checkpoint-1"
+    shutil.copytree(checkpoint, copy)
+    (copy / "trainer_state.json").unlink()
+    if torn is not None:
+        (copy / "trainer_state.json").write_text(torn)
+    assert refused(material, tmp_path, copy, lora=None, steps=2) == 78
+    assert "no complete checkpoint: trainer_state.json is missing or broken" in capsys.readouterr().err
+
+
+def refused(material: tuple[Path, Path], root: Path, resume: Path, **changes: Any) -> int:
+    file = root / "config.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, **changes))))
+    return main(["--config", str(file), "--out", str(root / "out"), "--resume", str(resume)])
+
+
+def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(material: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"step \d+: the loss is nan: lower learning_rate"):
+        train(config(material, lora=None, learning_rate=1e30, warmup_steps=0, save_every=1), tmp_path, None)
+    saved = list((tmp_path / "checkpoints").glob("checkpoint-*"))
+    for folder in saved:
+        state = json.loads((folder / "trainer_state.json").read_text())
+        assert all(entry["loss"] == entry["loss"] for entry in state["log_history"])
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of its own for the outputs: gives the folder and a function that leaves it so many bytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]).returncode:
+        pytest.skip("mounting a tmpfs needs root and CAP_SYS_ADMIN")
+
+    def leave(size: int) -> None:
+        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+        with (folder / "full").open("wb") as file:
+            file.write(b"\0" * (free - size))
+
+    yield folder, leave
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+# a checkpoint is 443 kB of weights, 900 kB of optimiser, 50 kB of the rest
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(100_000, id="weights", marks=pytest.mark.nightly),
+        pytest.param(600_000, id="optimizer"),
+        pytest.param(1_380_000, id="state", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_full_disk_is_one_line_and_leaves_no_torn_checkpoint(
+    material: tuple[Path, Path], small_disk: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, left: int
+) -> None:
+    folder, leave = small_disk
+    out, changes = folder / "out", {"lora": None, "steps": 4, "save_every": 2}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, **changes))))
+    assert main(["--config", str(file), "--out", str(out)]) == 0
+    shutil.rmtree(out / "checkpoints" / "checkpoint-4")
+    first = out / "checkpoints" / "checkpoint-2"
+    assert main(["--config", str(file), "--out", str(tmp_path / "straight"), "--resume", str(first)]) == 0
+    shutil.rmtree(out / "model")
+    leave(left)
+    capsys.readouterr()
+    assert main(["--config", str(file), "--out", str(out), "--resume", str(first)]) == 78
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("config: ")]
+    assert printed == [f"config: no space left on the disk of {out}; raise resources.disk, or lower keep_checkpoints"]
+    assert [path.name for path in (out / "checkpoints").glob("checkpoint-*")] == ["checkpoint-2"]
+    (folder / "full").unlink()
+    assert main(["--config", str(file), "--out", str(out), "--resume", str(first)]) == 0
+    assert same(out, tmp_path / "straight")
+
+
+def test_sigterm_to_the_whole_group_spares_the_workers_until_the_step_is_saved(
+    material: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    changes = {"lora": None, "steps": 400, "workers": 1, "warmup_steps": 0, "learning_rate": 1e-5}
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, **changes))))
+    progress = tmp_path / "progress.jsonl"
+    environment = {**os.environ, "SLIPWAY_OUTPUTS": str(tmp_path / "out"), "SLIPWAY_PROGRESS": str(progress)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "training.sft", "--config", str(file)],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        while '"train"' not in (progress.read_text() if progress.exists() else ""):
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGTERM)
+        told, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors[-2000:]
+    assert "stopped after step" in told
+    assert len(list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))) == 1
