@@ -193,6 +193,9 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
     if not run_training(trainer, config, out, resume):
         return False
     rows = take_best(trainer, cast(Any, config), out)
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if "ref" in getattr(model, "peft_config", {}):
+        model.delete_adapter("ref")  # TRL's copy of the adapter that this training began with
     save_model(trainer, out / "model")
     if trainer.is_world_process_zero():
         finish(config, prompts, out, split, rows, trainer.state.global_step)

@@ -44,16 +44,16 @@ def calibration(found: Sequence[float], bins: int = BINS) -> tuple[list[Bin], fl
     The model's answer is the side with the higher reward; its confidence in it is sigmoid(|margin|), from 0.5 to 1. The
     error is the mean over pairs of |rate right - mean confidence| of their bin (M. Naeini and others, 2015).
     """
-    members: list[list[float]] = [[] for _ in range(bins)]
+    members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for margin in found:
         confidence = 1 / (1 + math.exp(-min(abs(margin), 700.0)))
-        members[min(bins - 1, int((confidence - 0.5) * 2 * bins))].append(math.copysign(confidence, margin))
+        members[min(bins - 1, int((confidence - 0.5) * 2 * bins))].append((confidence, margin > 0))
     out, error = [], 0.0
     for index, member in enumerate(members):
-        right = wilson(sum(value > 0 for value in member), len(member))
+        right = wilson(sum(ok for _, ok in member), len(member))
         if right is None:
             continue
-        confidence = math.fsum(map(abs, member)) / len(member)
+        confidence = math.fsum(value for value, _ in member) / len(member)
         out.append(Bin(0.5 + index / (2 * bins), 0.5 + (index + 1) / (2 * bins), confidence, right))
         error += abs(right.value - confidence) * len(member) / len(found)
     return out, error

@@ -46,6 +46,7 @@ class RewardModel:
         folder = Path(path)
         about = read_about(folder)
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoConfig
 
         from training.models import load_processor
@@ -54,7 +55,7 @@ class RewardModel:
         try:
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
             network = RewardNetwork.from_pretrained(folder, config=config, dtype=getattr(torch, dtype))
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ConfigError(f"reward model: {folder}: {' '.join(str(error).split())[:300]}") from None
         network.score.float()
         network.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
