@@ -1,0 +1,41 @@
+# --- images/common.Dockerfile: the head of every image; change it there, then `python -m launcher.images.common` ---
+# The digest is that of the index debian:bookworm-20261005-slim (amd64, arm64, ...). A newer one:
+#   docker buildx imagetools inspect docker.io/library/debian:bookworm-slim --format '{{.Manifest.Digest}}'
+ARG BASE=docker.io/library/debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587
+
+# What every stage and every image stands on: Python 3.11 and a user. Caches go to /work, so that a read-only root with
+# a tmpfs there is enough; USER and LOGNAME are for libraries that ask who they are, under a uid that nobody named.
+FROM ${BASE} AS base
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+ENV LANG=C.UTF-8 \
+    PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/home/slipway \
+    USER=slipway \
+    LOGNAME=slipway \
+    XDG_CACHE_HOME=/work/.cache \
+    HF_HUB_DISABLE_TELEMETRY=1 \
+    DO_NOT_TRACK=1
+RUN apt-get update -q \
+    && apt-get upgrade -qy \
+    && apt-get install -qy --no-install-recommends ca-certificates python3 \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/* /var/log/* /tmp/* \
+    && groupadd --gid 1000 slipway \
+    && useradd --uid 1000 --gid 1000 --no-log-init --create-home --home-dir /home/slipway slipway \
+    && install -d -o slipway -g slipway -m 1777 /work
+
+# Where packages are installed: uv, and an empty environment that knows where our code will lie. Bytecode is made here,
+# because the user can not write it later; its validity rests on the sources' hash, not on times that a build changes.
+FROM base AS builder
+ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
+COPY tools/uv.lock images/sbom.py /build/
+RUN apt-get update -q \
+    && apt-get install -qy --no-install-recommends python3-venv \
+    && python3 -m venv /opt/uv \
+    && /opt/uv/bin/pip install -q --no-cache-dir --disable-pip-version-check --require-hashes -r /build/uv.lock \
+    && ln -s /opt/uv/bin/uv /usr/local/bin/uv \
+    && uv venv -q --python /usr/bin/python3 /opt/venv \
+    && echo /opt/slipway > /opt/venv/lib/python3.11/site-packages/slipway.pth
+# --- end of images/common.Dockerfile ---

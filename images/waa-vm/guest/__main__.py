@@ -1,0 +1,109 @@
+"""A guest as a role of a run: `python -m guest --config $SLIPWAY_CONFIG`.
+
+Boots the disk, keeps a snapshot of the healthy desktop, and serves until SIGTERM: the guest's forwarded ports on
+$SLIPWAY_PORT_<NAME>, the controller on $SLIPWAY_PORT_HTTP (see guest.control), the screen on $SLIPWAY_PORT_VNC. A role
+asks for it with
+
+    ports: {http: 0, agent: 0, vnc: 0}
+    ready: {http: /ready, port: http}
+
+The screen is for this machine alone (127.0.0.1) unless the job has the secret VNC_PASSWORD. A guest that does not boot
+ends the program with 1; its console, screenshot and QEMU's log go to $SLIPWAY_OUTPUTS/guest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from eval import config as configuration
+from guest.config import Display, GuestConfig
+from guest.control import listen
+from guest.machine import GuestError, Machine, free_port
+
+STATE: Final = Path("/tmp/slipway-guest")  # the controller's address, for the image's HEALTHCHECK
+
+
+def serve(config: GuestConfig) -> int:
+    """Until SIGTERM, or until the guest is gone; the exit code."""
+    password = bool(os.environ.get("VNC_PASSWORD"))
+    display = Display(
+        "0.0.0.0" if password else "127.0.0.1", int(os.environ.get("SLIPWAY_PORT_VNC") or free_port()), password
+    )
+    with tempfile.TemporaryDirectory(prefix="guest-") as folder:
+        machine = Machine(config, Path(folder), display)
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        control = listen(machine, int(os.environ.get("SLIPWAY_PORT_HTTP") or 8000))
+        port = control.server_address[1]
+        STATE.write_text(f"http://127.0.0.1:{port}/ready", encoding="utf-8")
+        try:
+            return _serve(machine, ended, port)
+        finally:
+            STATE.unlink(missing_ok=True)
+            control.shutdown()
+            machine.stop()
+            keep(machine)
+
+
+def _serve(machine: Machine, ended: threading.Event, port: int) -> int:
+    how = "KVM" if machine.config.accelerated else "an emulated processor (no /dev/kvm), ten times slower or more"
+    print(f"[guest] booting {machine.config.disk} on {how}; controller on port {port}", flush=True)
+    try:
+        print(f"[guest] healthy after {machine.start():.1f} s", flush=True)
+        print(f"[guest] snapshot kept in {machine.snapshot():.1f} s; screen: http://127.0.0.1:{port}/vnc/", flush=True)
+        while not ended.wait(2):
+            machine.healthy()  # raises when QEMU is gone; a guest that is busy for a while is none of our business
+    except GuestError as error:
+        if ended.is_set():
+            return 0
+        print(f"[guest] {error}", flush=True)
+        return 1
+    print("[guest] ended", flush=True)
+    return 0
+
+
+def keep(machine: Machine) -> None:
+    """The logs, and the picture of a failure, into the run's outputs."""
+    outputs = os.environ.get("SLIPWAY_OUTPUTS")
+    if not outputs:
+        return
+    folder = Path(outputs) / "guest"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (machine.files.console, machine.files.log, machine.files.folder / "failed.png"):
+        if file.is_file():
+            shutil.copy(file, folder)
+
+
+def healthcheck() -> int:
+    try:
+        with urllib.request.urlopen(STATE.read_text(encoding="utf-8"), timeout=10) as response:
+            return 0 if response.status == 200 else 1
+    except OSError as error:
+        print(f"not ready: {error}")
+        return 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m guest", description="Run a virtual machine as a role of a run.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", help="a JSON or YAML file, see guest.config.GuestConfig")
+    what.add_argument("--healthcheck", action="store_true", help="is the guest of this container ready?")
+    arguments = parser.parse_args(argv)
+    if arguments.healthcheck:
+        return healthcheck()
+    return configuration.run(lambda: serve(configuration.load(Path(arguments.config), GuestConfig)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

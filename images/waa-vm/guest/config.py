@@ -1,0 +1,165 @@
+"""What a guest is made of, and QEMU's command line for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from eval.config import Config, ConfigError
+
+KVM: Final = Path("/dev/kvm")
+FIRMWARE: Final = Path("/usr/share/OVMF")
+SIZE: Final = re.compile(r"[1-9][0-9]*[MG]")
+
+
+class HealthConfig(Config, frozen=True, kw_only=True):
+    """
+    path     answered with 2xx when the guest's own server is up
+    port     its name in `ports`
+    timeout  seconds for one answer
+    """
+
+    path: str = "/health"
+    port: str = "agent"
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+
+
+class GuestConfig(Config, frozen=True, kw_only=True):
+    """
+    disk         the golden disk, qcow2 or raw; never written to: the guest works on a copy of what it changes
+    memory, cpus of the guest
+    firmware     uefi for Windows 11 (its keys start from Microsoft's); bios for most else
+    tpm          an emulated TPM 2.0, which Windows 11 wants
+    accelerator  kvm is an error where /dev/kvm can not be opened; auto then emulates, ten times slower or more
+    bus          of the disk and the network card; sata (with an e1000e card) needs no driver in the guest
+    ports        name -> the guest's TCP port, reached on $SLIPWAY_PORT_<NAME>, or a free one, of this container
+    network      the guest may reach out; otherwise only the forwarded ports work
+    boot         seconds until it must be healthy; with an emulated processor give ten times as much
+    reset        seconds until it must be healthy after a reset
+    screen       width and height in pixels, as far as the guest's driver obeys
+    clock        utc, or localtime as Windows keeps it
+    arguments    further ones of QEMU
+    """
+
+    disk: str
+    memory: str = "4G"
+    cpus: Annotated[int, msgspec.Meta(ge=1)] = 2
+    firmware: Literal["bios", "uefi"] = "bios"
+    tpm: bool = False
+    accelerator: Literal["auto", "kvm", "emulation"] = "auto"
+    bus: Literal["virtio", "sata"] = "virtio"
+    ports: dict[str, int] = msgspec.field(default_factory=lambda: {"agent": 5000})
+    health: HealthConfig = HealthConfig()
+    network: bool = False
+    boot: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    reset: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    screen: tuple[int, int] = (1280, 800)
+    clock: Literal["utc", "localtime"] = "utc"
+    arguments: list[str] = msgspec.field(default_factory=list)
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if not Path(self.disk).is_file():
+            raise ConfigError(f"disk: there is no file {self.disk}; the guest's disk is an input of the job")
+        if not SIZE.fullmatch(self.memory):
+            raise ConfigError(f"memory: `{self.memory}` is no size: 512M, 4G")
+        if self.health.port not in self.ports:
+            raise ConfigError(f"health.port: `{self.health.port}` is none of ports: {', '.join(self.ports) or 'none'}")
+        if wrong := [name for name, port in self.ports.items() if not 0 < port < 65536]:
+            raise ConfigError(f"ports.{wrong[0]}: {self.ports[wrong[0]]} is no port: 1 to 65535")
+        if self.accelerator == "kvm" and not kvm():
+            raise ConfigError(
+                "accelerator: /dev/kvm can not be opened here: give the container the device and its group "
+                "(docker: --device /dev/kvm --group-add $(stat -c %g /dev/kvm)), or accelerator: emulation"
+            )
+
+    @property
+    def accelerated(self) -> bool:
+        return self.accelerator != "emulation" and kvm()
+
+
+def kvm() -> bool:
+    return KVM.exists() and os.access(KVM, os.R_OK | os.W_OK)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Everything of one guest under one folder, which is its to write."""
+
+    folder: Path
+
+    @property
+    def overlay(self) -> Path:
+        return self.folder / "disk.qcow2"
+
+    @property
+    def variables(self) -> Path:
+        return self.folder / "uefi.qcow2"
+
+    @property
+    def monitor(self) -> Path:
+        return self.folder / "qmp"
+
+    @property
+    def console(self) -> Path:
+        return self.folder / "console.log"
+
+    @property
+    def tpm(self) -> Path:
+        return self.folder / "tpm"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "qemu.log"
+
+
+@dataclass(frozen=True)
+class Display:
+    """Where VNC listens: `port` for viewers of its own protocol is unused, `web` speaks WebSocket."""
+
+    host: str
+    web: int
+    password: bool
+
+
+def qemu(config: GuestConfig, files: Files, forwards: dict[str, int], display: Display) -> list[str]:
+    """The command line. `forwards`: name -> this container's port."""
+    width, height = config.screen
+    command = ["qemu-system-x86_64", "-name", "guest", "-nodefaults", "-no-user-config"]
+    command += ["-machine", "q35,accel=kvm" if config.accelerated else "q35,accel=tcg"]
+    command += ["-cpu", "host" if config.accelerated else "max"]
+    command += ["-smp", str(config.cpus), "-m", config.memory, "-rtc", f"base={config.clock}"]
+    command += ["-blockdev", f"driver=file,node-name=disk-file,filename={files.overlay}"]
+    command += ["-blockdev", "driver=qcow2,node-name=disk,file=disk-file,discard=unmap"]
+    if config.bus == "virtio":
+        command += ["-device", "virtio-blk-pci,drive=disk,bootindex=1"]
+    else:
+        command += ["-device", "ich9-ahci,id=sata", "-device", "ide-hd,bus=sata.0,drive=disk,bootindex=1"]
+    rules = [f"hostfwd=tcp::{forwards[name]}-:{port}" for name, port in config.ports.items()]
+    rules += [] if config.network else ["restrict=on"]
+    command += ["-netdev", ",".join(["user,id=net", *rules])]
+    command += ["-device", f"{'virtio-net-pci' if config.bus == 'virtio' else 'e1000e'},netdev=net,romfile="]
+    command += ["-device", f"VGA,xres={width},yres={height},edid=on", "-device", "qemu-xhci", "-device", "usb-tablet"]
+    command += ["-device", "usb-kbd", "-device", "virtio-rng-pci"]
+    password = ",password=on" if display.password else ""
+    # The number is 100 + ..., so that the unused plain port does not meet others; `to` lets QEMU look for a free one.
+    command += ["-display", "none", "-vnc", f"{display.host}:100,to=999,websocket={display.web}{password}"]
+    command += ["-chardev", f"file,id=console,path={files.console},append=on", "-serial", "chardev:console"]
+    command += ["-qmp", f"unix:{files.monitor},server=on,wait=off"]
+    if config.firmware == "uefi":
+        code = FIRMWARE / "OVMF_CODE_4M.secboot.fd"
+        command += ["-blockdev", f"driver=file,node-name=code-file,filename={code},read-only=on"]
+        command += ["-blockdev", "driver=raw,node-name=code,file=code-file,read-only=on"]
+        command += ["-blockdev", f"driver=file,node-name=variables-file,filename={files.variables}"]
+        command += ["-blockdev", "driver=qcow2,node-name=variables,file=variables-file"]
+        command += ["-machine", "pflash0=code,pflash1=variables,smm=on"]
+        command += ["-global", "driver=cfi.pflash01,property=secure,value=on"]
+    if config.tpm:
+        command += ["-chardev", f"socket,id=tpm,path={files.tpm / 'socket'}", "-tpmdev", "emulator,id=tpm,chardev=tpm"]
+        command += ["-device", "tpm-crb,tpmdev=tpm"]
+    return command + config.arguments

@@ -1,0 +1,216 @@
+"""One virtual machine: start, health, snapshot, reset, screenshot, stop.
+
+The golden disk stays as it is: the guest writes to an overlay beside it. When it is healthy for the first time, its
+memory and disk are kept as an internal snapshot of the overlay; a reset loads that, in the time it takes to read the
+memory back, and the desktop is where it was to the pixel. TCP connections into the guest do not survive a reset.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from eval.config import ConfigError
+from guest.config import FIRMWARE, Display, Files, GuestConfig, qemu
+from guest.qmp import Monitor, MonitorError
+
+SNAPSHOT: Final = "ready"
+
+
+class GuestError(Exception):
+    """The guest did not do what it must: how, what its console said last, and where the screenshot lies."""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+class Machine:
+    """`folder` takes the overlay, the sockets and the logs."""
+
+    def __init__(self, config: GuestConfig, folder: Path, display: Display) -> None:
+        config.check()
+        self.config, self.files, self.display = config, Files(folder), display
+        self.ports = {name: int(os.environ.get(f"SLIPWAY_PORT_{name.upper()}") or free_port()) for name in config.ports}
+        self.lock = threading.RLock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.helper: subprocess.Popen[bytes] | None = None
+        self.monitor: Monitor | None = None
+        self.boots: list[float] = []  # seconds, of every start and reset
+        self.resets: list[float] = []
+
+    def start(self) -> float:
+        """Boots and waits until it is healthy; seconds. Raises GuestError, ConfigError."""
+        begun = time.monotonic()
+        with self.lock:
+            self._prepare()
+            with self.files.log.open("ab") as log:
+                command = qemu(self.config, self.files, self.ports, self.display)
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            try:
+                self.monitor = Monitor(self.files.monitor)
+                if self.display.password:
+                    self.monitor.execute("set_password", protocol="vnc", password=os.environ["VNC_PASSWORD"])
+            except MonitorError as error:
+                raise self._error(f"QEMU did not start: {error}") from None
+        self.wait_healthy(self.config.boot, "boot")
+        self.boots.append(time.monotonic() - begun)
+        return self.boots[-1]
+
+    def _prepare(self) -> None:
+        files, config = self.files, self.config
+        files.folder.mkdir(parents=True, exist_ok=True)
+        disk = Path(config.disk).resolve()
+        with disk.open("rb") as file:
+            backing = "qcow2" if file.read(4) == b"QFI\xfb" else "raw"
+        _run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", backing, str(files.overlay))
+        if config.firmware == "uefi":
+            original = str(FIRMWARE / "OVMF_VARS_4M.ms.fd")
+            _run("qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", original, str(files.variables))
+        files.console.touch()
+        files.monitor.unlink(missing_ok=True)
+        if config.tpm:
+            files.tpm.mkdir(exist_ok=True)
+            state, control = f"dir={files.tpm}", f"type=unixio,path={files.tpm / 'socket'}"
+            self.helper = subprocess.Popen(["swtpm", "socket", "--tpm2", "--tpmstate", state, "--ctrl", control])
+            deadline = time.monotonic() + 10
+            while not (files.tpm / "socket").exists():
+                if time.monotonic() > deadline or self.helper.poll() is not None:
+                    raise self._error("swtpm did not start")
+                time.sleep(0.05)
+
+    def healthy(self) -> bool:
+        """Does the guest's own server answer? Raises GuestError when QEMU is gone."""
+        if self.process is None or self.process.poll() is not None:
+            raise self._error("QEMU is not running" if self.process is None else f"QEMU ended: {self._last_of_log()}")
+        health = self.config.health
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[health.port], timeout=health.timeout)
+        try:
+            connection.request("GET", health.path)
+            return 200 <= connection.getresponse().status < 300
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def wait_healthy(self, timeout: float, doing: str) -> None:
+        """Raises GuestError after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not self.healthy():
+            if time.monotonic() > deadline:
+                raise self._error(f"{doing}: not healthy within {timeout:g} s")
+            time.sleep(0.1)
+
+    def snapshot(self) -> float:
+        """Keeps memory and disk as they are now, in place of what was kept before; seconds."""
+        begun = time.monotonic()
+        with self.lock:
+            monitor = self._monitor()
+            try:
+                if len(self._snapshots(monitor)):
+                    monitor.job("snapshot-delete", 300, tag=SNAPSHOT, devices=self._devices())
+                monitor.job("snapshot-save", 600, tag=SNAPSHOT, vmstate="disk", devices=self._devices())
+            except MonitorError as error:
+                raise self._error(str(error)) from None
+        return time.monotonic() - begun
+
+    def reset(self) -> float:
+        """Back to the snapshot, healthy; seconds. Raises GuestError: then start anew."""
+        begun = time.monotonic()
+        with self.lock:
+            monitor = self._monitor()
+            try:
+                monitor.job("snapshot-load", 300, tag=SNAPSHOT, vmstate="disk", devices=self._devices())
+                monitor.execute("cont")
+            except MonitorError as error:
+                raise self._error(str(error)) from None
+        self.wait_healthy(self.config.reset, "reset")
+        self.resets.append(time.monotonic() - begun)
+        return self.resets[-1]
+
+    def screenshot(self, path: Path) -> Path:
+        """The guest's screen as PNG."""
+        with self.lock:
+            try:
+                self._monitor().execute("screendump", filename=str(path), format="png")
+            except MonitorError as error:
+                raise GuestError(f"no screenshot: {error}") from None
+        return path
+
+    def console(self, lines: int = 40) -> list[str]:
+        """The last lines of the guest's serial console."""
+        try:
+            return self.files.console.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        except OSError:
+            return []
+
+    def stop(self, grace: float = 5.0) -> None:
+        """Ends QEMU. What the guest wrote since the snapshot is meant to be lost, so nobody waits for its shutdown."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.monitor is not None:
+            self.monitor.close()
+        if self.helper is not None:
+            self.helper.terminate()
+            self.helper.wait()
+        self.process = self.helper = self.monitor = None
+
+    def discard(self) -> None:
+        """Stops it and removes everything but the logs."""
+        self.stop()
+        for file in (self.files.overlay, self.files.variables, self.files.monitor):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(self.files.tpm, ignore_errors=True)
+
+    def _monitor(self) -> Monitor:
+        if self.monitor is None:
+            raise self._error("the guest is not running")
+        return self.monitor
+
+    def _devices(self) -> list[str]:
+        return ["disk", "variables"] if self.config.firmware == "uefi" else ["disk"]
+
+    def _snapshots(self, monitor: Monitor) -> list[object]:
+        node = next(node for node in monitor.execute("query-named-block-nodes") if node["node-name"] == "disk")
+        found: list[object] = node["image"].get("snapshots", [])
+        return found
+
+    def _last_of_log(self) -> str:
+        try:
+            return self.files.log.read_text(errors="replace").strip().split("\n")[-1][:300]
+        except OSError:
+            return ""
+
+    def _error(self, text: str) -> GuestError:
+        """With what one needs to see why: the console's end, and a picture of the screen beside the logs."""
+        said = "\n".join(f"  | {line}" for line in self.console(15))
+        shot = ""
+        if self.monitor is not None and self.process is not None and self.process.poll() is None:
+            try:
+                picture = self.files.folder / "failed.png"
+                self.monitor.execute("screendump", filename=str(picture), format="png")
+                shot = f"; its screen: {picture}"
+            except MonitorError:
+                shot = "; its screen could not be taken"
+        return GuestError(f"{text}{shot}; its console said last:\n{said or '  | (nothing)'}")
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConfigError(f"{command[0]}: {done.stderr.strip()[:300]}")
