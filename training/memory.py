@@ -358,7 +358,8 @@ def _saved(model: Architecture, training: Training, batch: Batch) -> float:
 def _recomputed(model: Architecture, training: Training, batch: Batch) -> float:
     """One layer's activations once more (checkpointing), and the gradients that flow through it."""
     tokens = batch.sequences * batch.tokens
-    flow = float((2 * model.intermediate + 2 * model.hidden) * training.size * tokens)
+    size = max(training.size, training.lora_size) if training.lora else training.size
+    flow = float((2 * model.intermediate + 2 * model.hidden) * size * tokens)
     if training.quantization:  # a layer's weights are unpacked while it computes
         flow += max(linear.inputs * linear.outputs for linear in model.linears()) * training.size
     if not training.checkpointing:
