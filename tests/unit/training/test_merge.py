@@ -1,0 +1,146 @@
+"""A LoRA in the weights answers as base and adapter together; what can not be merged is refused; exports reload."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.config import ConfigError, convert
+from tests.unit.training.material import PROMPT, episodes, model
+from training.export import NEEDED, ExportConfig, export
+from training.merge import MergeConfig, main, merge
+
+pytestmark = [
+    pytest.mark.ml,
+    # peft asks transformers by a name that is on its way out
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
+
+
+def adapter(base: Path, folder: Path, scale: float = 0.05) -> Path:
+    """A LoRA of `base` that changes its answers."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText
+
+    torch.manual_seed(0)
+    made = AutoModelForImageTextToText.from_pretrained(base, local_files_only=True)
+    made = get_peft_model(made, LoraConfig(r=4, target_modules="all-linear"))
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=scale)
+    made.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """(base, adapter, episodes)"""
+    root = tmp_path_factory.mktemp("merge")
+    made = episodes(root)
+    base = model(root / "base", made)
+    return base, adapter(base, root / "adapter"), made
+
+
+def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    base, lora, made = material
+    told = merge(
+        MergeConfig(model=str(base), adapter=str(lora), episodes=str(made), prompt=PROMPT, max_shard_size="100KB"),
+        tmp_path,
+    )
+    assert "100.0% of the tokens are the same" in told[0]
+    folder = tmp_path / "model"
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    for names in NEEDED:
+        assert any((folder / name).is_file() for name in names), names
+    assert "training.merge" in (folder / "README.md").read_text()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
+    from training import same
+    from training.merge import load_base
+    from training.models import with_adapter
+
+    loaded, processor = load_base(str(material[0]), None)
+    inputs = same.probes(processor, str(material[2]), PROMPT, 2)
+    before = same.logits(loaded, inputs)
+    after = same.logits(with_adapter(loaded, str(material[1]), base=str(material[0]), trainable=False), inputs)
+    with pytest.raises(ConfigError, match="Nothing was written"):
+        same.require_same(before, after, same.TOLERANCE["bfloat16"], "base")
+
+
+def test_bfloat16_weights_stay_within_their_rounding(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    told = merge(MergeConfig(model=str(material[0]), adapter=str(material[1]), dtype="bfloat16"), tmp_path)
+    assert told[0].startswith("merged (bfloat16)")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_a_difference_above_the_tolerance_writes_nothing(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    config = MergeConfig(model=str(material[0]), adapter=str(material[1]), dtype="bfloat16", tolerance=1e-9)
+    with pytest.raises(ConfigError, match="Nothing was written"):
+        merge(config, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_adapter_of_another_base_is_refused(
+    material: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from training.tiny import TinyConfig, build
+
+    build(TinyConfig(hidden=64, heads=2, layers=1, vision_hidden=32, vision_layers=1), tmp_path / "other")
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model": str(tmp_path / "other"), "adapter": str(material[1])}), encoding="utf-8"
+    )
+    assert main(["--config", str(tmp_path / "config.json"), "--out", str(tmp_path / "out")]) == 78
+    assert "another base model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_quantised_weights_take_no_adapter(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    base = shutil.copytree(material[0], tmp_path / "base")
+    about = json.loads((base / "config.json").read_text())
+    about["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (base / "config.json").write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(ConfigError, match="quantised"):
+        merge(MergeConfig(model=str(base), adapter=str(material[1])), tmp_path)
+
+
+def test_an_export_holds_what_a_server_needs_and_loads_again(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    from transformers import AutoImageProcessor, AutoProcessor
+
+    told = export(ExportConfig(model=str(material[0]), episodes=str(material[2]), prompt=PROMPT), tmp_path)
+    assert "differ by at most 0 " in told[0]
+    folder = tmp_path / "model"
+    processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
+    assert processor.chat_template == AutoProcessor.from_pretrained(material[0], local_files_only=True).chat_template
+    alone = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+    assert alone.size == processor.image_processor.size
+    assert alone.patch_size == processor.image_processor.patch_size
+
+
+def test_an_adapter_is_exported_alone(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    config = ExportConfig(model=str(material[0]), adapter=str(material[1]), adapter_only=True)
+    assert export(config, tmp_path) == [f"adapter: rank 4 on {material[0]}"]
+    written = {path.name for path in (tmp_path / "adapter").iterdir()}
+    assert written == {"README.md", "adapter_config.json", "adapter_model.safetensors"}
+    assert "library_name: peft" in (tmp_path / "adapter" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"format": "gguf"}, "GGUF is not made here"),
+        ({"format": "onnx"}, "allowed: safetensors"),
+        ({"adapter": "x"}, "adapter goes with adapter_only"),
+        ({"adapter_only": True}, "adapter goes with adapter_only"),
+    ],
+)
+def test_what_can_not_be_exported_is_said_at_once(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        export(convert({"model": "nowhere", **changes}, ExportConfig, "test"), tmp_path)
