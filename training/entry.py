@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from eval import config as configuration
 from eval.config import Config, ConfigError
 from training import plan
+from training.modelcard import write_cards
 from training.options import TrainerConfig, computed
 
 C = TypeVar("C", bound=Config)
@@ -53,7 +54,9 @@ def entry(
         if isinstance(config, TrainerConfig):
             plan.check(config, prog.removeprefix("training."))
         try:
-            train(config, Path(out), arguments.resume or os.environ.get("SLIPWAY_RESUME") or None)
+            done = train(config, Path(out), arguments.resume or os.environ.get("SLIPWAY_RESUME") or None)
+            if done and os.environ.get("RANK", "0") == "0":
+                write_cards(Path(out), config, prog.removeprefix("training."))
         except Exception as error:
             if not disk_full(error):
                 raise
