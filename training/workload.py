@@ -173,7 +173,7 @@ def _copies(config: TrainerConfig, method: str) -> int:
     """Frozen copies of the model. With a LoRA the reference is the model without it."""
     if config.lora is not None or config.adapter is not None:
         return 0
-    return int(method == "dpo" or method == "grpo" and getattr(config, "beta", 0.0) > 0)
+    return int(method == "dpo" or (method == "grpo" and getattr(config, "beta", 0.0) > 0))
 
 
 def _deepspeed(file: str | None) -> Mapping[str, Any]:
