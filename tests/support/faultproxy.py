@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
+from typing import Any
 from urllib.parse import unquote
 
 
@@ -148,11 +149,16 @@ class FaultProxy:
     def _one(self, connection: socket.socket, reader: object) -> bool:
         """Serves one request; False when the connection is to end."""
         line = reader.readline(65536)  # type: ignore[attr-defined]
-        if not line:
+        if not line or line[:1] == b"\x16":  # a client that tries TLS first: closed, it goes on without
             return False
         method, target, _ = line.decode().split(" ", 2)
         headers = http.client.parse_headers(reader)  # type: ignore[arg-type]
-        body = reader.read(int(headers.get("Content-Length", 0)))  # type: ignore[attr-defined]
+        if headers.get("Transfer-Encoding", "").lower() == "chunked":
+            body = _chunks(reader)
+            del headers["Transfer-Encoding"]
+            headers["Content-Length"] = str(len(body))
+        else:
+            body = reader.read(int(headers.get("Content-Length", 0)))  # type: ignore[attr-defined]
         path, _, query = target.partition("?")
         fault = self._choose(Request(method, unquote(path), query, len(body)))
         kind = fault.kind if fault else None
@@ -209,6 +215,17 @@ class FaultProxy:
             return answer.status, answer.reason, answer.getheaders(), answer.read()
         finally:
             upstream.close()
+
+
+def _chunks(reader: Any) -> bytes:
+    """A body that came in chunks, whole."""
+    parts = []
+    while size := int(reader.readline(100).partition(b";")[0], 16):
+        parts.append(reader.read(size))
+        reader.readline(10)
+    while reader.readline(1000).strip():  # trailers
+        pass
+    return b"".join(parts)
 
 
 def _reset(connection: socket.socket) -> None:

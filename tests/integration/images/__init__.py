@@ -1,0 +1,1 @@
+"""Images on a real engine and a real registry."""

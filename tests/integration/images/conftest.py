@@ -1,0 +1,92 @@
+"""A small project to build, and a registry to push to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine import Engine, engine
+from tests.support.faultproxy import FaultProxy
+from tests.unit.images.project import project
+
+__all__ = ["engine", "registry", "root"]
+
+OWN = """\
+RUN echo built > /built
+COPY source /opt/source
+ARG SLIPWAY_VERSION=0
+LABEL org.opencontainers.image.title="tiny" org.opencontainers.image.version="${SLIPWAY_VERSION}"
+"""
+
+
+@dataclass
+class Registry:
+    """`proxy` stands in front of it: what is pushed goes through there."""
+
+    port: int
+    folder: Path
+    proxy: FaultProxy
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self.proxy.port}/team"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    """Debian's docker-registry over a folder, behind the fault proxy."""
+    program = shutil.which("docker-registry")
+    if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "-qy", "docker-registry"], capture_output=True, check=False)
+        program = shutil.which("docker-registry")
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("no registry for the tests: install docker-registry", pytrace=False)
+        pytest.skip("no registry: install Debian's docker-registry")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path / "registry"
+    config = tmp_path / "registry.yml"
+    config.write_text(
+        "version: 0.1\nlog: {accesslog: {disabled: true}, level: error}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n"
+    )
+    with (tmp_path / "registry.log").open("wb") as log:
+        process = subprocess.Popen([program, "serve", str(config)], stdout=log, stderr=log)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            assert time.monotonic() < deadline, (tmp_path / "registry.log").read_text()
+            time.sleep(0.05)
+    try:
+        with FaultProxy(port) as proxy:
+            yield Registry(port, folder, proxy)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def root(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The project, as the current folder, with the engine in the environment; its images go at the end."""
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "project").mkdir()
+    made = project(tmp_path / "project")
+    file = made / "images" / "tiny" / "Dockerfile"
+    file.write_text((made / "images" / "common.Dockerfile").read_text() + OWN)
+    monkeypatch.chdir(made)
+    yield made
+    if tags := engine.docker("images", "-q", "--filter", "label=org.opencontainers.image.title=tiny").stdout.split():
+        engine.docker("rmi", "-f", *set(tags))

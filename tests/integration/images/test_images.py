@@ -1,0 +1,157 @@
+"""Building, pushing, checking and removing images, with a real engine and a registry that has bad days."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+from launcher.images import catalogue
+from launcher.images.definition import Definition
+from launcher.images.engine import Engine as Client
+from launcher.images.publish import PushFailed, push
+from tests.integration.images.conftest import Registry
+from tests.support.engine import Engine
+from tests.support.faultproxy import Kind
+
+
+def flags(engine: Engine) -> Sequence[str]:
+    return ["--base", engine.base, "--network", "host"] if engine.base else []
+
+
+def build(engine: Engine, *more: str) -> int:
+    return main(["images", "build", "tiny", *flags(engine), *more])
+
+
+def test_a_build_tells_its_steps_and_the_second_is_cached(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(engine) == 0
+    first = capsys.readouterr().out
+    version = Definition("tiny", root).version(engine.base)
+    assert f"tiny:{version}  " in first
+    assert "RUN echo built" in first
+    assert "COPY source /opt/source" in first
+    assert build(engine) == 0
+    assert " cached  RUN echo built" in capsys.readouterr().out
+    (root / "source" / "main.py").write_text("print(2)\n")
+    assert build(engine) == 0
+    again = capsys.readouterr().out
+    assert " cached  RUN echo built" in again  # what comes before the code is not built again
+    assert " cached  COPY source" not in again
+
+
+def test_verify_compares_an_image_with_the_sources(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(engine) == 0
+    one = Definition("tiny", root)
+    engine.docker("tag", f"tiny:{one.version(engine.base)}", "tiny:candidate")
+    capsys.readouterr()
+    # built on another base than the Dockerfile names, it is not what these sources make
+    assert main(["images", "verify", "tiny:candidate"]) == (1 if engine.base else 0)
+    assert one.version() in capsys.readouterr().out
+    assert main(["images", "verify", "tiny:nowhere"]) == 3
+    if engine.base:
+        assert main(["images", "verify", engine.base]) == 1
+        assert "no labels" in capsys.readouterr().out
+
+
+def test_a_step_that_fails_is_one_error_and_its_log_is_kept(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with (root / "images" / "tiny" / "Dockerfile").open("a") as file:
+        file.write("RUN echo first the reason >&2; exit 7\n")
+    assert build(engine) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "RUN echo first the reason" in printed
+    assert "7" in printed
+    (log,) = (tmp_path / "cache" / "slipway" / "images").glob("*.log")
+    assert str(log) in printed
+    assert "first the reason" in log.read_text()
+    assert not engine.docker("images", "-q", "tiny").stdout
+
+
+def test_pushed_is_what_the_registry_says_and_goes_into_the_catalogue(
+    root: Path, engine: Engine, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(engine, "--push", registry.name) == 0
+    entry = catalogue.load(catalogue.path(root))["tiny"]
+    version = Definition("tiny", root).version(engine.base)
+    assert entry.version == version
+    repository, _, digest = entry.reference.partition("@")
+    assert repository == f"{registry.name}/tiny"
+    link = registry.folder / f"docker/registry/v2/repositories/team/tiny/_manifests/tags/{version}/current/link"
+    assert link.read_text() == digest
+    capsys.readouterr()
+    assert main(["images", "check", "--strict"]) == (1 if engine.base else 0)  # another base: another version
+    assert main(["images", "list"]) == 0
+    assert entry.reference in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [Kind.DROP_BEFORE, Kind.DROP_AFTER, Kind.ERROR_500, Kind.SLOW_DOWN])
+def test_a_registry_with_a_bad_moment_gets_the_whole_image_in_the_end(
+    root: Path, engine: Engine, registry: Registry, kind: Kind
+) -> None:
+    assert build(engine) == 0
+    registry.proxy.plan(kind, method="PATCH", times=1)
+    registry.proxy.plan(kind, method="PUT", key="manifests", times=1)
+    assert main(["images", "push", "tiny", "--registry", registry.name, *flags(engine)[:2]]) == 0
+    assert registry.proxy.faults(kind)
+    assert "tiny" in catalogue.load(catalogue.path(root))
+
+
+def test_a_registry_that_stays_away_leaves_the_catalogue_as_it_was(
+    root: Path, engine: Engine, registry: Registry
+) -> None:
+    assert build(engine) == 0
+    waited: list[float] = []
+    tag = f"tiny:{Definition('tiny', root).version(engine.base)}"
+    with registry.proxy.outage(), pytest.raises(PushFailed, match=r"5 tries"):
+        push(Client(), tag, registry.name, lambda _: None, waited.append)
+    assert waited == [1.0, 2.0, 4.0, 8.0]
+    with registry.proxy.outage():
+        assert catalogue.load(catalogue.path(root)) == {}
+
+
+def test_a_push_of_what_was_not_built_says_so(
+    root: Path, engine: Engine, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["images", "push", "tiny", "--registry", registry.name]) == 3
+    assert "there is no image tiny:" in capsys.readouterr().err
+    assert not catalogue.path(root).exists()
+
+
+def test_an_export_is_an_oci_layout_whose_every_blob_is_its_digest(root: Path, engine: Engine, tmp_path: Path) -> None:
+    assert build(engine, "--output", str(tmp_path / "out")) == 0
+    layout = tmp_path / "out" / "tiny"
+    blobs = list((layout / "blobs" / "sha256").iterdir())
+    assert all(hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name for blob in blobs)
+    (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+    manifest = json.loads((layout / "blobs" / "sha256" / entry["digest"].removeprefix("sha256:")).read_text())
+    config = json.loads((layout / "blobs/sha256" / manifest["config"]["digest"].removeprefix("sha256:")).read_text())
+    assert [layer["digest"] for layer in manifest["layers"]] == config["rootfs"]["diff_ids"]
+    assert {entry["digest"], manifest["config"]["digest"], *(one["digest"] for one in manifest["layers"])} == {
+        f"sha256:{blob.name}" for blob in blobs
+    }
+    assert build(engine, "--output", str(tmp_path / "out")) == 1  # there already
+
+
+def test_prune_removes_the_builds_of_other_sources(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(engine) == 0
+    one = Definition("tiny", root)
+    old = f"tiny:{one.version(engine.base)}"
+    engine.docker("tag", old, f"tiny:{one.version()}")
+    capsys.readouterr()
+    assert main(["images", "prune", "--dry-run"]) == 0
+    assert f"would remove {old}" in capsys.readouterr().out
+    assert main(["images", "prune"]) == 0
+    assert f"removed {old}" in capsys.readouterr().out
+    assert engine.docker("images", "--format", "{{.Tag}}", "tiny").stdout.split() == [one.version()]
