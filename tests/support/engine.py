@@ -193,6 +193,12 @@ def debian_sources() -> str | None:
     return None
 
 
+def debian_mirror() -> str | None:
+    """The first address of those sources; None: debootstrap's own."""
+    found = re.search(r"^URIs:\s*(\S+)", debian_sources() or "", re.MULTILINE)
+    return found[1] if found else None
+
+
 def base_recipe() -> str:
     """Everything that decides what is in the base; its hash is the base's name."""
     parts = [debian_sources() or "", BUNDLE.read_text() if BUNDLE.exists() else ""]
@@ -215,12 +221,12 @@ def make_base(engine: Engine) -> str:
         return tag
     with tempfile.TemporaryDirectory(dir=engine.state) as folder:
         root = Path(folder) / "root"
-        mirror = re.search(r"^URIs:\s*(\S+)", debian_sources() or "", re.MULTILINE)
+        mirror = debian_mirror()
         command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(root)]
-        done = subprocess.run([*command, *([mirror[1]] if mirror else [])], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
         if done.returncode:
             raise NoEngine(f"debootstrap: {done.stdout.strip().split(chr(10))[-1][:300]}")
-        environment = _fit(root)
+        environment = fit_for_this_machine(root)
         changes = [f"--change=ENV {name}={value}" for name, value in environment.items()]
         with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
             command = ["docker", "import", *changes, '--change=CMD ["bash"]', "-", tag]
@@ -228,7 +234,7 @@ def make_base(engine: Engine) -> str:
     return tag
 
 
-def _fit(root: Path) -> dict[str, str]:
+def fit_for_this_machine(root: Path) -> dict[str, str]:
     """Makes a fresh Debian as slim as Docker's, and fit for this machine's network; gives the image's environment."""
     slim = "".join(f"path-exclude /usr/share/{name}/*\n" for name in ("doc", "man", "locale", "info"))
     (root / "etc/dpkg/dpkg.cfg.d/docker").write_text(slim + "path-include /usr/share/doc/*/copyright\n")
