@@ -1,0 +1,188 @@
+"""A configuration's fields for people: what `--help` of every entry point prints, and the reference page.
+
+The explanations are those of the classes' docstrings, in lines `name   what it means`; types and defaults are the
+code's own, so neither can be forgotten.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import inspect as types
+
+from eval.config import Config
+
+_LINE: Final = re.compile(r"([a-z_0-9]+(?:, [a-z_0-9]+)*) +(\S.*)")
+
+_CASE: Final = re.compile(r"^[a-z0-9_]+: ")
+
+
+class Row(NamedTuple):
+    name: str
+    kind: str
+    default: str
+    text: str
+
+
+def rows(kind: type[Config]) -> list[Row]:
+    """The fields of one class in their order, required ones first."""
+    texts = _texts(kind)
+    found = [_row(field, texts.get(field.name, "")) for field in _fields(kind)]
+    return sorted(found, key=lambda row: row.default != "required")
+
+
+def sections(kind: type[Config]) -> list[type[Config]]:
+    """A class, and those that its fields hold, each once, in the order in which they are met."""
+    found: list[type[Config]] = []
+
+    def visit(one: type[Config]) -> None:
+        if one not in found:
+            found.append(one)
+            for field in _fields(one):
+                for inner in _structs(field.type):
+                    visit(inner)
+
+    visit(kind)
+    return found
+
+
+def text(kind: type[Config]) -> str:
+    """All sections for a terminal of 100 columns or more."""
+    parts = []
+    for section in sections(kind):
+        lines = [f"{section.__name__}:"]
+        for row in rows(section):
+            given = row.default if row.default == "required" else f"default {row.default}"
+            lines.append(f"  {row.name}: {row.kind}, {given}")
+            lines += textwrap.wrap(row.text, 108, initial_indent="      ", subsequent_indent="      ")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def epilog(kind: type[Config]) -> str:
+    """For an argument parser with a raw formatter."""
+    return f"the fields of the configuration:\n\n{text(kind)}"
+
+
+def markdown(kind: type[Config], seen: set[type[Config]]) -> Iterator[str]:
+    """The sections as tables, without those in `seen`, which grows."""
+    for section in sections(kind):
+        if section in seen:
+            continue
+        seen.add(section)
+        yield f"### {section.__name__}\n"
+        yield "| field | type | default | |\n|---|---|---|---|"
+        for row in rows(section):
+            cells = (f"`{row.name}`", row.kind, row.default, row.text)
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield ""
+
+
+def _fields(kind: type[Config]) -> tuple[types.Field, ...]:
+    info = types.type_info(kind)
+    assert isinstance(info, types.StructType)
+    return info.fields
+
+
+def _row(field: types.Field, explained: str) -> Row:
+    if field.required:
+        default = "required"
+    elif field.default_factory is not msgspec.NODEFAULT:
+        made = field.default_factory()
+        default = "none" if not made else repr(made)
+    else:
+        default = _value(field.default)
+    return Row(field.name, _type(field.type), default, explained)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, msgspec.Struct):
+        return "its own defaults"
+    return str(value) if value != "" else '""'
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """name -> explanation, from the docstrings of the class and its bases, the class's own first."""
+    found: dict[str, str] = {}
+    for one in kind.__mro__:
+        if one in (Config, msgspec.Struct, object) or not one.__doc__:
+            continue
+        for names, explained in _explained(inspect.cleandoc(one.__doc__)):
+            for name in names:
+                found.setdefault(name, explained)
+    return found
+
+
+def _explained(doc: str) -> Iterator[tuple[list[str], str]]:
+    names: list[str] = []
+    words: list[str] = []
+    for line in doc.split("\n"):
+        match = _LINE.match(line)
+        if match:  # prose matches as well; no field has its first word for a name
+            if names:
+                yield names, " ".join(words)
+            names, words = match[1].split(", "), [match[2].strip()]
+        elif names and line.startswith("    "):
+            if _CASE.match(line.strip()) and words[-1][-1] not in ";:":
+                words[-1] += ";"  # `right: ...` below `wrong: ...`
+            words.append(line.strip())
+        elif names:
+            yield names, " ".join(words)
+            names, words = [], []
+    if names:
+        yield names, " ".join(words)
+
+
+def _structs(kind: types.Type) -> Iterator[type[Config]]:
+    match kind:
+        case types.StructType(cls=cls) if issubclass(cls, Config):
+            yield cls
+        case types.UnionType(types=inner):
+            for one in inner:
+                yield from _structs(one)
+        case types.ListType(item_type=item) | types.VarTupleType(item_type=item):
+            yield from _structs(item)
+        case types.DictType(value_type=value):
+            yield from _structs(value)
+        case _:
+            pass
+
+
+def _type(kind: types.Type) -> str:
+    match kind:
+        case types.UnionType(types=inner):
+            return " or ".join(_type(one) for one in inner if not isinstance(one, types.NoneType))
+        case types.LiteralType(values=values):
+            return ", ".join(str(value) for value in values)
+        case types.StructType(cls=cls):
+            return str(cls.__name__)
+        case types.ListType(item_type=item) | types.VarTupleType(item_type=item):
+            return f"list of {_type(item)}"
+        case types.DictType(value_type=value):
+            return f"mapping to {_type(value)}"
+        case types.IntType() | types.FloatType():
+            return ("int" if isinstance(kind, types.IntType) else "number") + _bounds(kind)
+        case types.StrType():
+            return "text"
+        case types.BoolType():
+            return "true or false"
+        case _:
+            return type(kind).__name__.removesuffix("Type").lower()
+
+
+def _bounds(kind: types.IntType | types.FloatType) -> str:
+    parts = [
+        f"{sign} {value:g}"
+        for sign, value in ((">=", kind.ge), (">", kind.gt), ("<=", kind.le), ("<", kind.lt))
+        if value is not None
+    ]
+    return f" {' and '.join(parts)}" if parts else ""
