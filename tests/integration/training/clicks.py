@@ -24,7 +24,7 @@ from training.tiny import TinyConfig, build
 OPTIONS: dict[str, Any] = {"split": "train", "size": 64, "grid": 4, "distractors": 0, "colours": 4}
 SECTION: dict[str, Any] = {"decimals": 2, "system": "", "history": 0}
 PROMPT = PromptConfig(**SECTION)
-START = 0.6  # the accuracy that a start checkpoint should have
+START = 0.6  # the share of sampled answers that hit, of a start checkpoint: the mean reward that GRPO begins with
 EVERY = 2  # SFT steps between two looks
 
 
@@ -69,12 +69,26 @@ def accuracy(model: Path, *, count: int = 256) -> tuple[float, float]:
     return judge(TransformersAgent(str(model), PROMPT.builder(), max_new_tokens=20), count)
 
 
+def sampled(model: Path, *, count: int = 128) -> float:
+    """The share of held-out screens whose button an answer sampled at temperature 1 clicks."""
+    import torch
+
+    from eval.agents.transformers import TransformersAgent
+
+    agent = TransformersAgent(str(model), PROMPT.builder(), max_new_tokens=20)
+    generate = agent.model.generate
+    agent.model.generate = lambda **how: generate(**{**how, "do_sample": True, "temperature": 1.0, "top_k": 0})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return judge(agent, count)[0]
+
+
 def start(seed: int) -> Path:
     """A model that an SFT of this seed brought to about START, and no further: what GRPO starts from."""
     from training import samples
     from training.sft import SftConfig, make_trainer
 
-    folder = cache() / f"start-{seed}"
+    folder = cache() / f"start-{seed}-{START:g}"
     if (folder / "start.txt").exists():
         return folder / "model"
     shutil.rmtree(folder, ignore_errors=True)
@@ -104,7 +118,7 @@ def start(seed: int) -> Path:
                 return control
             trainer.model.save_pretrained(probe)
             trainer.processing_class.save_pretrained(probe)
-            reached, _ = accuracy(probe, count=128)
+            reached = sampled(probe)
             trainer.model.train()
             found.append((abs(reached - START), state.global_step, reached))
             if min(found) == found[-1]:
@@ -116,7 +130,8 @@ def start(seed: int) -> Path:
     trainer.add_callback(Look())
     trainer.train()
     _, step, _ = min(found)
-    text = f"seed {seed}: SFT step {step}, {accuracy(folder / 'model')[0]:.3f}"
+    how = f"{sampled(folder / 'model', count=512):.3f} sampled, {accuracy(folder / 'model', count=512)[0]:.3f} greedy"
+    text = f"seed {seed}: SFT step {step}, {how}"
     print(text, flush=True)
     (folder / "start.txt").write_text(text + "\n")
     return folder / "model"

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from eval import config as configuration
 from training import grpo
@@ -19,22 +20,37 @@ def variety(attempts: Sequence[Attempt]) -> list[float | None]:
     return [len(set(attempt.text)) / 20 for attempt in attempts]
 
 
+def digest(model: Any) -> str:
+    """sha256 of all weights, by name."""
+    found = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        found.update(name.encode() + value.detach().numpy().tobytes())
+    return found.hexdigest()
+
+
 def main(config: Path, out: Path) -> None:
-    made = []
+    from transformers import TrainerCallback
+
     build = grpo.make_trainer
 
-    def kept(*given: object) -> object:
-        made.append(build(*given))  # type: ignore[arg-type]
-        return made[0]
+    class Digest(TrainerCallback):  # type: ignore[misc]
+        """At the end of the training: after it a LoRA is merged, by the process that writes the model."""
+
+        def __init__(self, trainer: Any) -> None:
+            self.trainer = trainer
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            found = digest(self.trainer.accelerator.unwrap_model(self.trainer.model))
+            sampled = [attempt.text for _, attempt in self.trainer.tally.attempts]
+            (out / f"digest-{os.environ['RANK']}").write_text(f"{found}\n{sampled!r}")
+
+    def kept(*given: Any) -> Any:
+        trainer = build(*given)
+        trainer.add_callback(Digest(trainer))
+        return trainer
 
     grpo.make_trainer = kept  # type: ignore[assignment]
     assert grpo.train(configuration.load(config, GrpoConfig), out, None)
-    (trainer,) = made
-    digest = hashlib.sha256()
-    for name, value in sorted(trainer.accelerator.unwrap_model(trainer.model).state_dict().items()):
-        digest.update(name.encode() + value.detach().numpy().tobytes())
-    sampled = [attempt.text for _, attempt in trainer.tally.attempts]
-    (out / f"digest-{os.environ['RANK']}").write_text(f"{digest.hexdigest()}\n{sampled!r}")
 
 
 if __name__ == "__main__":
