@@ -44,7 +44,8 @@ class ServeConfig(Config, frozen=True, kw_only=True):
     model        a folder, or OWNER/NAME of the hub
     name         what requests call it
     adapters     LoRA adapters to load at the start: name -> folder; requests name one in place of the model
-    lora_rank    the largest rank of an adapter; more adapters can be loaded while it runs (/v1/load_lora_adapter)
+    lora_rank    the largest rank of an adapter; with it, adapters can be loaded while it runs (/v1/load_lora_adapter).
+                 None: 16 where there are adapters, else none can be loaded
     vision_lora  adapters may touch the vision tower; without this vLLM drops such weights silently
     context      tokens of prompt and answer; None: the model's
     requests     how many are computed at a time
@@ -61,7 +62,7 @@ class ServeConfig(Config, frozen=True, kw_only=True):
     model: str
     name: str = "model"
     adapters: dict[str, str] = msgspec.field(default_factory=dict)
-    lora_rank: Annotated[int, msgspec.Meta(ge=1)] = 16
+    lora_rank: Annotated[int, msgspec.Meta(ge=1, le=512)] | None = None
     vision_lora: bool = True
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     context: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -104,9 +105,10 @@ class ServeConfig(Config, frozen=True, kw_only=True):
         if on_gpu():
             given |= {"gpu-memory-utilization": self.memory, "tensor-parallel-size": self.gpus}
         flags = ["--enforce-eager"] if self.eager else []
-        flags += ["--enable-lora", "--max-lora-rank", str(lora_rank(self.lora_rank))]
-        flags += ["--max-loras", str(max(1, len(self.adapters)))]
-        flags += ["--enable-tower-connector-lora"] if self.vision_lora else []
+        if self.lora_rank is not None or self.adapters:
+            flags += ["--enable-lora", "--max-lora-rank", str(lora_rank(self.lora_rank or 16))]
+            flags += ["--max-loras", str(max(1, len(self.adapters)))]
+            flags += ["--enable-tower-connector-lora"] if self.vision_lora else []
         if self.adapters:
             flags += ["--lora-modules", *(f"{name}={path}" for name, path in self.adapters.items())]
         pairs = [text for name, value in given.items() for text in (f"--{name}", str(value))]
