@@ -178,7 +178,7 @@ def _is_recording(folder: Path) -> bool:
 
 
 def _frames(folder: Path, capture: Capture, connection: Connection) -> Frames:
-    videos = sorted(folder.glob("oa_recording-*.mp4"))
+    videos = sorted(folder.glob("oa_recording-*.mp4")) + [path for path in (folder / "video.mp4",) if path.is_file()]
     if len(videos) > 1:
         raise BadSample("several_videos", ", ".join(path.name for path in videos))
     if videos:
