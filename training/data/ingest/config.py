@@ -27,8 +27,9 @@ class Common(Config, frozen=True):
 class AgentNetConfig(Common, frozen=True, tag_field="format", tag="agentnet"):
     """
     images          the folder with the pictures, relative to the recording
-    cot             how much of the reasoning the steps keep: L1 the action in words, L2 the thought too, L3 the
-                    observation too
+    cot             how much of the reasoning the steps keep in their answer: L1 the action in words, L2 the thought
+                    too, L3 the observation too (prompts with `thought: l3` need it); as their thought: L1 the action
+                    in words, L2 the thought, L3 observation and thought
     drop_incorrect  leaves out steps that the annotators marked as wrong
     drop_redundant  leaves out steps that they marked as needless
     """

@@ -12,11 +12,17 @@ from training.data.ingest.config import Cot
 from training.data.ingest.tally import Lost
 
 SECTIONS: Final = ("observation", "thought", "action", "code")
-# level -> the sections that it keeps, in their order; the code always comes last
+# level -> the sections that the answer keeps, in their order; the code always comes last
 LEVELS: Final[dict[Cot, tuple[str, ...]]] = {
     "L1": ("action",),
     "L2": ("thought", "action"),
     "L3": ("observation", "thought", "action"),
+}
+# level -> what a dialect with one place for reasoning has there: the action in words only where there is nothing else
+REASONS: Final[dict[Cot, tuple[str, ...]]] = {
+    "L1": ("action",),
+    "L2": ("thought",),
+    "L3": ("observation", "thought"),
 }
 
 
@@ -77,6 +83,6 @@ def response(parts: Parts, level: Cot) -> str | None:
 
 
 def thought(parts: Parts, level: Cot) -> str | None:
-    """What the level keeps of the reasoning, in order and without headings: the text that a target's thought holds."""
-    kept = [body for name in LEVELS[level] if (body := getattr(parts, name))]
+    """The level's reasoning without headings: the text that a target's thought holds; None where there is none."""
+    kept = [body for name in REASONS[level] if (body := getattr(parts, name))]
     return "\n\n".join(kept) or None

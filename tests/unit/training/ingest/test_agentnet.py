@@ -11,6 +11,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.dialects.pyautogui import PyAutoGui
 from eval.episodes import iter_episodes, read_episode
+from eval.prompts import sections
 from tests.integration.agentnet.material import CODES, SIZE, recorded, recording
 from tests.unit.training.ingest.material import report, snapshot
 from training.data.__main__ import main
@@ -216,10 +217,10 @@ def processed(values: list[Any]) -> dict[str, Any]:
     ("cot", "thought", "headings"),
     [
         ("L1", "Press OK.", ["## Action:", "## Code:"]),
-        ("L2", "I must press it.\n\nPress OK.", ["## Thought:", "## Action:", "## Code:"]),
+        ("L2", "I must press it.", ["## Thought:", "## Action:", "## Code:"]),
         (
             "L3",
-            "A form.\n\nI must press it.\n\nPress OK.",
+            "A form.\n\nI must press it.",
             ["## Observation:", "## Thought:", "## Action:", "## Code:"],
         ),
     ],
@@ -236,6 +237,7 @@ def test_levels_of_reasoning_from_fields_and_from_headings_are_the_same(
     assert (one.thought, one.response) == (other.thought, other.response)
     assert one.thought == thought
     assert [line for line in str(one.response).split("\n") if line.startswith("## ")] == headings
+    assert [f"## {name}:" for name in sections(one.response)] == headings[:-1]  # as prompts read them
     assert PyAutoGui().parse_response(str(one.response)).action == one.action
     assert PyAutoGui().parse_response(PyAutoGui().format_response(CLICK_ACTION, one.thought)).thought == thought
 
@@ -277,7 +279,7 @@ def test_a_conversation_is_a_trajectory(tmp_path: Path) -> None:
     episode = read_episode(out / "task-1")
     assert episode.instruction == "Do it"
     assert [(step.action.type.value if step.action else None, step.thought) for step in episode.steps] == [
-        ("click", "Now.\n\nPress."),
+        ("click", "Now."),
         ("key", None),
         ("done", None),
     ]
