@@ -2,7 +2,8 @@
 
 Measured is every allocation of torch's CPU allocator during one step in steady state (torch.profiler's memory events,
 summed over time), on top of the bytes of weights and optimiser state; not resident memory, which also holds what the
-allocator keeps. Each case runs in a process of its own. `python -m tests.bench.memory NAME` measures one, as JSON.
+allocator keeps. Each case runs in a process of its own. `python -m tests.bench.memory NAME` measures one, as JSON;
+`python -m tests.bench.memory examples` prints the estimates of examples/configs.
 """
 
 from __future__ import annotations
@@ -274,7 +275,30 @@ def measured(name: str) -> tuple[float, float]:
     return stay, peak
 
 
+def examples() -> None:
+    """The estimates of examples/configs, as docs/memory.md lists them."""
+    from training import plan
+    from training.workload import Shape, colocated, describe
+
+    print("| job | card | devices | tokens of a sequence | stays, GiB | comes and goes | peak | card's |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    for path in sorted((Path(__file__).parents[2] / "examples" / "configs").glob("*.yaml")):
+        config, method, gpu, gpus = plan.load(path, None)
+        size = plan.parse_size(gpu or "")
+        made = describe(config, method, Shape(), gpus)
+        kept = ("weights", "optimiser state", "CUDA", "frag")
+        stay = (
+            sum(v for name, v in made.estimate.components.items() if name.startswith(kept)) + colocated(config) * size
+        )
+        total = plan.needed(config, method, Shape(), gpus, size)
+        numbers = " | ".join(f"{value / 2**30:.1f}" for value in (stay, total - stay, total, size))
+        print(f"| `{path.stem}` | {gpu} | {gpus} | {made.tokens} | {numbers} |")
+
+
 def main(names: list[str]) -> int:
+    if names == ["examples"]:
+        examples()
+        return 0
     if names:
         with contextlib.redirect_stdout(sys.stderr):
             found = measure(CASES[names[0]])

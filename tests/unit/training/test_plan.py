@@ -1,0 +1,159 @@
+"""The verdict before a training: what is printed, what is refused, and that the advice holds."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval.config import ConfigError
+from training import plan
+from training.memory import GIB
+from training.sft import SftConfig
+from training.sft import main as sft
+from training.workload import Shape, describe
+
+BASE: dict[str, Any] = {
+    "model": "hf://Qwen/Qwen3-VL-8B-Instruct",
+    "episodes": "episodes",
+    "steps": 10,
+    "batch_size": 4,
+    "dtype": "bfloat16",
+}
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({**BASE, **changes}))
+    return str(path)
+
+
+def config(**changes: Any) -> SftConfig:
+    return plan.configuration.convert({**BASE, **changes}, SftConfig, "test")
+
+
+def test_a_table_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, lora={"rank": 16}, activation_checkpointing=True)
+    assert plan.main(["--config", file, "--gpu", "80GiB"]) == 0
+    out = capsys.readouterr().out
+    assert "8.77 billion parameters, 52.5 million trained" in out
+    peak = float(re.search(r"^peak +([0-9.]+)$", out, re.MULTILINE).group(1))  # type: ignore[union-attr]
+    parts = [float(v) for v in re.findall(r"^(?!peak|component).{44} +([0-9.]+)$", out, re.MULTILINE)]
+    assert sum(parts) == pytest.approx(peak, abs=0.01 * len(parts))
+    assert re.search(r"^fits: [0-9.]+ of 80.0 GiB$", out, re.MULTILINE)
+
+
+def test_what_can_not_fit_is_refused_in_one_line_that_says_what_to_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan.main(["--config", written(tmp_path), "--gpu", "L4"]) == 78
+    captured = capsys.readouterr()
+    assert "does not fit" in captured.out
+    (line,) = captured.err.strip().split("\n")
+    assert line.startswith("config: memory: ")
+    assert "it would with" in line
+
+
+@pytest.mark.parametrize("size", [12, 22, 40, 80])
+@pytest.mark.parametrize("start", [{}, {"batch_size": 32, "dtype": "float32"}, {"lora": {"rank": 8}}], ids=str)
+def test_the_advice_holds(size: int, start: dict[str, Any]) -> None:
+    given = config(**start)
+    said = plan.remedies(given, "sft", Shape(), 1, size * GIB)
+    if said.startswith("nor"):
+        return
+    choices = said.removeprefix("it would with ")
+    together = choices.endswith(" together")
+    names = choices.removesuffix(" together").split(", " if together else " or with ")
+    changes = [yaml.safe_load(f"{{{name}}}" if "{" in name else name) for name in names]
+    merged: list[dict[str, Any]] = [dict(p for c in changes for p in c.items())] if together else changes
+    for change in merged:
+        if change.get("quantization") and given.lora is None:
+            change.setdefault("lora", {})
+        plan.refuse(config(**{**start, **change}), "sft", Shape(), 1, size * GIB)
+
+
+def test_every_trainer_prints_its_plan_without_loading_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sft(["--config", written(tmp_path), "--plan"]) == 0
+    assert "weights: text" in capsys.readouterr().out
+    assert not list(tmp_path.glob("model*"))
+
+
+def test_screens_of_the_episodes_and_bounds_of_the_processor_decide_the_image_tokens(tmp_path: Path) -> None:
+    for name, screen in (("a", [640, 480]), ("b", [1280, 720])):
+        (tmp_path / "episodes" / name).mkdir(parents=True)
+        (tmp_path / "episodes" / name / "episode.json").write_text(json.dumps({"screen": screen}))
+    made = describe(config(episodes=str(tmp_path / "episodes")), "sft", Shape(), 1)
+    assert (made.screen, made.image_tokens) == ((1280, 720), 40 * 22)
+    assert describe(config(max_pixels=640 * 480), "sft", Shape(), 1).image_tokens <= 300
+    assert describe(config(), "sft", Shape(screen=(640, 480), text=100, answer=10), 1).tokens == 300 + 110
+
+
+def test_a_deepspeed_file_shards_what_its_stage_says(tmp_path: Path) -> None:
+    sizes = []
+    for stage in (0, 1, 2, 3):
+        (tmp_path / "zero.json").write_text(json.dumps({"zero_optimization": {"stage": stage}}))
+        given = config(deepspeed=str(tmp_path / "zero.json"), accumulate=2)  # gradients stay between two passes
+        made = describe(given, "sft", Shape(), 8)
+        sizes.append(made.estimate.total)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 4
+
+
+def test_pairs_double_the_batch_and_a_reference_is_a_copy_unless_there_is_a_lora() -> None:
+    from training.dpo import DpoConfig
+
+    pairs = {key: value for key, value in BASE.items() if key != "episodes"} | {"pairs": "pairs"}
+    full = plan.configuration.convert(pairs, DpoConfig, "test")
+    lora = plan.configuration.convert({**pairs, "lora": {}}, DpoConfig, "test")
+    assert describe(full, "dpo", Shape(), 1).sequences == 8
+    assert "weights: reference" in describe(full, "dpo", Shape(), 1).estimate.components
+    assert "weights: reference" not in describe(lora, "dpo", Shape(), 1).estimate.components
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpu", "big"], "is no size"),
+        (["--screen", "wide"], "is no WIDTHxHEIGHT"),
+    ],
+)
+def test_bad_arguments_are_one_line(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan.main(["--config", written(tmp_path), *arguments]) == 78
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("model", "said"), [("nowhere", "no config.json"), ("other", "'llama' is not known")])
+def test_a_model_that_is_not_there_or_not_known(
+    model: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"model_type": "llama"}')
+    assert plan.main(["--config", written(tmp_path, model=str(tmp_path / model))]) == 78
+    assert said in capsys.readouterr().err
+
+
+def test_a_plan_needs_no_torch_unless_it_looks_for_a_device(tmp_path: Path) -> None:
+    import subprocess
+
+    code = "import sys; from training.plan import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--config", written(tmp_path), "--gpu", "H200"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_model_too_large_for_the_device_that_is_there_is_refused_before_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "device_size", lambda: 8 * GIB)
+    with pytest.raises(ConfigError, match=r"do not fit a device of 8\.0 GiB"):
+        plan.check(config(), "sft")
