@@ -134,6 +134,7 @@ def test_going_on_from_a_checkpoint_gives_the_same_bits(
         train(config(made, centring=0.5), tmp_path, str(straight / "checkpoints" / "checkpoint-6"))
 
 
+@pytest.mark.nightly
 def test_sigterm_saves_the_step_and_the_next_try_ends_with_the_same_bits(
     straight: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_lora_and_its_head_train_go_on_and_are_merged(made: tuple[Path, Path],
     assert RewardModel.load(tmp_path / "a" / "model").network.num_parameters() > 0
 
 
+@pytest.mark.nightly
 def test_accumulated_passes_are_one_batch(made: tuple[Path, Path], tmp_path: Path) -> None:
     changes = {"steps": 3, "learning_rate": 1e-3}
     assert train(config(made, **changes), tmp_path / "one", None)
