@@ -40,6 +40,16 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     centring: NotNegative = 0.01
     on_bad_sample: Policy = "fail"
 
+    def check(self) -> None:
+        """Raises ConfigError for values that contradict each other or can not be."""
+        TrainerConfig.check(self)
+        if self.quantization:
+            raise ConfigError("quantization: a quantised body can not be saved whole; train a lora on bfloat16")
+        if self.loader == "unsloth":
+            raise ConfigError("loader: unsloth has no reward model; use transformers")
+        if self.lora is not None and (self.fsdp or self.deepspeed):
+            raise ConfigError("lora: a reward model's is not gathered from processes; leave out fsdp and deepspeed")
+
 
 def held_out(pairs: str, other: str | None, faults: Faults) -> tuple[Pairs, Pairs, str]:
     """(training pairs, held-out pairs, what to call those). Raises ConfigError when one leaks into the other."""
@@ -131,16 +141,10 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
     trainer = make_trainer(config, pairs, out)
     if not run_training(trainer, config, out, resume):
         return False
-    network = trainer.accelerator.unwrap_model(trainer.model)
-    if hasattr(network, "merge_and_unload"):
-        network = network.merge_and_unload()
+    save(trainer, out / "model", {"max_pixels": config.max_pixels, "base": config.model, "pairs": len(pairs)})
     if trainer.is_world_process_zero():
-        step = trainer.state.global_step
-        about = {"max_pixels": config.max_pixels, "base": config.model, "pairs": len(pairs), "steps": step}
-        save(network, trainer.processing_class, out / "model", about)
-        network.eval()
-        model = RewardModel(network, trainer.processing_class, batch_size=config.batch_size)
-        evaluate(model, test, out, split=split, seed=config.seed, step=step)
+        model = RewardModel.load(out / "model", dtype=config.dtype, batch_size=config.batch_size)
+        evaluate(model, test, out, split=split, seed=config.seed, step=trainer.state.global_step)
         write_faults(faults, out / "results")
         (out / ".done").touch()
     return True

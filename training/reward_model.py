@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -124,9 +125,22 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def save(network: Any, processor: Any, folder: Path, about: dict[str, Any]) -> None:
-    """A folder for `RewardModel.load`; reward.json comes last."""
-    network.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    text = json.dumps({"format": FORMAT, **about}, indent=1) + "\n"
-    (folder / ABOUT).write_text(text, encoding="utf-8")
+def save(trainer: Any, folder: Path, about: dict[str, Any]) -> None:
+    """A folder for `RewardModel.load`, whole or not at all; a LoRA is merged in. Every process must call it, the first
+    one writes."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    if trainer.is_world_process_zero():
+        shutil.rmtree(partial, ignore_errors=True)
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        trainer.save_model(str(partial))  # gathers
+    elif trainer.is_world_process_zero():
+        network = trainer.accelerator.unwrap_model(trainer.model)
+        if hasattr(network, "merge_and_unload"):
+            network = network.merge_and_unload()
+        network.save_pretrained(partial)
+    if trainer.is_world_process_zero():
+        trainer.processing_class.save_pretrained(partial)
+        (partial / ABOUT).write_text(json.dumps({"format": FORMAT, **about}, indent=1) + "\n", encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    trainer.accelerator.wait_for_everyone()

@@ -26,6 +26,7 @@ class RewardNetwork(PreTrainedModel):  # type: ignore[misc]
     def __init__(self, config: Any, body: Any = None) -> None:
         super().__init__(config)
         self.body = AutoModel.from_config(config) if body is None else body
+        self._no_split_modules = self.body._no_split_modules  # what FSDP wraps, layer by layer
         hidden = config.get_text_config().hidden_size
         self.score = torch.nn.Linear(hidden, 1, bias=False)
         if body is None:
