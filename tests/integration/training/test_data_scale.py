@@ -30,13 +30,9 @@ def part(what: str, folder: Path, steps: int) -> Any:
 
 @pytest.mark.ml
 def test_twenty_thousand_steps_take_little_memory(tmp_path: Path) -> None:
-    for steps in (2_000, 20_000):
-        folder = tmp_path / str(steps) / "dataset"
-        found = [part(what, folder, steps)["peak"] for what in ("generate", "read")]
-        if steps == 2_000:
-            small = found
-    for before, after in zip(small, found, strict=True):
-        assert after < before + 60  # MB; all of it decoded in Python would be some hundreds
+    folder = tmp_path / "dataset"
+    for what, most in (("generate", 230), ("read", 280)):  # MB; what the libraries take without any data: 140, 170
+        assert part(what, folder, 20_000)["peak"] < most
 
 
 @pytest.mark.ml
