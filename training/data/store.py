@@ -24,6 +24,7 @@ from eval.actions import Action, ActionError
 from eval.config import ConfigError
 from eval.desktop import Expected
 from eval.episodes import Episode, Step
+from eval.geometry import Box
 from training.data.faults import BadSample
 
 MARKER: Final = "dataset.json"
@@ -277,7 +278,7 @@ def _step(row: Mapping[str, Any]) -> Step:
         box = row["expected"]["box"]
         values["expected"] = Expected(action(row["expected"]["action"]), None if box is None else tuple(box))
     if row["marks"]:
-        values["marks"] = {item["number"]: tuple(item["box"]) for item in row["marks"]}
+        values["marks"] = numbered(row["marks"])
     if row["extra"]:
         values |= _known(row["extra"], Step)
     return Step(**values)
@@ -286,6 +287,11 @@ def _step(row: Mapping[str, Any]) -> Step:
 def action(row: Mapping[str, Any]) -> Action:
     """The action of a step's row. Raises ActionError."""
     return Action(**{name: value for name, value in row.items() if value is not None})
+
+
+def numbered(marks: Sequence[Mapping[str, Any]] | None) -> dict[int, Box]:
+    """The marks of a step's row."""
+    return {item["number"]: tuple(item["box"]) for item in marks or ()}
 
 
 def _known(extra: str, kind: type[Any]) -> dict[str, Any]:

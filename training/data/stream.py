@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, overload
 
-from eval.actions import Unrepresentable
+from eval.actions import Action, ActionError, Unrepresentable
 from eval.config import ConfigError
 from eval.demonstrations import FrameOf, Pool
 from eval.episodes import Episode, frame_name
+from eval.geometry import Box
 from eval.images import ImageRef
 from eval.prompts import PromptBuilder
 from training.data.faults import BadSample, Faults
 from training.data.images import PackedImages
-from training.data.store import MARKER, Manifest, from_row, read_manifest, verify
+from training.data.store import MARKER, Manifest, action, from_row, numbered, read_manifest, verify
 from training.samples import Sample, step_sample, with_pool
 
 BATCH: Final = 500  # episodes that are decoded at once when all are read in turn
@@ -122,30 +124,42 @@ class PackedSamples(Sequence[Sample]):
             raise ConfigError(f"{self.episodes.folder}: episode {episode.episode_id}: {fault}") from None
 
 
+@dataclass(frozen=True)
+class _Told:
+    """Of a step, what its target is made of."""
+
+    action: Action
+    thought: str | None
+    response: str | None
+    marks: dict[int, Box]
+
+
 def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> tuple[Any, Any]:
-    """(episode, step) of every sample, as arrays."""
+    """(episode, step) of every sample, as arrays. Only the columns that a target is made of are decoded."""
     import numpy as np
 
     counts = episodes.manifest.splits[episodes.split]
     numbers, steps = np.empty(counts.actions, np.uint32), np.empty(counts.actions, np.uint32)
-    at = 0
-    for number, row in enumerate(episodes):
-        where = f"{episodes.folder}: episode {row['episode_id']}"
-        try:
-            episode = from_row(row)
-        except BadSample as fault:
-            faults.bad(where, fault)
-            continue
-        for step in episode.steps:
-            if step.action is None:
+    at = first = 0
+    for batch in episodes.rows.select_columns(["episode_id", "steps"]).with_format("arrow").iter(BATCH):
+        names = batch.column("episode_id").to_pylist()
+        column = batch.column("steps").combine_chunks()
+        owners = np.repeat(np.arange(len(names)), column.value_lengths().to_numpy()).tolist()
+        flat = column.flatten()
+        parts = (flat.field(name).to_pylist() for name in ("index", "action", "thought", "response", "marks"))
+        for owner, index, done, thought, response, marks in zip(owners, *parts, strict=True):
+            if done is None:
                 continue
             try:
-                builder.target(step)
-            except Unrepresentable as error:
-                faults.bad(f"{where}: step {step.index}", BadSample("unrepresentable", str(error)))
+                builder.target(_Told(action(done), thought, response, numbered(marks)))
+            except (ActionError, Unrepresentable) as error:
+                reason = "unrepresentable" if isinstance(error, Unrepresentable) else "broken_episode"
+                where = f"{episodes.folder}: episode {names[owner]}: step {index}"
+                faults.bad(where, BadSample(reason, str(error)))
                 continue
-            numbers[at], steps[at] = number, step.index
+            numbers[at], steps[at] = first + owner, index
             at += 1
+        first += len(names)
     return numbers[:at].copy(), steps[:at].copy()
 
 
