@@ -46,14 +46,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Plan:
     """The estimate for one of `gpus` devices. Raises ConfigError, UnknownArchitecture."""
     model, pixels = read_model(config.model)
-    lora = _lora(config)
-    size = 2 if config.dtype == "bfloat16" else 4
     family = model.family(config.max_pixels or pixels.get("longest_edge"), pixels.get("shortest_edge"))
     screen = shape.screen or _screen(config) or SCREEN
     patches = model.patches(*screen, family)
     images, text, answer = _texts(config, shape)
     image_tokens = images * (patches // model.merge**2)
     tokens = image_tokens + text + answer
+    sequences = config.batch_size * (2 if method in ("dpo", "reward") else 1)
+    training = how(config, method, gpus)
+    batch = Batch(sequences, tokens, sequences * images * patches, sequences * answer, padded=sequences > 1)
+    generation = _generation(config, tokens, images * patches) if method == "grpo" else None
+    made = memory.estimate(model, training, batch, generation)
+    return Plan(estimate=made, tokens=tokens, image_tokens=image_tokens, sequences=sequences, screen=screen)
+
+
+def how(config: TrainerConfig, method: str, gpus: int) -> Training:
+    """How a configuration trains. Raises ConfigError for a DeepSpeed file that can not be read."""
+    size = 2 if config.dtype == "bfloat16" else 4
     zero = _deepspeed(config.deepspeed)
     sharding = Sharding()
     if gpus > 1 and config.fsdp:
@@ -63,11 +72,9 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Pla
         offloaded = str((zero.get("offload_optimizer") or {}).get("device", "none")) != "none"
         weights, gradients, states = (gpus if stage >= least else 1 for least in (3, 2, 1))
         sharding = Sharding(weights, gradients, states, master=size == 2, offload=offloaded)
-    pairs = method in ("dpo", "reward")
-    sequences = config.batch_size * (2 if pairs else 1)
-    training = Training(
+    return Training(
         size=size,
-        lora=lora,
+        lora=_lora(config),
         lora_size=2 if config.quantization or (zero.get("stage") == 3 and size == 2) else 4,
         quantization=config.quantization,
         freeze_vision=config.freeze_vision,
@@ -79,10 +86,6 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Pla
         accumulate=config.accumulate,
         sharding=sharding,
     )
-    batch = Batch(sequences, tokens, sequences * images * patches, sequences * answer, padded=sequences > 1)
-    generation = _generation(config, tokens, images * patches) if method == "grpo" else None
-    made = memory.estimate(model, training, batch, generation)
-    return Plan(estimate=made, tokens=tokens, image_tokens=image_tokens, sequences=sequences, screen=screen)
 
 
 def read_model(name: str) -> tuple[Architecture, Mapping[str, int]]:
