@@ -23,7 +23,7 @@ from training.data.overlap import MEANING, Keys, Place, Repeated, Shared, contra
 from training.data.stats import Stats, quantiles
 
 SHOWN: Final = 6  # rows of a list that could be long
-CLUSTERS: Final = 4  # of near-duplicates that are shown, with this many pictures each
+CLUSTERS: Final = 4  # of near-duplicates that are shown
 BAR: Final = 24  # characters
 
 

@@ -14,7 +14,7 @@ from training.data.card_pictures import thumbnail
 from training.data.overlap import MEANING, Place
 from training.data.stats import ACROSS, DOWN, Stats, bins, quantiles
 
-PICTURES: Final = 5  # of a cluster that are shown
+PICTURES: Final = 6  # of a cluster that are shown
 CLIP: Final = 160  # characters of a text
 
 STYLE: Final = """
@@ -204,7 +204,7 @@ def _histogram(values: Mapping[int, int]) -> str:
         if i % every == 0
     )
     return (
-        f'<svg viewBox="0 0 {width} {height + 20}" role="img"><text x="0" y="10">{top:,}</text>'
+        f'<svg viewBox="0 0 {width} {height + 20}" role="img"><text x="0" y="10">{top:,} at most</text>'
         f'<line class="axis" x1="0" y1="{height}" x2="{width}" y2="{height}"/>{bars}{labels}</svg>'
     )
 

@@ -88,19 +88,30 @@ class Look:
             self.sizes.update(zip(widths, heights, strict=True))
 
     def __iter__(self) -> Iterator[Seen]:
+        return self._all(None)
+
+    def _all(self, wanted: set[int] | None) -> Iterator[Seen]:
         number = 0
         for path in self.paths:
-            for seen in self._packed(path, number) if is_dataset(path) else self._folder(path, number):
-                yield seen
-                number = seen.number + 1
+            if is_dataset(path):
+                yield from self._packed(path, number, wanted)
+                number += sum(counts.episodes for counts in read_manifest(path).splits.values())
+            else:
+                for seen in self._folder(path, number):
+                    number = seen.number + 1
+                    if wanted is None or seen.number in wanted:
+                        yield seen
 
-    def _packed(self, path: Path, number: int) -> Iterator[Seen]:
+    def _packed(self, path: Path, number: int, wanted: set[int] | None) -> Iterator[Seen]:
         import pyarrow.parquet as pq
 
         for shard in read_manifest(path).shards:
             side = self._side(path, shard.split)
             try:
                 for batch in pq.ParquetFile(path / shard.file).iter_batches(BATCH):
+                    if wanted is not None and wanted.isdisjoint(range(number, number + len(batch))):
+                        number += len(batch)
+                        continue
                     for row in batch.to_pylist():
                         images = [step["image"] for step in row["steps"]]
                         if row["final_image"] is not None:
@@ -163,7 +174,8 @@ class Look:
         wanted = set(numbers)
         told, self.faults = self.faults, Faults("skip")  # they were told the first time
         try:
-            return {seen.number: seen for seen in self if seen.number in wanted} if wanted else {}
+            found = self._all(wanted) if wanted else iter(())
+            return {seen.number: seen for seen in found if seen.number in wanted}
         finally:
             self.faults = told
 
