@@ -1,0 +1,230 @@
+"""images/waa-vm/guest: its configuration, QEMU's command line, the monitor, and (nightly) a real guest in the image."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.config import ConfigError
+from tests.support.cpu_image import build
+from tests.support.engine import ROOT, Engine
+
+FOLDER = ROOT / "images" / "waa-vm"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`guest` as it is importable in the image."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> str:
+    file = tmp_path / "disk.qcow2"
+    file.write_bytes(b"QFI\xfb" + bytes(508))
+    return str(file)
+
+
+def command(disk: str, tmp_path: Path, password: bool = False, **settings: Any) -> list[str]:
+    from guest.config import Display, Files, GuestConfig, qemu
+
+    config = GuestConfig(disk=disk, accelerator="emulation", **settings)
+    config.check()
+    return qemu(config, Files(tmp_path), {"agent": 41000}, Display("127.0.0.1", 41001, password))
+
+
+def test_the_guest_has_no_network_but_its_ports(disk: str, tmp_path: Path) -> None:
+    net = [word for word in command(disk, tmp_path) if word.startswith("user,")]
+    assert net == ["user,id=net,hostfwd=tcp::41000-:5000,restrict=on"]
+    assert "restrict=on" not in " ".join(command(disk, tmp_path, network=True))
+
+
+def test_the_golden_disk_is_not_on_the_command_line(disk: str, tmp_path: Path) -> None:
+    """QEMU opens the overlay; what is under it is only read."""
+    assert disk not in " ".join(command(disk, tmp_path / "work"))
+
+
+def test_windows_gets_its_firmware_and_tpm(disk: str, tmp_path: Path) -> None:
+    words = " ".join(command(disk, tmp_path, firmware="uefi", tpm=True, bus="sata", clock="localtime", memory="8G"))
+    for part in ("OVMF_CODE_4M.secboot.fd", "tpm-crb", "ide-hd,", "e1000e,", "base=localtime", "-m 8G", "smm=on"):
+        assert part in words
+    assert "virtio-blk" not in words
+
+
+def test_a_screen_with_a_password_asks_for_it(disk: str, tmp_path: Path) -> None:
+    assert "password=on" in " ".join(command(disk, tmp_path, password=True))
+    assert "password=on" not in " ".join(command(disk, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"disk": "/nowhere.qcow2"}, "disk: there is no file /nowhere.qcow2"),
+        ({"memory": "4 GB"}, "memory: `4 GB` is no size"),
+        ({"ports": {"ssh": 22}}, "health.port: `agent` is none of ports: ssh"),
+        ({"ports": {"agent": 70000}}, "ports.agent: 70000 is no port"),
+    ],
+)
+def test_bad_configurations(disk: str, settings: dict[str, Any], said: str) -> None:
+    from guest.config import GuestConfig
+
+    with pytest.raises(ConfigError, match=said):
+        GuestConfig(**{"disk": disk, **settings}).check()
+
+
+def test_kvm_that_is_not_there_is_one_clear_line(disk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from guest import config as module
+
+    monkeypatch.setattr(module, "KVM", Path("/nowhere/kvm"))
+    with pytest.raises(ConfigError, match=r"/dev/kvm can not be opened here: .*--device /dev/kvm"):
+        module.GuestConfig(disk=disk, accelerator="kvm").check()
+    assert not module.GuestConfig(disk=disk).accelerated
+
+
+def monitor(folder: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> Path:
+    """A monitor's socket whose commands `answer` answers, for one connection."""
+    path = folder / "qmp"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with listener, connection, connection.makefile("rwb") as stream:
+            stream.write(b'{"QMP": {}}\n')
+            stream.flush()
+            for line in stream:
+                for message in answer(json.loads(line)):
+                    stream.write(json.dumps(message).encode() + b"\n")
+                stream.flush()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return path
+
+
+def test_monitor_events_between_commands_are_passed_over(tmp_path: Path) -> None:
+    from guest.qmp import Monitor
+
+    path = monitor(tmp_path, lambda _: [{"event": "RESET"}, {"return": {"running": True}}, {"event": "STOP"}])
+    connection = Monitor(path)
+    assert connection.execute("query-status") == {"running": True}
+    assert connection.execute("query-status") == {"running": True}
+    connection.close()
+
+
+def test_a_snapshot_that_failed_is_an_error(tmp_path: Path) -> None:
+    """QEMU accepts the command, and says in its job how it ended."""
+    from guest.qmp import Monitor, MonitorError
+
+    name = ""
+
+    def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
+        nonlocal name
+        if request["execute"] == "snapshot-save":
+            name = request["arguments"]["job-id"]
+        if request["execute"] == "query-jobs":
+            return [{"return": [{"id": name, "status": "concluded", "error": "No space left on device"}]}]
+        return [{"return": {}}]
+
+    connection = Monitor(monitor(tmp_path, answer))
+    with pytest.raises(MonitorError, match="snapshot-save: No space left on device"):
+        connection.job("snapshot-save", 5, tag="ready")
+    connection.close()
+
+
+def test_a_monitor_that_is_gone(tmp_path: Path) -> None:
+    from guest.qmp import Monitor, MonitorError
+
+    with pytest.raises(MonitorError, match="no monitor at"):
+        Monitor(tmp_path / "qmp", timeout=0.2)
+
+
+def kvm_flags() -> tuple[str, ...]:
+    """What a container needs for KVM, where the machine has it."""
+    device = Path("/dev/kvm")
+    return ("--device", "/dev/kvm", "--group-add", str(device.stat().st_gid)) if device.exists() else ()
+
+
+@pytest.fixture(scope="session")
+def guest_disk(engine: Engine) -> Path:
+    """The Debian guest, made once for each version of what makes it."""
+    import hashlib
+
+    maker = ROOT / "tests" / "images" / "guest_disk.py"
+    disk = engine.state / f"guest-{hashlib.sha256(maker.read_bytes()).hexdigest()[:12]}.qcow2"
+    if not disk.exists():
+        subprocess.run([sys.executable, "-m", "tests.images.guest_disk", str(disk)], check=True, cwd=ROOT)
+    return disk
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_guest_boots_and_is_reset(engine: Engine, guest_disk: Path, tmp_path: Path) -> None:
+    tag = build(engine, "waa-vm")
+    tmp_path.chmod(0o777)
+    shared = ("-v", f"{guest_disk}:/guest.qcow2:ro", "-v", f"{tmp_path}:/out", *kvm_flags())
+    done = engine.run(tag, "-m", "smoke", "/guest.qcow2", "/out/screen.png", flags=("--entrypoint", "python", *shared))
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert (tmp_path / "screen.png").read_bytes().startswith(b"\x89PNG")
+
+
+HANG = """
+import sys, tempfile, time, urllib.request
+from pathlib import Path
+from guest.config import Display, GuestConfig, kvm
+from guest.machine import GuestError, Machine
+config = GuestConfig(disk="/guest.qcow2", memory="1G", cpus=1, boot=120.0 if kvm() else 1800.0, reset=60.0)
+with tempfile.TemporaryDirectory() as folder:
+    machine = Machine(config, Path(folder), Display("127.0.0.1", 41001, False))
+    machine.start()
+    machine.snapshot()
+    url = f"http://127.0.0.1:{machine.ports['agent']}"
+    get = lambda path: urllib.request.urlopen(url + path, timeout=10).read().decode()
+    print("made", get("/files?new"))
+    try:
+        get("/hang")
+    except OSError:
+        pass
+    try:
+        machine.wait_healthy(3, "look")
+    except GuestError as error:
+        print(error)
+    machine.reset()
+    print("after", repr(get("/files")))
+    machine.discard()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_guest_that_hangs_tells_and_a_reset_undoes_everything(engine: Engine, guest_disk: Path) -> None:
+    tag = build(engine, "waa-vm")
+    flags = ("--entrypoint", "python", "-v", f"{guest_disk}:/guest.qcow2:ro", *kvm_flags())
+    done = engine.run(tag, "-c", HANG, flags=flags)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "made new" in done.stdout
+    assert "look: not healthy within 3 s; its screen: " in done.stdout
+    assert "agent: hanging as asked" in done.stdout  # the console
+    assert "after ''" in done.stdout
+
+
+def test_programs_explain_themselves() -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{FOLDER}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "guest", "--help"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "--healthcheck" in done.stdout
