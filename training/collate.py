@@ -9,7 +9,7 @@ are computed anew each time, because they are many times larger than the picture
 from __future__ import annotations
 
 import json
-import signal
+import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -193,12 +193,12 @@ class Collator:
         return self.chats.batch(texts, images)
 
     def _settle(self) -> None:
-        """Makes the caches; workers share the budget, and leave SIGTERM, which goes to all, to the trainer."""
+        """Makes the caches; workers share the budget, and leave the process group, whose SIGTERM is the trainer's."""
         if self.texts is not None:
             return
         worker = torch.utils.data.get_worker_info()
         if worker is not None:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.setpgid(0, 0)  # a worker whose trainer is gone ends by itself within seconds
         share = 1 if worker is None else worker.num_workers
         self.texts, self.pictures = Kept(self.room[0] // share), Kept(self.room[1] // share)
 

@@ -134,6 +134,8 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
         return True
     with StopRequest() as stop:
         for callback in trainer.callback_handler.callbacks:
+            if type(callback).__name__ == "TensorBoardCallback" and callback.logging_dir is None:
+                callback.logging_dir = str(out / "tensorboard")  # not among the checkpoints
             if hasattr(callback, "stop"):
                 callback.stop = stop
         trainer.add_callback(Reporting(stop, computed(config), period))

@@ -1,0 +1,348 @@
+"""What SFT trains, measures and tells: adapters, the frozen tower, precision, bad samples, trackers, early stop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eval.click import SPLIT_SEED
+from eval.config import ConfigError
+from eval.prompts import PromptConfig
+from eval.run import TasksConfig
+from tests.unit.training.material import SIZES
+from training.data.source import SourceConfig
+from training.evaluation import EvaluationConfig
+from training.make_episodes import EpisodesConfig, make
+from training.options import LoraConfig
+from training.sft import SftConfig, train
+from training.tiny import TinyConfig, build
+
+# TRL asks peft's model by the old name
+pytestmark = [
+    pytest.mark.ml,
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
+PROMPT = PromptConfig(decimals=2, system="", history=0)
+OPTIONS = {"size": 64, "grid": 4}
+LORA = LoraConfig(rank=4, alpha=8)
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(episodes: 8 of one step, model)"""
+    root = tmp_path_factory.mktemp("modes")
+    options = {**OPTIONS, "split": "train"}
+    make(EpisodesConfig(environment="click", tasks=TasksConfig(count=8, seed=0), options=options, prompt=PROMPT), root)
+    build(TinyConfig(episodes=str(root / "episodes"), prompt=PROMPT, **SIZES), root / "model")  # type: ignore[arg-type]
+    return root / "episodes", root / "model"
+
+
+def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
+    values: dict[str, Any] = {
+        "episodes": str(material[0]),
+        "model": str(material[1]),
+        "prompt": PROMPT,
+        "steps": 2,
+        "batch_size": 4,
+        "learning_rate": 1e-2,
+        "warmup_steps": 0,
+        "log_every": 1,
+        "save_every": 100,
+        "predictions": 0,
+        "max_new_tokens": 8,
+    }
+    return SftConfig(**{**values, **changes})
+
+
+def weights(model: Path, file: str = "model.safetensors") -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return dict(load_file(model / file))
+
+
+def changed(before: Path, after: Path) -> set[str]:
+    import torch
+
+    first, second = weights(before), weights(after)
+    assert first.keys() == second.keys()
+    return {name for name in first if not torch.equal(first[name], second[name])}
+
+
+@pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])
+def test_a_frozen_vision_tower_stays_what_it_was(
+    material: tuple[Path, Path], tmp_path: Path, lora: LoraConfig | None
+) -> None:
+    assert train(config(material, freeze_vision=True, lora=lora), tmp_path / "frozen", None)
+    names = changed(material[1], tmp_path / "frozen" / "model")
+    assert names
+    assert not [name for name in names if ".visual." in name]
+    assert train(config(material, lora=lora), tmp_path / "free", None)
+    assert [name for name in changed(material[1], tmp_path / "free" / "model") if ".visual." in name]
+
+
+@pytest.fixture(scope="module")
+def adapted(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of a LoRA training."""
+    out = tmp_path_factory.mktemp("adapted")
+    assert train(config(material, lora=LORA), out, None)
+    return out
+
+
+def test_an_adapter_is_gone_on_from_wherever_its_base_lies_now(
+    material: tuple[Path, Path], adapted: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(material[1], moved)
+    settings = config((material[0], moved), adapter=str(adapted / "adapter"), steps=1, learning_rate=1e-9)
+    assert train(settings, tmp_path / "out", None)
+    # a step that changes next to nothing: the merged model is that of before
+    first, second = weights(adapted / "model"), weights(tmp_path / "out" / "model")
+    assert max(float((first[name] - second[name]).abs().max()) for name in first) < 1e-6
+    assert changed(material[1], tmp_path / "out" / "model")
+
+
+def test_a_frozen_tower_takes_the_adapter_on_it_along(
+    material: tuple[Path, Path], adapted: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    assert train(config(material, adapter=str(adapted / "adapter"), freeze_vision=True), tmp_path, None)
+    before, after = (weights(root / "adapter", "adapter_model.safetensors") for root in (adapted, tmp_path))
+    assert {name for name in before if ".visual." in name}
+    for name, value in before.items():
+        assert torch.equal(value, after[name]) == (".visual." in name), name
+
+
+def test_an_adapter_for_another_base_model_is_refused(
+    material: tuple[Path, Path], adapted: Path, tmp_path: Path
+) -> None:
+    wide = {**SIZES, "hidden": 64}
+    build(TinyConfig(episodes=str(material[0]), prompt=PROMPT, **wide), tmp_path / "wide")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"is for another base model than .*wide: .* has in_features \d+, not \d+"):
+        train(config((material[0], tmp_path / "wide"), adapter=str(adapted / "adapter")), tmp_path / "out", None)
+    deep = {**SIZES, "layers": 2}
+    build(TinyConfig(episodes=str(material[0]), prompt=PROMPT, **deep), tmp_path / "deep")  # type: ignore[arg-type]
+    assert train(config((material[0], tmp_path / "deep"), lora=LORA, steps=1), tmp_path / "trained", None)
+    with pytest.raises(ConfigError, match=r"there is no layer .*layers\.1"):
+        train(config(material, adapter=str(tmp_path / "trained" / "adapter")), tmp_path / "out", None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="is no LoRA adapter"):
+        train(config(material, adapter=str(tmp_path / "empty")), tmp_path / "out", None)
+
+
+def test_bfloat16_weights_train_and_are_saved_as_such(material: tuple[Path, Path], tmp_path: Path) -> None:
+    import torch
+
+    assert train(config(material, dtype="bfloat16"), tmp_path, None)
+    assert {value.dtype for value in weights(tmp_path / "model").values()} == {torch.bfloat16}
+    state = json.loads((tmp_path / "checkpoints" / "checkpoint-2" / "trainer_state.json").read_text())
+    losses = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+    assert losses[1] < losses[0]
+
+
+def test_max_pixels_makes_fewer_tokens(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for pixels in (None, 32 * 32):
+        file = tmp_path / f"{pixels}.jsonl"
+        monkeypatch.setenv("SLIPWAY_METRICS", str(file))
+        assert train(config(material, max_pixels=pixels, steps=1), tmp_path / str(pixels), None)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        counts.append(next(line["value"] for line in lines if line["name"] == "train/tokens"))
+    assert counts[0] - counts[1] == 4 * (16 - 4)  # four samples: 64 / 16 squared, then 32 / 16 squared
+
+
+def test_opencua_is_refused_by_what_its_configuration_says(material: tuple[Path, Path], tmp_path: Path) -> None:
+    for key, value in (
+        ("model_type", "opencua"),
+        ("auto_map", {"AutoModel": "modeling_opencua.OpenCUAForConditionalGeneration"}),
+        ("architectures", ["OpenCUAForConditionalGeneration"]),
+    ):
+        folder = tmp_path / key
+        shutil.copytree(material[1], folder)
+        card = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**card, key: value}))
+        with pytest.raises(ConfigError, match="OpenCUA is for evaluation only"):
+            config((material[0], folder)).check()
+
+
+def test_too_long_samples_end_the_training_or_are_counted(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("SLIPWAY_METRICS", str(metrics))
+    with pytest.raises(ConfigError, match=r"^sample \d+ .*too_long: \d+ tokens; max_length is 20, nothing is cut off"):
+        train(config(material, max_length=20, workers=1), tmp_path / "fails", None)
+    broken = tmp_path / "episodes"
+    shutil.copytree(material[0], broken)
+    folder = sorted(broken.iterdir())[0]
+    data = bytearray((folder / "000.png").read_bytes())
+    start = data.index(b"IDAT") + 4
+    data[start : start + 20] = bytes(20)  # whole to look at, broken to decode
+    (folder / "000.png").write_bytes(data)
+    settings = config((broken, material[1]), on_bad_sample="skip", workers=2, steps=4)
+    assert train(settings, tmp_path / "skips", None)
+    told = json.loads((tmp_path / "skips" / "results" / "bad_samples.json").read_text())
+    assert told["while_training"]["by_reason"] == {"image_broken": 1}
+    assert folder.name in told["while_training"]["examples"]["image_broken"][0]
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [line["value"] for line in lines if line["name"] == "data/bad_samples_while_training"] == [1]
+
+
+def test_a_mixture_of_a_packed_dataset_and_chats_trains(material: tuple[Path, Path], tmp_path: Path) -> None:
+    chats = tmp_path / "chats"
+    chats.mkdir()
+    turns = [
+        {"role": "user", "content": [{"type": "text", "text": "What is two and two?"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Four."}]},
+    ]
+    (chats / "general.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    mixture = [SourceConfig(path=str(material[0]), weight=3), SourceConfig(path=str(chats), weight=1, kind="chat")]
+    settings = config(material, episodes=None, data=mixture, batch_size=2, steps=6, predictions=3)
+    assert train(settings, tmp_path / "out", None)
+    lines = (tmp_path / "out" / "results" / "samples" / "predictions.jsonl").read_text().splitlines()
+    assert 1 <= len(lines) <= 3  # chats are of no episode, and are not drawn
+
+
+def test_a_tracker_gets_the_figures(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
+    assert train(config(material, report_to=["tensorboard"], steps=3), tmp_path / "out", None)
+    events = EventAccumulator(str(tmp_path / "out" / "tensorboard"))
+    events.Reload()
+    seen = {event.step: event.value for event in events.Scalars("train/loss")}
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    ours = {line["step"]: line["value"] for line in lines if line["name"] == "train/loss"}
+    assert list(seen) == [1, 2, 3]
+    assert seen == pytest.approx(ours)
+
+
+def curve(monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> None:
+    """The evaluations' values, in order, whatever the model does."""
+    from eval.stats import Estimate
+    from training import watch
+
+    left = iter(values)
+    monkeypatch.setattr(watch, "evaluate", lambda *_: {"success": Estimate(value := next(left), value, value, 4)})
+
+
+@pytest.mark.parametrize(
+    ("values", "changes", "stops", "best"),
+    [
+        ([0.2, 0.5, 0.4, 0.5], {"patience": 2}, 4, 2),  # equal is not better
+        ([0.0, 0.0, 0.0, 0.6, 0.1, 0.2], {"patience": 2, "minimum": 0.5}, 6, 4),
+        ([0.1, 0.2, 0.3], {"patience": 1}, 3, 3),
+        ([0.5, 0.1, 0.2], {"patience": None}, 3, 1),
+    ],
+    ids=["patience", "minimum", "always-better", "no-patience"],
+)
+def test_training_stops_by_the_task_and_keeps_the_best(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    values: list[float], changes: dict[str, Any], stops: int, best: int,
+) -> None:  # fmt: skip
+    curve(monkeypatch, values)
+    evaluation = EvaluationConfig(environment="click", options=OPTIONS, every=1, **changes)
+    steps = stops if evaluation.patience is None else 6
+    settings = config(material, evaluation=evaluation, steps=steps if len(values) > 3 else 3, keep_checkpoints=1)
+    assert train(settings, tmp_path / "out", None)
+    states = sorted((tmp_path / "out" / "checkpoints").glob("checkpoint-*/trainer_state.json"))
+    last = max(json.loads(state.read_text())["global_step"] for state in states)
+    assert last == stops
+    kept = tmp_path / "out" / "checkpoints" / f"checkpoint-{best}"
+    assert not changed(kept, tmp_path / "out" / "model")
+    (row,) = json.loads((tmp_path / "out" / "results" / "summary.json").read_text())
+    assert (row["metric"], row["value"], row["benchmark"]) == ("success", max(values[:stops]), "click")
+    assert f"at step {best}" in row["split"]
+
+
+def test_early_stop_remembers_across_a_resume(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.integration.training.test_sft_resume import stop_after
+
+    evaluation = EvaluationConfig(environment="click", options=OPTIONS, every=1, patience=2)
+    settings = config(material, evaluation=evaluation, steps=9, lora=LORA)
+    curve(monkeypatch, [0.5, 0.3, 0.4])
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert not train(settings, tmp_path / "out", None)
+    assert train(settings, tmp_path / "out", str(tmp_path / "out" / "checkpoints" / "checkpoint-2"))
+    last = tmp_path / "out" / "checkpoints" / "checkpoint-3"
+    assert json.loads((last / "trainer_state.json").read_text())["stateful_callbacks"]["Watch"]["attributes"]["stopped"]
+    first = tmp_path / "out" / "checkpoints" / "checkpoint-1"
+    ours, kept = (weights(root, "adapter_model.safetensors") for root in (tmp_path / "out" / "adapter", first))
+    assert all(bool((ours[name] == kept[name]).all()) for name in kept)
+    # cut off after it had stopped: only the end is done again
+    assert train(settings, tmp_path / "out", str(last))
+    with pytest.raises(StopIteration):  # no fourth evaluation was made, nor is there one
+        train(msgspec.structs.replace(settings, steps=1), tmp_path / "other", None)
+
+
+def test_held_out_steps_are_judged_and_samples_drawn(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    metrics = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("SLIPWAY_METRICS", str(metrics))
+    evaluation = EvaluationConfig(episodes=str(material[0]), every=20, count=8, metric="click_in_box")
+    settings = config(
+        material, evaluation=evaluation, steps=40, sample_every=20, predictions=2, learning_rate=5e-3,
+        max_new_tokens=24, batch_size=8,
+    )  # fmt: skip
+    assert train(settings, tmp_path / "out", None)
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    seen = {(line["name"], line["step"]): line["value"] for line in lines if line["name"].startswith(("eval", "samp"))}
+    assert {name for name, step in seen if step == 40} == {
+        *("eval/exact", "eval/matches", "eval/click_in_box"),
+        *("samples/exact", "samples/matches", "samples/click_in_box"),
+    }
+    assert seen["eval/click_in_box", 40] >= seen["eval/exact", 40]
+    for step in (20, 40):
+        folder = tmp_path / "out" / "results" / "samples" / f"step-{step}"
+        assert {path.name for path in folder.iterdir()} == {"000.png", "001.png", "predictions.jsonl"}
+        with Image.open(folder / "000.png") as picture:
+            assert picture.width == 448
+
+
+def test_a_closed_loop_is_run_on_the_model_in_memory(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same figure as eval.run gives for the model that was saved."""
+    import asyncio
+
+    from eval.agents.transformers import TransformersAgent
+    from eval.rollout import rollout
+    from eval.run import environment
+    from eval.summary import summarise
+
+    metrics = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("SLIPWAY_METRICS", str(metrics))
+    tasks = TasksConfig(count=16, seed=SPLIT_SEED)
+    evaluation = EvaluationConfig(environment="click", options=OPTIONS, tasks=tasks, every=30, keep="last")
+    settings = config(
+        material, evaluation=evaluation, steps=30, batch_size=8, learning_rate=5e-3, max_new_tokens=24
+    )  # fmt: skip
+    assert train(settings, tmp_path / "out", None)
+    world = environment("click")
+    results = asyncio.run(
+        rollout(
+            TransformersAgent(str(tmp_path / "out" / "model"), PROMPT.builder(), max_new_tokens=24),
+            lambda: world.desktop(OPTIONS), world.tasks(16, SPLIT_SEED, OPTIONS), out=tmp_path / "eval",
+            benchmark="click", environment="click",
+        )
+    )  # fmt: skip
+    rows = summarise([result.record for result in results], version="1", split="test", seed=SPLIT_SEED)
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    seen = {line["name"]: line["value"] for line in lines if line["name"].startswith("eval/")}
+    assert seen == {f"eval/{row.metric}": row.value for row in rows if row.value is not None}
