@@ -100,6 +100,8 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
 
 def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
     """TRL's DPOTrainer over the pairs, ready to train. Raises ConfigError."""
+    if config.workers:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
     model, processor = load_model(config)
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer

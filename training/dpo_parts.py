@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from torch import Tensor
@@ -22,6 +23,7 @@ from eval.summary import Row, row
 from training.data.faults import BadSample
 from training.data.pairs_store import Pair, Pairs
 from training.evaluation import Scores, undisturbed
+from training.reward_trainer import leave_sigterm_to_the_trainer
 from training.samples import open_image
 
 # TRL's names of what it logs besides the loss -> ours
@@ -46,6 +48,7 @@ class PairCollator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Raises ConfigError for an image that broke after the pairs were looked at."""
+        leave_sigterm_to_the_trainer()
         examples = []
         for line in rows:
             pair = self.pairs[int(line["index"])]
@@ -98,6 +101,7 @@ class HeldOut:
     builder: PromptBuilder
     count: int
 
+    @cached_property
     def prompts(self) -> list[Pair]:
         """Spread evenly over the pairs."""
         found: dict[str, Pair] = {}
@@ -107,7 +111,7 @@ class HeldOut:
         return every if len(every) <= self.count else [every[i * len(every) // self.count] for i in range(self.count)]
 
     def measure(self, agent: TransformersAgent) -> Scores:
-        asked = self.prompts()
+        asked = self.prompts
         malformed = right = pointed = hits = 0
         for start in range(0, len(asked), agent.batch_size):
             part = asked[start : start + agent.batch_size]

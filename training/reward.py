@@ -86,6 +86,8 @@ def make_network(config: RewardConfig) -> tuple[Any, Any]:
 
 def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
     """A trainer over the pairs, ready to train. Raises ConfigError."""
+    if config.workers:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
     from datasets import Dataset
     from transformers import TrainingArguments
 
@@ -103,11 +105,14 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
 
 
 def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, step: int) -> None:
-    """Writes results/ for held-out pairs."""
+    """Writes results/ for held-out pairs. Raises ConfigError for a reward that is no number."""
     from eval.summary import table, write_summary
     from training import reward_eval
 
-    found = reward_eval.margins(model, pairs)
+    try:
+        found = reward_eval.margins(model, pairs)
+    except ValueError as error:  # a reward that is no number
+        raise ConfigError(f"held_out: {error}: lower learning_rate, or look at the data") from None
     rows = reward_eval.rows(pairs, found, split=split, seed=seed)
     results = out / "results"
     reward_eval.reliability(found, results / "reliability.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,12 @@ from training.reward_network import bradley_terry
 from training.samples import open_image
 
 
+def leave_sigterm_to_the_trainer() -> None:
+    """In a loader's worker: a stop goes to all processes of a job, and the trainer still needs its workers then."""
+    if torch.utils.data.get_worker_info() is not None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 class PairCollator:
     """Called with rows that carry the `index` of their pair; gives the network's inputs for all chosen answers, then
     all rejected ones: (2 x pairs, tokens), padded on the right. Images are opened once per pair."""
@@ -29,6 +36,7 @@ class PairCollator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Raises ConfigError for an image that broke after the pairs were looked at."""
+        leave_sigterm_to_the_trainer()
         indices = [int(row["index"]) for row in rows]
         found = [self.pairs[index] for index in indices]
         chats = [with_response(pair.prompt, pair.chosen) for pair in found]

@@ -130,6 +130,9 @@ def test_going_on_from_a_checkpoint_gives_the_same_bits(
 ) -> None:
     assert train(config(made), tmp_path, str(straight / "checkpoints" / "checkpoint-6"))
     assert same(straight / "model", tmp_path / "model")
+    # cut off between its last checkpoint and its end
+    assert train(config(made, workers=1), tmp_path / "end", str(straight / "checkpoints" / "checkpoint-10"))
+    assert same(straight / "model", tmp_path / "end" / "model")
     with pytest.raises(ConfigError, match=r"centring: 0.01 there, 0.5 here"):
         train(config(made, centring=0.5), tmp_path, str(straight / "checkpoints" / "checkpoint-6"))
 
