@@ -66,6 +66,8 @@ class Mixture(Sequence[T]):
 
         if len(sources) != len(weights) or not sources or not all(len(source) for source in sources):
             raise ValueError("a mixture needs sources that hold something, and a weight for each")
+        if len(sources) > 255:
+            raise ValueError(f"a mixture has 255 sources at most, not {len(sources)}")
         self.sources = sources
         self.seed = seed
         if length is None:

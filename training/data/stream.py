@@ -83,8 +83,9 @@ def _rows(folder: Path, manifest: Manifest, split: str) -> Any:
         paths = [str(folder / shard.file) for shard in files]
         rows = datasets.load_dataset("parquet", data_files={"train": paths}, split="train")
     except (OSError, datasets.exceptions.DatasetsError) as error:
-        cause = error.__cause__ or error
-        raise ConfigError(f"{folder}: {' '.join(str(cause).split())}") from None
+        cause = " ".join(str(error.__cause__ or error).split())
+        cache = datasets.config.HF_DATASETS_CACHE
+        raise ConfigError(f"{folder}: can not be unpacked into $HF_DATASETS_CACHE, {cache}: {cause}") from None
     finally:
         if shown:
             datasets.enable_progress_bars()

@@ -119,6 +119,16 @@ def test_a_dataset_that_is_packed_anew_is_not_read_from_the_cache(tmp_path: Path
     assert texts == ["First", "Other"]
 
 
+def test_a_cache_that_can_not_be_written_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    write_packed(tmp_path / "out", {"train": [episode(0)]})
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(ConfigError, match=r"\$HF_DATASETS_CACHE, .*: .*Not a directory"):
+        open_source(tmp_path / "out", PROMPT.builder())
+
+
 def newer(out: Path) -> None:
     data = json.loads((out / "dataset.json").read_text())
     (out / "dataset.json").write_text(json.dumps(data | {"version": 2}))
