@@ -157,7 +157,8 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
         "max_grad_norm": config.max_grad_norm,
         "optim": config.optimizer,
         "activation_checkpointing": config.activation_checkpointing,
-        "bf16": False,  # `dtype` says it for the weights; no autocast on top
+        # `dtype` says it for the weights, no autocast on top; DeepSpeed keeps float32 masters beside them
+        "bf16": config.deepspeed is not None and config.dtype == "bfloat16",
         "use_cpu": not torch.cuda.is_available(),
         "seed": config.seed,
         "data_seed": config.seed,

@@ -21,7 +21,7 @@ import msgspec
 from eval.config import ConfigError
 from eval.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
-from training import sharding
+from training import sharding, unsloth
 from training.data.faults import Faults, Policy
 from training.data.source import Spec, open_source
 from training.entry import check_resume, entry, run_training
@@ -80,17 +80,19 @@ def make_trainer(config: SftConfig, found: Sequence[Sample], out: Path) -> Any:
     """TRL's SFTTrainer over the samples, ready to train. Raises ConfigError."""
     if config.workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
-    model, processor = load_model(config)
+    if config.loader == "unsloth":
+        unsloth.ready()  # before TRL, whose parts it replaces
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
     from training.collate import Collator
 
-    arguments = SFTConfig(
+    arguments = SFTConfig(  # before the model, which DeepSpeed shards as it is loaded
         **training_arguments(config, out),
         max_length=None,  # truncation would cut image tokens
         dataset_kwargs={"skip_prepare_dataset": True},
     )
+    model, processor = load_model(config)
     trainer = SFTTrainer(
         model=model,
         args=arguments,

@@ -14,8 +14,8 @@ from eval.config import ConfigError
 from training.options import TrainerConfig
 
 
-def load(config: TrainerConfig, name: str) -> Any:
-    """The model, with a new LoRA if one is asked for. Raises ConfigError where Unsloth can not run."""
+def ready() -> Any:
+    """Unsloth's FastVisionModel, imported. Raises ConfigError where Unsloth can not run."""
     import torch
 
     if not torch.cuda.is_available():
@@ -28,6 +28,14 @@ def load(config: TrainerConfig, name: str) -> Any:
     except (ImportError, NotImplementedError, RuntimeError) as error:
         told = " ".join(str(error).split())[:200]
         raise ConfigError(f"loader: unsloth can not be imported: {told}; run in the image unsloth-sft") from None
+    return FastVisionModel
+
+
+def load(config: TrainerConfig, name: str) -> Any:
+    """The model, with a new LoRA if one is asked for. Raises ConfigError."""
+    import torch
+
+    FastVisionModel = ready()
     model, _ = FastVisionModel.from_pretrained(
         model_name=name,
         dtype=getattr(torch, config.dtype),
