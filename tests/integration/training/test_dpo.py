@@ -21,6 +21,7 @@ from training.data.pairs_store import Pairs, read_pairs
 from training.dpo import DpoConfig, main, make_trainer, train
 from training.evaluation import EvaluationConfig
 from training.options import LoraConfig
+from training.samples import open_image
 
 pytestmark = [
     pytest.mark.ml,
@@ -91,6 +92,22 @@ def test_a_batch_is_the_prompt_its_images_and_both_answers_whole(made: tuple[Pat
     assert len(batch["image_grid_thw"]) == images
     pads = int((batch["input_ids"] == tokenizer.convert_tokens_to_ids("<|image_pad|>")).sum())
     assert pads == int(batch["image_grid_thw"].prod(dim=1).sum()) // 4  # no image token was cut off
+
+
+def test_the_prompt_is_token_for_token_what_an_evaluation_asks(made: tuple[Path, Path], tmp_path: Path) -> None:
+    trainer = make_trainer(config(made), pairs := read_pairs(made[0], "train"), tmp_path)
+    processor = trainer.processing_class
+    for index in (0, _with_images(pairs, 2)):
+        batch = trainer.data_collator([{"index": index}])
+        pair = pairs[index]
+        asked = processor(
+            text=[processor.apply_chat_template(pair.prompt, tokenize=False, add_generation_prompt=True)],
+            images=[[open_image(path) for path in pairs.images(pair)]],
+            return_tensors="pt",
+        )
+        for side in (0, 1):
+            prompt = (batch["completion_mask"][side] == 0) & (batch["attention_mask"][side] == 1)
+            assert batch["input_ids"][side][prompt].tolist() == asked["input_ids"][0].tolist()
 
 
 def _sides(batch: dict[str, Any]) -> tuple[Any, Any]:

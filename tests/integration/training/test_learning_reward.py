@@ -30,7 +30,7 @@ from training.reward_model import RewardModel, with_response
 
 SEEDS: Final = (0, 1, 2)
 GOAL: Final = 0.95
-SETTINGS: Final[dict[str, Any]] = {"steps": 800, "batch_size": 16, "learning_rate": 8e-4, "adam_beta2": 0.98}
+SETTINGS: Final[dict[str, Any]] = {"steps": 900, "batch_size": 16, "learning_rate": 8e-4, "adam_beta2": 0.98}
 
 
 def click_pairs(folder: Path) -> Path:

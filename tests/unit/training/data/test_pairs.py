@@ -180,6 +180,28 @@ def test_an_infrastructure_failure_is_no_failed_try(tmp_path: Path) -> None:
     assert report["dropped"] == {"infra": 1, "unjudged": 1}
 
 
+def test_prompts_are_those_of_an_evaluation(tmp_path: Path) -> None:
+    """Goal, history, system prompt and images: what an agent is asked at that step, byte for byte."""
+    from eval.desktop import Observation
+    from eval.episodes import read_episode
+    from eval.prompts import PastStep
+    from training.data.pairs_store import read_pairs
+    from training.samples import open_image
+
+    prompt = PromptConfig(decimals=2, history=5, images=2)
+    folder = episode(tmp_path / "seen", "one", [TYPED, NOTHING, HIT])
+    found, _ = pairs(SyntheticSource(episodes=[str(folder.parent)], ways=["malformed"]), tmp_path, prompt=prompt)
+    made, folder_pairs = read_episode(folder), read_pairs(tmp_path / "pairs")
+    past: list[PastStep] = []
+    for step in made.steps:
+        frame = open_image(folder / step.screenshot)
+        messages, images = prompt.builder().messages(made.instruction, past, Observation(frame, made.screen))
+        pair = found[step.index]
+        assert pair.prompt == messages
+        assert [open_image(path).tobytes() for path in folder_pairs.images(pair)] == [i.tobytes() for i in images]
+        past.append(PastStep(step.action, frame))
+
+
 # --- people
 
 
