@@ -30,7 +30,8 @@ def test_a_recording_is_trained_on_and_the_agent_scored(tmp_path: Path) -> None:
     finally:
         launcher(tmp_path, "local", "stop")
     assert states == dict.fromkeys(
-        ["agentnet-ingest", "agentnet-model", "agentnet-sft", "agentnet-before", "agentnet-after"], "succeeded"
+        ["agentnet-ingest", "agentnet-card", "agentnet-model", "agentnet-sft", "agentnet-before", "agentnet-after"],
+        "succeeded",
     )
     outputs = {
         path.parents[2].name.rsplit("-", 1)[0]: path for path in tmp_path.glob("store/runs/*/attempts/1/outputs")
