@@ -23,7 +23,7 @@ import msgspec
 from eval import config as configuration
 from eval.config import ConfigError
 from training.architecture import UnknownArchitecture
-from training.memory import GIB
+from training.memory import GIB, Estimate
 from training.options import LoraConfig, TrainerConfig
 from training.workload import Plan, Shape, colocated, describe
 
@@ -52,6 +52,11 @@ def needed(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: fl
     return describe(config, method, shape, gpus).estimate.total + colocated(config) * (size or 0.0)
 
 
+def reserve(made: Estimate) -> float:
+    """The part of an estimate that is a reserve against fragmentation: without it a training may still fit."""
+    return made.components.get("fragmentation", 0.0)
+
+
 def table(config: TrainerConfig, method: str, plan: Plan, gpus: int, size: float | None) -> str:
     """The estimate for people, GiB."""
     made, wide = plan.estimate, 44
@@ -70,7 +75,7 @@ def table(config: TrainerConfig, method: str, plan: Plan, gpus: int, size: float
     total = sum(components.values())
     lines.append(f"{'peak':<{wide}} {total / GIB:6.2f}")
     if size:
-        verdict = "fits" if total <= size else "does not fit"
+        verdict = "fits" if total <= size else "tight" if total - reserve(made) <= size else "does not fit"
         lines.append(f"{verdict}: {total / GIB:.1f} of {size / GIB:.1f} GiB")
     return "\n".join(lines)
 
@@ -115,8 +120,11 @@ def remedies(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: 
 
 
 def refuse(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: float) -> None:
-    """Raises ConfigError when the estimate is more than `size` bytes."""
+    """Raises ConfigError when the estimate, without its reserve, is more than `size` bytes; warns when it is tight."""
     if (want := needed(config, method, shape, gpus, size)) > size:
+        if want - reserve(describe(config, method, shape, gpus).estimate) <= size:
+            print(f"memory: {want / GIB:.1f} GiB are tight on {size / GIB:.1f} GiB", file=sys.stderr)
+            return
         told = remedies(config, method, shape, gpus, size)
         raise ConfigError(f"memory: {want / GIB:.1f} GiB do not fit a device of {size / GIB:.1f} GiB; {told}")
 

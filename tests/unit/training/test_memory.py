@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any
 
 import pytest
@@ -87,10 +88,10 @@ def test_a_measured_peak_lies_in_the_promised_band(name: str) -> None:
 @pytest.mark.ml
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_all_measured_peaks_lie_in_the_promised_band() -> None:
-    from tests.bench.memory import main
-
-    assert main([]) == 0
+@pytest.mark.parametrize("figure", ["memory", "memory_trainers"])
+def test_all_measured_peaks_lie_in_the_promised_band(figure: str) -> None:
+    """Prints the figure's table (-s)."""
+    assert importlib.import_module(f"tests.bench.{figure}").main([]) == 0
 
 
 def test_full_training_in_float32_stays_at_sixteen_bytes_a_parameter() -> None:

@@ -59,6 +59,16 @@ def test_what_can_not_fit_is_refused_in_one_line_that_says_what_to_change(
     assert "it would with" in line
 
 
+def test_a_peak_that_only_lacks_the_reserve_is_warned_of_and_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    made = describe(config(lora={}), "sft", Shape(), 1)
+    size = made.estimate.total - plan.reserve(made.estimate) / 2
+    plan.refuse(config(lora={}), "sft", Shape(), 1, size)
+    assert "tight" in capsys.readouterr().err
+    assert plan.table(config(lora={}), "sft", made, 1, size).splitlines()[-1].startswith("tight: ")
+    with pytest.raises(ConfigError):
+        plan.refuse(config(lora={}), "sft", Shape(), 1, made.estimate.total - 1.1 * plan.reserve(made.estimate))
+
+
 @pytest.mark.parametrize("size", [12, 22, 40, 80])
 @pytest.mark.parametrize("start", [{}, {"batch_size": 32, "dtype": "float32"}, {"lora": {"rank": 8}}], ids=str)
 def test_the_advice_holds(size: int, start: dict[str, Any]) -> None:
