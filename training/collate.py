@@ -87,7 +87,8 @@ class Chats:
         spans = []
         for number, message in enumerate(chat):
             if message["role"] == "assistant":
-                before, after = self._render(chat[:number], asked=True), self._render(chat[: number + 1])
+                before = self._render(chat[:number], asked=True)
+                after = whole if number + 1 == len(chat) else self._render(chat[: number + 1])
                 if not (whole.startswith(after) and after.startswith(before)):
                     raise ConfigError("model: its chat template shows a turn otherwise once others follow it")
                 spans.append((len(before), len(after)))
