@@ -122,11 +122,20 @@ def save(
         again = AutoModelForImageTextToText.from_pretrained(partial, dtype=dtype, local_files_only=True).to(device)
         told = same.require_same(expected, same.logits(again, inputs), 1e-6, "loaded again")
         write_card(partial, config, method=method, licence=config.licence)
+        readable(partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return told
+
+
+def readable(folder: Path) -> None:
+    """Gives files the permissions that the process gives to new ones: safetensors' are for their owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in folder.iterdir():
+        file.chmod(0o666 & ~mask)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,6 +23,7 @@ import yaml
 CARD: Final = "README.md"
 CHUNK: Final = 2**20  # bytes read at a time
 DATA: Final = ("data", "episodes", "pairs", "held_out", "prompts")  # fields that name what was learnt from
+CHECKED: Final = ("merge", "export")  # these do not learn from data, they compare on it
 PLACES: Final = frozenset((*DATA, "model", "adapter", "deepspeed", "folder", "path", "adapters"))
 LIBRARIES: Final = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
 SECRET_KEY: Final = re.compile(r"(secret|password|passwd|credential|api_?key|access_?key|auth|(^|_)token$)", re.I)
@@ -78,7 +79,7 @@ def card(
         yaml.safe_dump(front, sort_keys=True, allow_unicode=True).strip(),
         "---",
         "",
-        f"# {run or folder.resolve().name}",
+        f"# {run or folder.resolve().name.removeprefix('.').removesuffix('.partial')}",
         "",
         f"{'A LoRA adapter' if adapter else 'A model'} made by `training.{method}` from {_base(base)}.",
         "",
@@ -86,7 +87,7 @@ def card(
         "",
         "| what | value |",
         "|---|---|",
-        *(f"| {name} | {_cell(value)} |" for name, value in _provenance(folder, config, run).items()),
+        *(f"| {name} | {_cell(value)} |" for name, value in _provenance(folder, config, method, run).items()),
     ]
     if rows := _metrics(results):
         lines += ["", "## Measured", "", *rows]
@@ -104,7 +105,7 @@ def _cell(value: str) -> str:
     return value.replace("|", "\\|").replace("\n", " ")
 
 
-def _provenance(folder: Path, config: Mapping[str, Any], run: str | None) -> dict[str, str]:
+def _provenance(folder: Path, config: Mapping[str, Any], method: str, run: str | None) -> dict[str, str]:
     found = {"run": run or "none named"}
     if commit := os.environ.get("GIT_COMMIT"):
         found["commit"] = commit
@@ -113,9 +114,14 @@ def _provenance(folder: Path, config: Mapping[str, Any], run: str | None) -> dic
     base = Path(str(config.get("model", "")))
     if (base / "config.json").is_file():
         found["base model's config.json"] = f"sha256:{file_digest(base / 'config.json')}"
+        found["base model's weights"] = weights_digest(base)
+    adapter = config.get("adapter")
+    if isinstance(adapter, str) and Path(adapter).is_dir():
+        found["adapter's weights"] = weights_digest(Path(adapter))
     for name, path in sources(config):
         made = digest(path)
-        found[f"{name} ({place(str(path))})"] = made or "not found when the card was written"
+        told = f"{name} ({place(str(path))})"
+        found[f"logits compared on {told}" if method in CHECKED else told] = made or "not there any more"
     for file in sorted(folder.glob("*.safetensors")):
         found[file.name] = f"sha256:{file_digest(file)}"
     found["libraries"] = ", ".join(_versions())
@@ -151,6 +157,15 @@ def file_digest(path: Path) -> str:
         while block := file.read(CHUNK):
             made.update(block)
     return made.hexdigest()
+
+
+def weights_digest(folder: Path) -> str:
+    """`sha256:...` of the one safetensors file, or over the names and digests of several."""
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) == 1:
+        return f"sha256:{file_digest(files[0])}"
+    listed = "".join(f"{file.name}\0{file_digest(file)}\n" for file in files)
+    return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}" if files else "no safetensors"
 
 
 def digest(path: Path) -> str | None:

@@ -13,6 +13,7 @@ from eval.config import ConfigError, convert
 from tests.unit.training.material import PROMPT, episodes, model
 from training.export import NEEDED, ExportConfig, export
 from training.merge import MergeConfig, main, merge
+from training.modelcard import weights_digest
 
 pytestmark = [
     pytest.mark.ml,
@@ -58,7 +59,10 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
     assert len(list(folder.glob("*.safetensors"))) > 1
     for names in NEEDED:
         assert any((folder / name).is_file() for name in names), names
-    assert "training.merge" in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text()
+    assert "made by `training.merge`" in card
+    assert f"| adapter's weights | {weights_digest(lora)} |" in card
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1  # a server of another user reads them all
     assert not list(tmp_path.glob(".*"))
 
 
