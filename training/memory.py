@@ -98,6 +98,7 @@ class Training:
 
     ddp: plain data parallelism over several devices, which keeps the gradients once more in its buckets.
     copies: whole frozen copies of the model besides the trained one (DPO's reference, GRPO's with beta).
+    others: bytes of other models on the device (GRPO's reward models).
     accumulate: forward passes per step.
     """
 
@@ -111,6 +112,7 @@ class Training:
     attention: Literal["sdpa", "eager"] = "sdpa"
     head: Literal["chunked", "full", "scalar"] = "chunked"
     copies: int = 0
+    others: float = 0.0
     ddp: bool = False
     accumulate: int = 1
     sharding: Sharding = field(default_factory=Sharding)
@@ -170,6 +172,7 @@ def estimate(model: Architecture, training: Training, batch: Batch, generation: 
         components["weights: LoRA"] = count * trained_size / shard.weights
     components |= {
         "weights: reference": copies,
+        "weights: other models": training.others,
         "weights: gathered": gathered,
         "gradient buckets": gradients if training.ddp else 0.0,
         "optimiser state": optimiser,

@@ -82,6 +82,7 @@ def how(config: TrainerConfig, method: str, gpus: int) -> Training:
         checkpointing=config.activation_checkpointing,
         head="scalar" if method == "reward" else "chunked",
         copies=_copies(config, method),
+        others=_reward_models(config),
         ddp=gpus > 1 and not config.fsdp and not zero,
         accumulate=config.accumulate,
         sharding=sharding,
@@ -177,6 +178,13 @@ def _copies(config: TrainerConfig, method: str) -> int:
     if config.lora is not None or config.adapter is not None:
         return 0
     return int(method == "dpo" or (method == "grpo" and getattr(config, "beta", 0.0) > 0))
+
+
+def _reward_models(config: TrainerConfig) -> float:
+    """Bytes of the weights of GRPO's learned rewards."""
+    paths = [spec.args.get("path") for spec in getattr(config, "rewards", []) if spec.name == "reward_model"]
+    files = [file for path in paths if isinstance(path, str) for file in Path(path).glob("*.safetensors")]
+    return float(sum(file.stat().st_size for file in files))
 
 
 def _deepspeed(file: str | None) -> Mapping[str, Any]:

@@ -127,6 +127,22 @@ def test_pairs_double_the_batch_and_a_reference_is_a_copy_unless_there_is_a_lora
     assert "weights: reference" not in describe(lora, "dpo", Shape(), 1).estimate.components
 
 
+def test_a_learned_reward_and_vllm_beside_the_model_are_counted(tmp_path: Path) -> None:
+    from training.grpo_config import GrpoConfig
+
+    (tmp_path / "model.safetensors").write_bytes(b"0" * 1000)
+    values = {key: value for key, value in BASE.items() if key != "episodes"}
+    values |= {"data": "episodes", "num_generations": 2, "lora": {}}
+    values["rewards"] = [{"name": "reward_model", "args": {"path": str(tmp_path)}}]
+    made = plan.configuration.convert(values, GrpoConfig, "test")
+    assert describe(made, "grpo", Shape(), 1).estimate.components["weights: other models"] == 1000
+    values["generation"] = {"backend": "vllm", "mode": "colocate", "memory": 0.5}
+    beside = plan.configuration.convert(values, GrpoConfig, "test")
+    alone = describe(beside, "grpo", Shape(), 1).estimate
+    assert "generation" not in alone.moments
+    assert plan.needed(beside, "grpo", Shape(), 1, 80 * GIB) == alone.total + 40 * GIB
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
