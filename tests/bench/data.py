@@ -1,7 +1,8 @@
 """A packed dataset of a million steps: made, opened, read at random, and trained on. `python -m tests.bench.data`
 
 Memory is that of whole processes, mapped pages included: the largest seen of the resident set (one process) and of the
-proportional sets (several: pages that they share count once). SLIPWAY_BENCH_STEPS, _ROUNDS, _TRAINED make it smaller.
+proportional sets (several: pages that they share count once). SLIPWAY_BENCH_STEPS, _ROUNDS, _ROWS, _TRAINED make it
+smaller.
 
 The trainer is compared with itself on batches that were made before it started: nothing is left to do but to learn.
 """
@@ -28,6 +29,7 @@ EPISODE = 10  # steps
 IMAGES = min(4_000, max(50, STEPS // 250))
 SIZE = 96  # pixels each way
 BATCH = 16
+ROWS = int(os.environ.get("SLIPWAY_BENCH_ROWS", "3000"))  # that are collated
 TRAINED, WARM = (
     int(os.environ.get("SLIPWAY_BENCH_TRAINED", "130")),
     10,
@@ -123,9 +125,9 @@ def opened(folder: Path) -> tuple[Sequence[Any], float]:
     from eval.prompts import PromptConfig
     from training.data.source import open_source
 
-    began = time.perf_counter()
+    began = time.process_time()
     found = open_source(str(folder), PromptConfig(**PROMPT).builder())  # type: ignore[arg-type]
-    return found, time.perf_counter() - began
+    return found, time.process_time() - began
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -134,14 +136,14 @@ def read(folder: Path) -> dict[str, float]:
 
     found, took = opened(folder)
     order = random.Random(1).sample(range(len(found)), min(20_000, len(found)))
-    began = time.perf_counter()
+    began = time.process_time()
     for index in order:
         found[index]
-    bare = len(order) / (time.perf_counter() - began)
-    began = time.perf_counter()
+    bare = len(order) / (time.process_time() - began)
+    began = time.process_time()
     for index in order:
         open_images(found[index])
-    return {"open": took, "bare": bare, "decoded": len(order) / (time.perf_counter() - began), "peak": peak()}
+    return {"open": took, "bare": bare, "decoded": len(order) / (time.process_time() - began), "peak": peak()}
 
 
 def batches(folder: Path) -> dict[str, Any]:
@@ -154,20 +156,22 @@ def batches(folder: Path) -> dict[str, Any]:
 
     found, _ = opened(folder)
     processor = load_processor(str(folder.parent / "model"), None)
-    rows = [{"index": index} for index in random.Random(2).sample(range(len(found)), min(3_000, len(found)))]
+    rows = [{"index": index} for index in random.Random(2).sample(range(len(found)), min(ROWS, len(found)))]
     results: dict[str, Any] = {}
     sums = set()
     for workers in (0, 1, 2, 4):
         collator = Collator(processor, found)
         with together() as memory:
             loader: Any = DataLoader(rows, batch_size=BATCH, collate_fn=collator, num_workers=workers)  # type: ignore[arg-type]
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             total = sum(
                 int((batch["input_ids"] * torch.arange(1, batch["input_ids"].shape[1] + 1)).sum()) for batch in loader
             )
             took = time.perf_counter() - began
         sums.add(total)
         results[str(workers)] = {"rate": len(rows) / took, "memory": memory[0]}
+        if workers == 0:
+            results["cpu"] = len(rows) / (time.process_time() - busy)
     assert len(sums) == 1, "the batches depend on the number of workers"
     results["peak"] = peak()
     return results
@@ -256,10 +260,11 @@ def main() -> int:
     print(f"| written, steps/s | {STEPS / wrote['seconds']:,.0f} | |")
     print(f"| on the disk, MB | {wrote['MB']:,.0f} | |")
     print(f"| peak of the writer, MB | {wrote['peak']:,.0f} | |")
-    print(f"| opened, each step looked at, s | {reading['open']:.1f} | |")
-    print(f"| random samples/s | {reading['bare']:,.0f} | |")
-    print(f"| random samples/s, images decoded | {reading['decoded']:,.0f} | |")
+    print(f"| opened, each step looked at, s of CPU | {reading['open']:.1f} | |")
+    print(f"| random samples per s of CPU | {reading['bare']:,.0f} | |")
+    print(f"| the same, images decoded | {reading['decoded']:,.0f} | |")
     print(f"| peak of that process, MB | {reading['peak']:,.0f} | {MEMORY * 1000:,.0f} |")
+    print(f"| collated samples per s of CPU | {collated['cpu']:,.0f} | |")
     for workers in ("0", "1", "2", "4"):
         line = collated[workers]
         print(f"| collated samples/s, {workers} workers | {line['rate']:,.0f} | |")
