@@ -65,6 +65,9 @@ class Video:
         before: list[bytes] = []
         try:
             with av.open(str(self.path)) as container:
+                codec = container.streams.video[0].codec_context
+                codec.options = {"err_detect": "explode"}  # no frame with damage painted over
+                codec.thread_count = 1  # with more of them the decoder keeps errors to itself
                 for number, frame in enumerate(container.decode(video=0), 1):
                     if frame.is_corrupt:
                         self.broken = f"{self.path.name}: frame {number} is damaged"
