@@ -131,13 +131,16 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     if resume is not None and is_over(trainer, read_state(resume)):
         load_weights(trainer.model, Path(resume))  # cut off after its last step: only the end is to be done again
         trainer.state = TrainerState.load_from_json(str(Path(resume) / STATE))
+        for callback in trainer.callback_handler.callbacks:
+            if hasattr(callback, "resume"):
+                callback.resume = resume
         return True
     with StopRequest() as stop:
         for callback in trainer.callback_handler.callbacks:
             if type(callback).__name__ == "TensorBoardCallback" and callback.logging_dir is None:
                 callback.logging_dir = str(out / "tensorboard")  # not among the checkpoints
             if hasattr(callback, "stop"):
-                callback.stop = stop
+                callback.stop, callback.resume = stop, resume
         trainer.add_callback(Reporting(stop, computed(config), period))
         try:
             trainer.train(resume_from_checkpoint=resume)

@@ -32,7 +32,9 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     With `loader: unsloth` a new LoRA is on it already. Raises ConfigError.
     """
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # logs are read, not watched
     name, where = source(config.model)
     refuse_opencua(name, where)
     if config.loader == "unsloth":

@@ -142,7 +142,11 @@ def is_opencua(card: dict[str, Any]) -> bool:
 def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
     """Keyword arguments for TrainingArguments and every TRL config that derives from it."""
     import torch
+    from transformers import TrainingArguments
 
+    # its name before transformers 5.18 (Unsloth's)
+    known = "activation_checkpointing" in TrainingArguments.__dataclass_fields__
+    checkpointing = "activation_checkpointing" if known else "gradient_checkpointing"
     return {
         "output_dir": str(out / "checkpoints"),
         "max_steps": config.steps or -1,
@@ -156,7 +160,7 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
         "adam_beta2": config.adam_beta2,
         "max_grad_norm": config.max_grad_norm,
         "optim": config.optimizer,
-        "activation_checkpointing": config.activation_checkpointing,
+        checkpointing: config.activation_checkpointing,
         # `dtype` says it for the weights, no autocast on top; DeepSpeed keeps float32 masters beside them
         "bf16": config.deepspeed is not None and config.dtype == "bfloat16",
         "use_cpu": not torch.cuda.is_available(),

@@ -148,12 +148,15 @@ def take_best(trainer: Any, config: SftConfig, out: Path) -> list[Any]:
     seen.restore(trainer.state)
     if seen.best is None or seen.best_step is None:
         return []
-    kept = out / "checkpoints" / f"checkpoint-{seen.best_step}"
-    if config.evaluation.keep == "best" and seen.best_step != trainer.state.global_step:
-        if not kept.is_dir():
-            raise ConfigError(f"evaluation.keep: the best checkpoint, {kept}, is gone")
-        load_weights(trainer.accelerator.unwrap_model(trainer.model), kept)
-        print(f"model/ is that of step {seen.best_step}", flush=True)
+    at = seen.best_step
+    if config.evaluation.keep == "best" and at != trainer.state.global_step:
+        kept = seen.best_weights(out / "checkpoints")
+        told = f"the last: the weights of step {at} are gone"
+        if kept is not None:
+            load_weights(trainer.accelerator.unwrap_model(trainer.model), kept)
+            told = f"that of step {at}"
+        if trainer.is_world_process_zero():
+            print(f"model/ is {told}", flush=True)
     best = row(
         config.evaluation.decides,
         Estimate(seen.best, seen.interval[0], seen.interval[1], int(seen.interval[2])),

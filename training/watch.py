@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from training.predictions import predict
 from training.reporting import StopRequest
 from training.samples import Sample
 
+BEST = "best"  # a checkpoint's folder with the weights of the best step
 MakeAgent = Callable[[Any], Agent]  # a model in memory -> an agent over it
 
 
@@ -54,6 +57,8 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.agent = agent
         self.builder = builder
         self.stop = StopRequest()  # replaced by the run's own
+        self.resume: str | None = None  # told by the run
+        self.now: tuple[Path, int] | None = None  # where checkpoints go, and the present step
         self.best: float | None = None
         self.best_step: int | None = None
         self.interval: list[float] = []  # of the best: low, high, n
@@ -62,8 +67,22 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.stopped = False
 
     def state(self) -> dict[str, Any]:
+        """Asked for as a checkpoint is written, after its weights and before the file that makes it one: the best
+        weights go into it now, for the next try may find nothing but this checkpoint."""
+        if self.now is not None and self.best_step not in (None, self.now[1]):
+            folder, step = self.now
+            if (found := self.best_weights(folder)) is not None:
+                carry(found, folder / f"checkpoint-{step}" / BEST)
         names = ("best", "best_step", "interval", "waited", "pending", "stopped")
         return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
+
+    def best_weights(self, checkpoints: Path) -> Path | None:
+        """The folder that holds the weights of the best step, here or in what the run went on from."""
+        name, resumed = f"checkpoint-{self.best_step}", Path(self.resume or "")
+        places = [checkpoints / name]
+        if self.resume is not None:
+            places += [resumed] if resumed.name == name else [resumed / BEST]
+        return next((place for place in places if place.is_dir()), None)
 
     def restore(self, state: TrainerState) -> None:
         saved = state.stateful_callbacks.setdefault("Watch", {})  # absent in a checkpoint made without evaluation
@@ -80,6 +99,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: Any, **kwargs: Any
     ) -> None:
+        self.now = (Path(args.output_dir), state.global_step) if state.is_world_process_zero else None
         if state.global_step % self.config.every == 0 or state.global_step >= state.max_steps:
             self._evaluate(args, state, control, model)
 
@@ -119,6 +139,18 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
             control.should_save = control.should_training_stop = True
             if state.is_world_process_zero:
                 print(f"stopped early: best {self.best:.3f} at step {self.best_step}", flush=True)
+
+
+def carry(source: Path, folder: Path) -> None:
+    """Weights into another checkpoint, without taking room twice where links are possible."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (*source.glob("*.safetensors"), *source.glob("*adapter_config.json")):
+        place = folder / file.name
+        place.unlink(missing_ok=True)
+        try:
+            os.link(file, place)
+        except OSError:
+            shutil.copyfile(file, place)
 
 
 def _from_first(args: TrainingArguments, scores: Scores | None) -> Scores | None:

@@ -282,8 +282,10 @@ def test_early_stop_remembers_across_a_resume(
     first = tmp_path / "out" / "checkpoints" / "checkpoint-1"
     ours, kept = (weights(root, "adapter_model.safetensors") for root in (tmp_path / "out" / "adapter", first))
     assert all(bool((ours[name] == kept[name]).all()) for name in kept)
-    # cut off after it had stopped: only the end is done again
-    assert train(settings, tmp_path / "out", str(last))
+    # cut off after it had stopped, and found again on another machine: only the end is done, with the best weights
+    assert train(settings, tmp_path / "elsewhere", str(last))
+    again = weights(tmp_path / "elsewhere" / "adapter", "adapter_model.safetensors")
+    assert all(bool((again[name] == kept[name]).all()) for name in kept)
     with pytest.raises(StopIteration):  # no fourth evaluation was made, nor is there one
         train(msgspec.structs.replace(settings, steps=1), tmp_path / "other", None)
 
