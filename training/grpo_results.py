@@ -17,7 +17,10 @@ from training.rewards import Reward
 
 
 def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: Prompts, folder: Path) -> None:
-    """summary.json, samples/ and curves.png under `folder`."""
+    """summary.json, samples/, curves.png, and bad_samples.json where prompts were left out, under `folder`."""
+    if prompts.faults.total:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "bad_samples.json").write_text(json.dumps(prompts.faults.report(), indent=1) + "\n", encoding="utf-8")
     write_summary(folder / "summary.json", summary(config, rewards, trainer.tally))
     if config.predictions:
         draw(trainer.tally.attempts, prompts, config.predictions, folder / "samples")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -185,10 +186,24 @@ def test_a_checkpoint_of_another_configuration_is_refused(straight: Path, materi
         train(config(material, temperature=0.5), straight, str(straight / "checkpoints" / "checkpoint-2"))
 
 
-def test_a_lora_trains_against_the_start_model(material: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_lora_trains_against_the_start_model_and_then_goes_on_as_an_adapter(
+    material: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The second training starts from the first one's LoRA, measures its KL from there, and resumes with the same
+    bits."""
     chosen = config(material, lora=LoraConfig(rank=4, alpha=8), beta=0.1, steps=4, predictions=0)
-    assert train(chosen, tmp_path, None)
-    assert not same(material[1], tmp_path / "model")
+    assert train(chosen, tmp_path / "first", None)
+    assert not same(material[1], tmp_path / "first" / "model")
+    changes = {"adapter": str(tmp_path / "first" / "adapter"), "lora": None, "learning_rate": 1e-2}
+    further = msgspec.structs.replace(chosen, **changes)
+    assert train(further, tmp_path / "second", None)
+    state = json.loads((tmp_path / "second" / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
+    kl = [entry["kl"] for entry in state["log_history"] if "kl" in entry]
+    assert kl[0] == pytest.approx(0, abs=1e-6)
+    assert kl[-1] > 1e-6
+    assert not same(tmp_path / "first" / "model", tmp_path / "second" / "model")
+    assert train(further, tmp_path / "third", str(tmp_path / "second" / "checkpoints" / "checkpoint-2"))
+    assert same(tmp_path / "second" / "model", tmp_path / "third" / "model")
 
 
 # --- sampled ids and images
@@ -336,8 +351,6 @@ def test_an_answer_without_a_judgement_moves_nothing(material: tuple[Path, Path]
 def test_a_failure_of_all_rewards_has_the_exit_code_of_its_kind(
     function: str, code: int, says: str, material: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import msgspec
-
     file = tmp_path / "config.yaml"
     chosen = config(material, rewards=[RewardSpec(name=f"{HERE}:{function}")])
     file.write_text(yaml.safe_dump(msgspec.to_builtins(chosen)))
