@@ -27,7 +27,7 @@ from training.tiny import TinyConfig, build
 
 OPTIONS: Final[dict[str, Any]] = {"meaning": "cell", "grid": 3, "size": 48}
 CHANCE: Final = 1 / 9
-EPISODES, STEPS, TASKS = 2000, 300, 300
+EPISODES, STEPS, TASKS = 2000, 200, 300
 SHARE: Final = 0.7  # of the training episodes has a demonstration
 FIRST: Final = SPLIT_SEED  # demonstrations of the evaluation come from these seeds, its tasks from later ones
 RULES: Final[tuple[Rule, ...]] = ("right", "none", "wrong", "control")
