@@ -197,27 +197,31 @@ def save_model(trainer: Any, folder: Path) -> None:
     model = trainer.accelerator.unwrap_model(trainer.model)
     first = trainer.is_world_process_zero()
     sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded else None  # all processes gather
     if first:
         shutil.rmtree(partial, ignore_errors=True)
-    if sharded:
-        trainer.save_model(str(partial))  # gathers; a LoRA is written as an adapter
-    if first:
-        if hasattr(model, "merge_and_unload"):
-            adapter = folder.with_name("adapter")
-            if sharded:
-                replace(partial, adapter)
-            else:
-                model.save_pretrained(partial)
-                replace(partial, adapter)
-            model = whole(trainer, model, adapter) if sharded else merged(model)
-        elif sharded:
-            model = None
-        if model is not None:
-            model.save_pretrained(partial)
-        if partial.is_dir():
-            trainer.processing_class.save_pretrained(partial)
-            replace(partial, folder)
+        try:
+            write(trainer, model, weights, partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
+
+
+def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Path, folder: Path) -> None:
+    """What save_model does in the first process; `weights` are those of a sharded model, gathered."""
+    if hasattr(model, "merge_and_unload"):
+        adapter = folder.with_name("adapter")
+        model.save_pretrained(partial, state_dict=weights)
+        replace(partial, adapter)
+        model = merged(model) if weights is None else whole(model, adapter)
+        weights = None
+    if model is None:
+        return
+    for name in getattr(model, "all_tied_weights_keys", None) or {}:
+        (weights or {}).pop(name, None)  # gathered, they look like weights of their own
+    model.save_pretrained(partial, state_dict=weights)
+    trainer.processing_class.save_pretrained(partial)
+    replace(partial, folder)
 
 
 def merged(model: Any) -> Any:
@@ -227,7 +231,7 @@ def merged(model: Any) -> Any:
     return model.merge_and_unload()
 
 
-def whole(trainer: Any, model: Any, adapter: Path) -> Any:
+def whole(model: Any, adapter: Path) -> Any:
     """The base model again, unsharded, with the adapter merged in."""
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
