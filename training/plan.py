@@ -35,8 +35,8 @@ METHODS: Final[dict[str, tuple[str, str]]] = {
 }
 # What torch reports as a card's memory, in GiB: less than its name says.
 CARDS: Final = {
-    "L4": 22.0,
-    "A10G": 22.0,
+    "L4": 21.9,
+    "A10G": 21.9,
     "RTX4090": 23.5,
     "A100-40GB": 39.4,
     "L40S": 44.4,
