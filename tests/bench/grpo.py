@@ -20,7 +20,7 @@ from eval.config import convert
 from tests.integration.training import clicks
 
 STEPS, GOAL, ROW = 120, 0.95, 10
-EVERY = 5  # steps between two looks at held-out screens
+EVERY = 10  # steps between two looks at held-out screens
 BASE: Final[dict[str, Any]] = {
     "rewards": [{"name": "inside_box"}],
     "steps": STEPS,
@@ -167,7 +167,7 @@ def line(name: str, seed: int, found: Curves) -> str:
 
 
 def detail(found: Curves) -> str:
-    """The curves, every five steps."""
+    """The curves, as means over EVERY steps."""
     rows = {
         "reward": found.curves["train/reward"],
         "held-out": [value for _, value in found.held_out],
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str]) -> int:
             for seed in seeds:
                 found = run(seed, Path(root) / f"{name}-{seed}", **VARIANTS[name])
                 print(line(name, seed, found), flush=True)
-                told.append(f"{name}, seed {seed} (means of five steps):\n{detail(found)}")
+                told.append(f"{name}, seed {seed} (means of {EVERY} steps):\n{detail(found)}")
     print("\n" + "\n".join(told))
     return 0
 
