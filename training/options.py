@@ -140,7 +140,12 @@ def is_opencua(card: dict[str, Any]) -> bool:
 
 
 def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
-    """Keyword arguments for TrainingArguments and every TRL config that derives from it."""
+    """Keyword arguments for TrainingArguments and every TRL config that derives from it.
+
+    Raises ConfigError for fsdp in a process of its own.
+    """
+    if config.fsdp and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        raise ConfigError("fsdp shards over processes: start two at least, with torchrun or accelerate launch")
     import torch
     from transformers import TrainingArguments
 
