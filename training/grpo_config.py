@@ -1,4 +1,9 @@
-"""What a GRPO training may be told, and its checks. No torch here: a bad configuration is found before it is loaded."""
+"""What a GRPO training may be told, and its checks. No torch here: a bad configuration is found before it is loaded.
+
+Only the learning rate bounds a step. With one update per generation (the default) the ratio is 1, so `epsilon` never
+clips; Adam makes every step as long as the rate says, however few groups still have a variance to learn from, and its
+first steps are the longest. So: warm up, and let the rate fall (measured in docs/benchmarks.md).
+"""
 
 from __future__ import annotations
 
@@ -86,7 +91,8 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
     loss                  see TRL; the paper's GSPO is loss grpo with importance sequence
     importance            of which the importance ratio is: each token, or the whole answer
     beta                  weight of the KL divergence from the start model; 0 spares its forward pass
-    epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon
+    epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
+                          epsilon_high is the largest ratio itself: its paper's is 5
     scale_rewards         divide advantages by the standard deviation of the group, of the batch, or not
     mask_truncated        answers that were cut off do not count in the loss
     predictions           answers of the last generation that are drawn
