@@ -13,7 +13,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from guest.config import FIRMWARE, Display, GuestConfig, kvm
+from guest.config import FIRMWARE, Display, GuestConfig, no_kvm
 from guest.control import NOVNC, listen
 from guest.machine import GuestError, Machine, free_port
 
@@ -30,8 +30,9 @@ def parts() -> None:
 
 
 def boot(disk: str, picture: Path | None) -> None:
-    accelerator = "KVM" if kvm() else "emulation"
-    config = GuestConfig(disk=disk, memory="1G", cpus=1, boot=120.0 if kvm() else 1800.0, reset=60.0)
+    missing = no_kvm()
+    accelerator = f"emulation ({missing})" if missing else "KVM"
+    config = GuestConfig(disk=disk, memory="1G", cpus=1, boot=1800.0 if missing else 120.0, reset=300.0)
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(config, Path(folder), Display("127.0.0.1", free_port(), password=False))
         control = listen(machine, 0)

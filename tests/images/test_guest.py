@@ -57,7 +57,7 @@ def test_the_golden_disk_is_not_on_the_command_line(disk: str, tmp_path: Path) -
 
 
 def test_windows_gets_its_firmware_and_tpm(disk: str, tmp_path: Path) -> None:
-    words = " ".join(command(disk, tmp_path, firmware="uefi", tpm=True, bus="sata", clock="localtime", memory="8G"))
+    words = " ".join(command(disk, tmp_path, firmware="secure", tpm=True, bus="sata", clock="localtime", memory="8G"))
     for part in ("OVMF_CODE_4M.secboot.fd", "tpm-crb", "ide-hd,", "e1000e,", "base=localtime", "-m 8G", "smm=on"):
         assert part in words
     assert "virtio-blk" not in words
@@ -91,6 +91,20 @@ def test_kvm_that_is_not_there_is_one_clear_line(disk: str, monkeypatch: pytest.
     with pytest.raises(ConfigError, match=r"/dev/kvm can not be opened here: .*--device /dev/kvm"):
         module.GuestConfig(disk=disk, accelerator="kvm").check()
     assert not module.GuestConfig(disk=disk).accelerated
+
+
+def test_a_kvm_that_runs_no_common_guest_is_not_used(
+    disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from guest import config as module
+
+    monkeypatch.setattr(module, "KVM", Path("/dev/null"))
+    monkeypatch.setattr(module, "PVM", tmp_path)
+    with pytest.raises(ConfigError, match="kvm_pvm"):
+        module.GuestConfig(disk=disk, accelerator="kvm").check()
+    assert not module.GuestConfig(disk=disk).accelerated
+    monkeypatch.setattr(module, "PVM", tmp_path / "no")
+    assert module.GuestConfig(disk=disk).accelerated
 
 
 def monitor(folder: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> Path:
@@ -184,9 +198,9 @@ def test_a_guest_boots_and_is_reset(engine: Engine, guest_disk: Path, tmp_path: 
 HANG = """
 import sys, tempfile, time, urllib.request
 from pathlib import Path
-from guest.config import Display, GuestConfig, kvm
+from guest.config import Display, GuestConfig, no_kvm
 from guest.machine import GuestError, Machine
-config = GuestConfig(disk="/guest.qcow2", memory="1G", cpus=1, boot=120.0 if kvm() else 1800.0, reset=60.0)
+config = GuestConfig(disk="/guest.qcow2", memory="1G", cpus=1, boot=1800.0 if no_kvm() else 120.0, reset=300.0)
 with tempfile.TemporaryDirectory() as folder:
     machine = Machine(config, Path(folder), Display("127.0.0.1", 41001, False))
     machine.start()

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from eval import config as configuration
-from guest.config import Display, GuestConfig
+from guest.config import Display, GuestConfig, no_kvm
 from guest.control import listen
 from guest.machine import GuestError, Machine, free_port
 
@@ -57,7 +57,7 @@ def serve(config: GuestConfig) -> int:
 
 
 def _serve(machine: Machine, ended: threading.Event, port: int) -> int:
-    how = "KVM" if machine.config.accelerated else "an emulated processor (no /dev/kvm), ten times slower or more"
+    how = "KVM" if machine.config.accelerated else f"an emulated processor ({no_kvm() or 'as asked'})"
     print(f"[guest] booting {machine.config.disk} on {how}; controller on port {port}", flush=True)
     try:
         print(f"[guest] healthy after {machine.start():.1f} s", flush=True)

@@ -13,6 +13,7 @@ import msgspec
 from eval.config import Config, ConfigError
 
 KVM: Final = Path("/dev/kvm")
+PVM: Final = Path("/sys/module/kvm_pvm")
 FIRMWARE: Final = Path("/usr/share/OVMF")
 SIZE: Final = re.compile(r"[1-9][0-9]*[MG]")
 
@@ -33,7 +34,8 @@ class GuestConfig(Config, frozen=True, kw_only=True):
     """
     disk         the golden disk, qcow2 or raw; never written to: the guest works on a copy of what it changes
     memory, cpus of the guest
-    firmware     uefi for Windows 11 (its keys start from Microsoft's); bios for most else
+    cpu          QEMU's name of the processor; None: the machine's own, or all that can be emulated
+    firmware     secure for Windows 11 (UEFI with Secure Boot, its keys Microsoft's); uefi without; bios for most else
     tpm          an emulated TPM 2.0, which Windows 11 wants
     accelerator  kvm is an error where /dev/kvm can not be opened; auto then emulates, ten times slower or more
     bus          of the disk and the network card; sata (with an e1000e card) needs no driver in the guest
@@ -49,7 +51,8 @@ class GuestConfig(Config, frozen=True, kw_only=True):
     disk: str
     memory: str = "4G"
     cpus: Annotated[int, msgspec.Meta(ge=1)] = 2
-    firmware: Literal["bios", "uefi"] = "bios"
+    cpu: str | None = None
+    firmware: Literal["bios", "uefi", "secure"] = "bios"
     tpm: bool = False
     accelerator: Literal["auto", "kvm", "emulation"] = "auto"
     bus: Literal["virtio", "sata"] = "virtio"
@@ -72,19 +75,38 @@ class GuestConfig(Config, frozen=True, kw_only=True):
             raise ConfigError(f"health.port: `{self.health.port}` is none of ports: {', '.join(self.ports) or 'none'}")
         if wrong := [name for name, port in self.ports.items() if not 0 < port < 65536]:
             raise ConfigError(f"ports.{wrong[0]}: {self.ports[wrong[0]]} is no port: 1 to 65535")
-        if self.accelerator == "kvm" and not kvm():
-            raise ConfigError(
-                "accelerator: /dev/kvm can not be opened here: give the container the device and its group "
-                "(docker: --device /dev/kvm --group-add $(stat -c %g /dev/kvm)), or accelerator: emulation"
-            )
+        if self.accelerator == "kvm" and (missing := no_kvm()):
+            raise ConfigError(f"accelerator: {missing}; or take accelerator: emulation")
 
     @property
     def accelerated(self) -> bool:
-        return self.accelerator != "emulation" and kvm()
+        return self.accelerator != "emulation" and no_kvm() is None
 
 
-def kvm() -> bool:
-    return KVM.exists() and os.access(KVM, os.R_OK | os.W_OK)
+def no_kvm() -> str | None:
+    """Why KVM can not run a guest here; None: it can."""
+    if not KVM.exists() or not os.access(KVM, os.R_OK | os.W_OK):
+        return (
+            "/dev/kvm can not be opened here: give the container the device and its group "
+            "(docker: --device /dev/kvm --group-add $(stat -c %g /dev/kvm))"
+        )
+    if PVM.exists():
+        # It runs kernels made for it alone; of others, firmware and boot loaders included, it emulates a part and then
+        # stops with "KVM internal error".
+        return "this machine's KVM (kvm_pvm) runs only kernels that were made for it: use one with hardware support"
+    return None
+
+
+def default_cpu(accelerated: bool) -> str:
+    """The machine's own processor where it can be had.
+
+    arch-capabilities is a register of Intel's. A virtual machine on AMD may show it all the same, and then refuse to
+    have it set: QEMU 7.2 ends with an assertion (seen: "failed to set MSR 0x10a").
+    """
+    if not accelerated:
+        return "max"
+    intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return "host" if intel else "host,-arch-capabilities"
 
 
 @dataclass(frozen=True)
@@ -127,12 +149,19 @@ class Display:
     password: bool
 
 
+def firmware(config: GuestConfig) -> tuple[Path, Path]:
+    """UEFI's code, and the variables that a new machine begins with."""
+    if config.firmware == "secure":
+        return FIRMWARE / "OVMF_CODE_4M.secboot.fd", FIRMWARE / "OVMF_VARS_4M.ms.fd"
+    return FIRMWARE / "OVMF_CODE_4M.fd", FIRMWARE / "OVMF_VARS_4M.fd"
+
+
 def qemu(config: GuestConfig, files: Files, forwards: dict[str, int], display: Display) -> list[str]:
     """The command line. `forwards`: name -> this container's port."""
     width, height = config.screen
     command = ["qemu-system-x86_64", "-name", "guest", "-nodefaults", "-no-user-config"]
     command += ["-machine", "q35,accel=kvm" if config.accelerated else "q35,accel=tcg"]
-    command += ["-cpu", "host" if config.accelerated else "max"]
+    command += ["-cpu", config.cpu or default_cpu(config.accelerated)]
     command += ["-smp", str(config.cpus), "-m", config.memory, "-rtc", f"base={config.clock}"]
     command += ["-blockdev", f"driver=file,node-name=disk-file,filename={files.overlay}"]
     command += ["-blockdev", "driver=qcow2,node-name=disk,file=disk-file,discard=unmap"]
@@ -151,14 +180,15 @@ def qemu(config: GuestConfig, files: Files, forwards: dict[str, int], display: D
     command += ["-display", "none", "-vnc", f"{display.host}:100,to=999,websocket={display.web}{password}"]
     command += ["-chardev", f"file,id=console,path={files.console},append=on", "-serial", "chardev:console"]
     command += ["-qmp", f"unix:{files.monitor},server=on,wait=off"]
-    if config.firmware == "uefi":
-        code = FIRMWARE / "OVMF_CODE_4M.secboot.fd"
+    if config.firmware != "bios":
+        code, _ = firmware(config)
         command += ["-blockdev", f"driver=file,node-name=code-file,filename={code},read-only=on"]
         command += ["-blockdev", "driver=raw,node-name=code,file=code-file,read-only=on"]
         command += ["-blockdev", f"driver=file,node-name=variables-file,filename={files.variables}"]
         command += ["-blockdev", "driver=qcow2,node-name=variables,file=variables-file"]
-        command += ["-machine", "pflash0=code,pflash1=variables,smm=on"]
-        command += ["-global", "driver=cfi.pflash01,property=secure,value=on"]
+        secure = "on" if config.firmware == "secure" else "off"
+        command += ["-machine", f"pflash0=code,pflash1=variables,smm={secure}"]
+        command += ["-global", f"driver=cfi.pflash01,property=secure,value={secure}"]
     if config.tpm:
         command += ["-chardev", f"socket,id=tpm,path={files.tpm / 'socket'}", "-tpmdev", "emulator,id=tpm,chardev=tpm"]
         command += ["-device", "tpm-crb,tpmdev=tpm"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eval.config import ConfigError
-from guest.config import FIRMWARE, Display, Files, GuestConfig, qemu
+from guest.config import Display, Files, GuestConfig, firmware, qemu
 from guest.qmp import Monitor, MonitorError
 
 SNAPSHOT: Final = "ready"
@@ -61,7 +61,7 @@ class Machine:
                 if self.display.password:
                     self.monitor.execute("set_password", protocol="vnc", password=os.environ["VNC_PASSWORD"])
             except MonitorError as error:
-                raise self._error(f"QEMU did not start: {error}") from None
+                raise self._error(f"QEMU did not start: {self._last_of_log() or error}") from None
         self.wait_healthy(self.config.boot, "boot")
         self.boots.append(time.monotonic() - begun)
         return self.boots[-1]
@@ -73,9 +73,9 @@ class Machine:
         with disk.open("rb") as file:
             backing = "qcow2" if file.read(4) == b"QFI\xfb" else "raw"
         _run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", backing, str(files.overlay))
-        if config.firmware == "uefi":
-            original = str(FIRMWARE / "OVMF_VARS_4M.ms.fd")
-            _run("qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", original, str(files.variables))
+        if config.firmware != "bios":
+            _, original = firmware(config)
+            _run("qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", str(original), str(files.variables))
         files.console.touch()
         files.monitor.unlink(missing_ok=True)
         if config.tpm:
@@ -108,7 +108,13 @@ class Machine:
         while not self.healthy():
             if time.monotonic() > deadline:
                 raise self._error(f"{doing}: not healthy within {timeout:g} s")
+            if (status := self._status()) not in ("running", "inmigrate", "restore-vm"):
+                raise self._error(f"{doing}: QEMU stopped the guest ({status}): {self._last_of_log()}")
             time.sleep(0.1)
+
+    def _status(self) -> str:
+        with self.lock:
+            return str(self._monitor().execute("query-status")["status"])
 
     def snapshot(self) -> float:
         """Keeps memory and disk as they are now, in place of what was kept before; seconds."""
@@ -183,7 +189,7 @@ class Machine:
         return self.monitor
 
     def _devices(self) -> list[str]:
-        return ["disk", "variables"] if self.config.firmware == "uefi" else ["disk"]
+        return ["disk"] if self.config.firmware == "bios" else ["disk", "variables"]
 
     def _snapshots(self, monitor: Monitor) -> list[object]:
         node = next(node for node in monitor.execute("query-named-block-nodes") if node["node-name"] == "disk")
@@ -191,10 +197,12 @@ class Machine:
         return found
 
     def _last_of_log(self) -> str:
+        """The line that says why: the first of a KVM error, which is followed by registers, else the last."""
         try:
-            return self.files.log.read_text(errors="replace").strip().split("\n")[-1][:300]
+            lines = self.files.log.read_text(errors="replace").strip().split("\n")
         except OSError:
             return ""
+        return next((line for line in lines if "error" in line), lines[-1])[:300]
 
     def _error(self, text: str) -> GuestError:
         """With what one needs to see why: the console's end, and a picture of the screen beside the logs."""
