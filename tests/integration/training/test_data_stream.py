@@ -134,9 +134,8 @@ def loader(samples: Any, seed: int, **more: Any) -> Any:
     from torch.utils.data import DataLoader
 
     dice = torch.Generator().manual_seed(seed)
-    return DataLoader(
-        range(len(samples)), batch_size=4, shuffle=True, generator=dice, collate_fn=Targets(samples), **more
-    )  # type: ignore[arg-type]
+    rows: Any = range(len(samples))
+    return DataLoader(rows, batch_size=4, shuffle=True, generator=dice, collate_fn=Targets(samples), **more)
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.episodes import iter_episodes
@@ -159,6 +159,7 @@ def test_the_verb_writes_its_files(folders: Path, tmp_path: Path, capsys: pytest
         assert capsys.readouterr().err.count("\n") == 1
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 10**6), st.integers(1, 50), min_size=1, max_size=30))
 def test_bins_hold_everything_and_quantiles_are_values(values: dict[int, int]) -> None:
     found = bins(values)

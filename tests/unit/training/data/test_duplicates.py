@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.data.duplicates import DISTANCE, clusters
@@ -23,6 +23,7 @@ def slow(hashes: list[bytes]) -> list[list[int]]:
     return sorted((sorted(g) for g in groups if len(g) > 1), key=lambda g: (-len(g), g[0]))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 5), st.integers(0, 5))
 def test_clusters_are_those_of_comparing_each_pair(seed: int, count: int, centres: int, flips: int) -> None:
     rng = random.Random(seed)

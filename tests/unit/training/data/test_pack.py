@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -100,6 +100,7 @@ def test_the_datasets_library_reads_shards_and_packs(tmp_path: Path) -> None:
     assert images[0]["png"].size == (24, 16)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=20, unique=True), st.floats(0, 0.5), st.floats(0, 0.49))
 def test_the_side_depends_on_the_text_alone_and_grows_with_its_share(ids: list[str], test: float, more: float) -> None:
     for name in ids:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.desktop import Expected
@@ -83,6 +83,7 @@ def through_parquet(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(episodes(), min_size=1, max_size=3))
 def test_an_episode_comes_back_equal(made: list[Episode]) -> None:
     rows = [store.to_row(one, [f"{i}" for i in range(len(one.steps))]) for one in made]
