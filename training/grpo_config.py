@@ -92,7 +92,7 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
     importance            of which the importance ratio is: each token, or the whole answer
     beta                  weight of the KL divergence from the start model; 0 spares its forward pass
     epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
-                          epsilon_high is the largest ratio itself: its paper's is 5
+                          epsilon_high is the largest ratio itself, say 5
     scale_rewards         divide advantages by the standard deviation of the group, of the batch, or not
     mask_truncated        answers that were cut off do not count in the loss
     predictions           answers of the last generation that are drawn

@@ -71,29 +71,38 @@ def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, fold
 
 
 def plot(history: Sequence[Mapping[str, Any]], rewards: Sequence[Reward], file: Path) -> None:
-    """The rewards over the steps above, each of its own scale where it counts; entropy, lengths and groups below."""
+    """Above the rewards over the steps: those that count on the left axis, those only watched on the right, dashed.
+    Below entropy, groups without variance, answers cut off, KL."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained")
-    for reward in rewards:
-        kind = {"linestyle": "-"} if reward.weight else {"linestyle": "--", "color": "black"}
-        label = f"{reward.label} x {reward.weight:g}" if reward.weight else f"{reward.label} (only watched)"
-        _line(axes[0], history, f"rewards/{reward.label}/mean", label, **kind)
-    axes[0].set_ylabel("mean reward")
+    figure, (above, below) = pyplot.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained")
+    watched = above.twinx() if any(not reward.weight for reward in rewards) else None
+    for number, reward in enumerate(rewards):
+        name, colour = f"rewards/{reward.label}/mean", f"C{number}"
+        if reward.weight:
+            _line(above, history, name, f"{reward.label} x {reward.weight:g}", color=colour)
+        else:
+            _line(watched, history, name, f"{reward.label} (only watched)", color=colour, linestyle="--")
+    above.set_ylabel("mean reward")
+    if watched is not None:
+        watched.set_ylabel("mean of what is only watched")
+    lines = [*above.lines, *(watched.lines if watched is not None else ())]
+    if lines:
+        above.legend(handles=lines)
     for name, label in (
         ("entropy", "entropy (nats)"),
         ("frac_reward_zero_std", "share of groups without variance"),
         ("completions/clipped_ratio", "share cut off"),
         ("kl", "KL from the start (nats)"),
     ):
-        _line(axes[1], history, name, label)
-    axes[1].set_xlabel("step")
-    for axis in axes:
-        if axis.lines:
-            axis.legend()
+        _line(below, history, name, label)
+    if below.lines:
+        below.legend()
+    below.set_xlabel("step")
+    for axis in (above, below):
         axis.grid(alpha=0.3)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=100)
