@@ -1,4 +1,4 @@
-"""Where preference training begins: a policy that an SFT on the click task brought to about 60 %, decoded greedily.
+"""Where preference training begins: policies that an SFT on the click task brought to about 60 %, or to its end.
 
 Made once per seed and kept where clicks.py keeps its own.
 """
@@ -14,15 +14,37 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from tests.integration.training import clicks
 from training import samples
 from training.evaluation import undisturbed
-from training.sft import SftConfig, make_trainer
+from training.sft import SftConfig, make_trainer, train
 from training.tiny import TinyConfig, build
 
 GOAL: Final = 0.6
 LOOK: Final = 2  # SFT steps between two looks
 
 
+def expert(seed: int) -> Path:
+    """A model folder after 300 steps, nearly always right: what a reward model begins with."""
+    folder = clicks.cache() / f"expert-{seed}"
+    if not (folder / ".done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        made = clicks.episodes()
+        build(TinyConfig(episodes=str(made), prompt=clicks.PROMPT, seed=seed), folder / "tiny")
+        config = SftConfig(
+            model=str(folder / "tiny"),
+            episodes=str(made),
+            prompt=clicks.PROMPT,
+            steps=300,
+            learning_rate=1.2e-3,
+            adam_beta2=0.98,
+            seed=seed,
+            save_every=1000,
+            predictions=0,
+        )
+        assert train(config, folder, None)
+    return folder / "model"
+
+
 def policy(seed: int) -> Path:
-    """A model folder; `start.txt` beside it tells its accuracy."""
+    """A model folder, stopped at about GOAL, decoded greedily; `start.txt` beside it tells its accuracy."""
     from eval.agents.transformers import TransformersAgent
     from training.models import load_processor
 

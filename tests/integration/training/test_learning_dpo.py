@@ -1,7 +1,7 @@
 """DPO learns to click: three seeds, each from an SFT stopped at about 60 % (docs/benchmarks.md).
 
 `pytest -m nightly -s tests/integration/training/test_learning_dpo.py` prints the table. Every pair holds the expert's
-answer against a spoilt one; accuracy is of greedy answers on screens that no training saw.
+click against one elsewhere; accuracy is of greedy answers on screens that no training saw.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ TASKS: Final = 512
 GAIN: Final = 0.20  # of click accuracy, the worst of three seeds
 MALFORMED: Final = 0.02
 DEFAULT: Final[dict[str, Any]] = {"losses": ["sigmoid", "sft"], "learning_rate": 1e-4, "steps": 60}
-TRAP: Final[dict[str, Any]] = {"losses": ["sigmoid"], "learning_rate": 3e-4, "steps": 60}
+TRAP: Final[dict[str, Any]] = {
+    "losses": ["sigmoid"],
+    "learning_rate": 3e-4,
+    "steps": 100,
+    "schedule": "constant_with_warmup",
+}
 
 
 def pairs(folder: Path) -> Path:
-    """Each step of the episodes once: the expert against another button, a near miss, another action, no action."""
-    source = SyntheticSource(episodes=[str(clicks.episodes())], spread=0.0, per_step=2)
+    """The expert against a click elsewhere: no pair says anything about the form of an answer."""
+    source = SyntheticSource(episodes=[str(clicks.episodes())], spread=0.0, per_step=2, ways=["element"])
     make_pairs(PairsConfig(sources=[source], prompt=clicks.PROMPT, test_share=0.05), folder / "pairs")
     return folder / "pairs"
 
@@ -79,7 +84,7 @@ def test_it_learns_to_click_and_keeps_the_form(tmp_path: Path) -> None:
         gains.append(hit - before)
         broken.append(malformed)
     _, trapped, cells = measured(run(SEEDS[0], tmp_path / "trap", preferences, **TRAP))
-    lines.append(f"| sigmoid alone, lr 3e-4, 60 steps | {SEEDS[0]} | {cells} | |")
+    lines.append(f"| sigmoid alone, constant lr 3e-4, 100 steps | {SEEDS[0]} | {cells} | |")
     print(f"\n| training | seed | held-out screens right (n {TASKS}) | malformed | seconds |")
     print("|---|---:|---|---|---:|")
     print("\n".join(lines), flush=True)

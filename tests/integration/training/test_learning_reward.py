@@ -19,7 +19,7 @@ from eval.prompts import PromptConfig
 from eval.run import TasksConfig
 from eval.stats import wilson
 from tests.integration.training import clicks
-from tests.integration.training.starts import policy
+from tests.integration.training.starts import expert
 from training.data.pairs import PairsConfig
 from training.data.pairs import make as make_pairs
 from training.data.pairs_store import read_pairs
@@ -30,7 +30,7 @@ from training.reward_model import RewardModel, with_response
 
 SEEDS: Final = (0, 1, 2)
 GOAL: Final = 0.95
-SETTINGS: Final[dict[str, Any]] = {"steps": 900, "batch_size": 16, "learning_rate": 8e-4, "adam_beta2": 0.98}
+SETTINGS: Final[dict[str, Any]] = {"steps": 500, "batch_size": 16, "learning_rate": 3e-4, "adam_beta2": 0.98}
 
 
 def click_pairs(folder: Path) -> Path:
@@ -81,7 +81,7 @@ def test_it_ranks_held_out_pairs(tmp_path: Path, environment: str) -> None:
     lines, reached = [], []
     for seed in SEEDS:
         out, began = tmp_path / f"{seed}", time.perf_counter()
-        config = RewardConfig(model=str(policy(seed)), pairs=str(preferences), seed=seed, **SETTINGS)
+        config = RewardConfig(model=str(expert(seed)), pairs=str(preferences), seed=seed, **SETTINGS)
         assert train(config, out, None)
         took = time.perf_counter() - began
         value, cell = told(out / "results", "pair_accuracy")
