@@ -1,4 +1,4 @@
-"""The reward model learns to tell right from wrong answers: three seeds, two environments (docs/benchmarks.md).
+"""The reward model learns to tell right from wrong answers: three seeds on the click task (docs/benchmarks.md).
 
 `pytest -m nightly -s tests/integration/training/test_learning_reward.py` prints the table. It starts where a reward
 model starts in practice: from a policy, here an SFT on the click task. Right and wrong points are drawn alike from
@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import pytest
 
-from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from eval.stats import wilson
 from tests.integration.training import clicks
 from tests.integration.training.starts import expert
@@ -24,7 +22,6 @@ from training.data.pairs import PairsConfig
 from training.data.pairs import make as make_pairs
 from training.data.pairs_store import read_pairs
 from training.data.pairs_synthetic import SyntheticSource
-from training.make_episodes import EpisodesConfig, make
 from training.reward import RewardConfig, train
 from training.reward_model import RewardModel, with_response
 
@@ -36,17 +33,6 @@ SETTINGS: Final[dict[str, Any]] = {"steps": 500, "batch_size": 16, "learning_rat
 def click_pairs(folder: Path) -> Path:
     source = SyntheticSource(episodes=[str(clicks.episodes(3000))], per_step=4)
     make_pairs(PairsConfig(sources=[source], prompt=clicks.PROMPT, test_share=0.15), folder / "pairs")
-    return folder / "pairs"
-
-
-def login_pairs(folder: Path) -> Path:
-    prompt = PromptConfig(decimals=2, system="", history=0)
-    options = {"split": "train", "disturb": 0.2}
-    tasks = TasksConfig(count=600, seed=0)
-    make(EpisodesConfig(environment="login", tasks=tasks, options=options, prompt=prompt), folder)
-    ways: Any = ["element", "perturbed", "type", "text", "malformed"]
-    source = SyntheticSource(episodes=[str(folder / "episodes")], per_step=2, ways=ways)
-    make_pairs(PairsConfig(sources=[source], prompt=prompt, test_share=0.15), folder / "pairs")
     return folder / "pairs"
 
 
@@ -75,9 +61,8 @@ def told(results: Path, metric: str) -> tuple[float, str]:
 @pytest.mark.ml
 @pytest.mark.nightly
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("environment", ["click", "login"])
-def test_it_ranks_held_out_pairs(tmp_path: Path, environment: str) -> None:
-    preferences = click_pairs(tmp_path) if environment == "click" else login_pairs(tmp_path)
+def test_it_ranks_held_out_pairs(tmp_path: Path) -> None:
+    preferences = click_pairs(tmp_path)
     lines, reached = [], []
     for seed in SEEDS:
         out, began = tmp_path / f"{seed}", time.perf_counter()
@@ -85,15 +70,15 @@ def test_it_ranks_held_out_pairs(tmp_path: Path, environment: str) -> None:
         assert train(config, out, None)
         took = time.perf_counter() - began
         value, cell = told(out / "results", "pair_accuracy")
-        ways = [told(out / "results", f"pair_accuracy/note/{way}")[1] for way in ("element", "perturbed", "text")]
+        ways = [told(out / "results", f"pair_accuracy/note/{way}")[1] for way in ("element", "perturbed")]
         error = told(out / "results", "calibration_error")[0]
         control = swapped(out / "model", preferences)
-        lines.append(f"| {environment} | {seed} | {cell} | {' | '.join(ways)} | {control} | {error:.3f} | {took:.0f} |")
+        lines.append(f"| {seed} | {cell} | {' | '.join(ways)} | {control} | {error:.3f} | {took:.0f} |")
         reached.append(value)
     print(
-        "\n| environment | seed | held-out pairs right (95 % interval) | element | perturbed | text |"
+        "\n| seed | held-out pairs right (95 % interval) | element | perturbed |"
         " element, other images | calibration error | seconds |"
     )
-    print("|---|---:|---|---|---|---|---|---:|---:|")
+    print("|---:|---|---|---|---|---:|---:|")
     print("\n".join(lines), flush=True)
     assert min(reached) >= GOAL
