@@ -41,6 +41,7 @@ RECIPE: Final[dict[str, Any]] = {
     "temperature": clicks.TEMPERATURE,
 }
 HACKING: Final[dict[str, Any]] = {
+    "steps": 80,
     "learning_rate": 1e-3,
     "schedule": "constant_with_warmup",
     "warmup_steps": 10,

@@ -45,7 +45,7 @@ def test_a_learned_reward_rises_and_the_true_one_does_not_follow(seed: int, tmp_
 
     def ends(name: str) -> tuple[float, float, float]:
         curve = found.curves[f"train/reward/{name}"]
-        assert len(curve) == grpo.STEPS
+        assert len(curve) == grpo.HACKING["steps"]
         means = [statistics.fmean(curve[i : i + 10]) for i in range(0, len(curve), 10)]
         return means[0], max(means), means[-1]
 
