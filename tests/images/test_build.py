@@ -20,7 +20,8 @@ pytestmark = pytest.mark.timeout(1800)
 
 GIB = 1 << 30
 HEAVY = ("trl-grpo", "unsloth-sft", "vllm-serve")
-TMPFS = ("--read-only", "--tmpfs", "/tmp", "--tmpfs", "/work:uid=1000,gid=1000,mode=755")
+# exec: a tmpfs of Docker's forbids to run what lies in it, and kernels compiled on the way are libraries there.
+TMPFS = ("--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/work:exec,uid=1000,gid=1000,mode=755")
 # What a build may leave behind and an image must not have: caches, package lists, logs, the builder's tools.
 LEFTOVERS = r"""
 find /var/lib/apt/lists /var/cache/apt /var/log /root /home/slipway /work /tmp -xdev -type f 2>/dev/null \
@@ -134,7 +135,15 @@ def test_smoke(engine: Engine, image: tuple[str, str]) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.endswith("smoke: passed\n")
     if name == "slipway-cpu":
-        other = ("--read-only", "--tmpfs", "/tmp", "--tmpfs", "/work:uid=4321,mode=755", "--user", "4321:4321")
+        other = (
+            "--read-only",
+            "--tmpfs",
+            "/tmp:exec",
+            "--tmpfs",
+            "/work:exec,uid=4321,mode=755",
+            "--user",
+            "4321:4321",
+        )
         done = engine.run(tag, "-m", "smoke", flags=("--entrypoint", "python", *other))
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
