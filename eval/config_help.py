@@ -6,6 +6,7 @@ code's own, so neither can be forgotten.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import textwrap
@@ -64,9 +65,17 @@ def text(kind: type[Config]) -> str:
     return "\n\n".join(parts)
 
 
-def epilog(kind: type[Config]) -> str:
-    """For an argument parser with a raw formatter."""
-    return f"the fields of the configuration:\n\n{text(kind)}"
+def parser(prog: str, description: str, *kinds: type[Config]) -> argparse.ArgumentParser:
+    """`python -m PROG --config FILE`; --help also explains the configuration, which is one of `kinds`."""
+    names = " or ".join(kind.__name__ for kind in kinds)
+    made = argparse.ArgumentParser(
+        prog=f"python -m {prog}",
+        description=description,
+        epilog="\n\n".join(["the configuration:", *map(text, kinds)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--config", required=True, help=f"a JSON or YAML file: {names}, below")
+    return made
 
 
 def markdown(kind: type[Config], seen: set[type[Config]]) -> Iterator[str]:

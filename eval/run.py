@@ -6,7 +6,6 @@ pictures), and baselines/<name>/tasks.jsonl. Started again, it goes on with the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import os
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.agents.config import AgentConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.desktop import Environment, SetupFailed
@@ -134,8 +134,7 @@ def output_folder(given: str | None) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m eval.run", description="Evaluate an agent in a closed loop.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see RunConfig")
+    parser = config_help.parser("eval.run", "Evaluate an agent in a closed loop.", RunConfig)
     parser.add_argument("--out", help="where results go; default $SLIPWAY_OUTPUTS/results")
     arguments = parser.parse_args(argv)
 

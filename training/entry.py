@@ -5,7 +5,6 @@ Exit codes: 0 done, or stopped by SIGTERM (then without .done); 78 what no retry
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import Config, ConfigError
 from training import plan
 from training.modelcard import write_cards
@@ -37,8 +37,7 @@ def entry(
     train: Callable[[C, Path, str | None], bool],
 ) -> int:
     """Parses --config, --out, --resume and --plan, and calls train(config, out, resume)."""
-    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
-    parser.add_argument("--config", required=True, help=f"a JSON or YAML file, see {kind.__name__}")
+    parser = config_help.parser(prog, description, kind)
     parser.add_argument("--out", help="where everything goes; default $SLIPWAY_OUTPUTS")
     parser.add_argument("--resume", help="a checkpoint to go on from; default $SLIPWAY_RESUME")
     parser.add_argument("--plan", action="store_true", help="print the estimate of its memory, and stop")

@@ -7,7 +7,6 @@ logits, before it is put in its place. With `adapter_only` writes adapter/: the 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
 from training.merge import Dtype, load_base, read_adapter, save
@@ -115,8 +115,7 @@ def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.export", description="Export a model for serving.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see ExportConfig")
+    parser = config_help.parser("training.export", "Export a model for serving.", ExportConfig)
     parser.add_argument("--out", help="where model/ goes; default $SLIPWAY_OUTPUTS")
     given = parser.parse_args(argv)
 

@@ -6,7 +6,6 @@ on with the tasks that have no episode yet.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.agents.scripted import ScriptedAgent
 from eval.config import Config, ConfigError
 from eval.progress import progress
@@ -66,8 +66,7 @@ def make(config: EpisodesConfig, out: Path) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.make_episodes", description="Make training episodes.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see EpisodesConfig")
+    parser = config_help.parser("training.make_episodes", "Make training episodes.", EpisodesConfig)
     parser.add_argument("--out", help="where episodes/ goes; default $SLIPWAY_OUTPUTS")
     arguments = parser.parse_args(argv)
 

@@ -7,7 +7,6 @@ when it has been loaded from the disk. Exit 78 for an adapter of another base, a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.agents.transformers import source
 from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
@@ -139,8 +139,7 @@ def readable(folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.merge", description="Merge a LoRA into its base model.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see MergeConfig")
+    parser = config_help.parser("training.merge", "Merge a LoRA into its base model.", MergeConfig)
     parser.add_argument("--out", help="where model/ goes; default $SLIPWAY_OUTPUTS")
     given = parser.parse_args(argv)
 

@@ -10,7 +10,6 @@ are tokens of their own, and so is each piece of the action language.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import random
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
 from training import samples
@@ -220,8 +220,7 @@ def build(config: TinyConfig, out: Path) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.tiny", description="Make a tiny random Qwen3-VL.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see TinyConfig")
+    parser = config_help.parser("training.tiny", "Make a tiny random Qwen3-VL.", TinyConfig)
     parser.add_argument("--out", help="the model's folder; default $SLIPWAY_OUTPUTS/model")
     arguments = parser.parse_args(argv)
 

@@ -7,7 +7,6 @@ cut off goes on from there), summary.json and tasks.jsonl (one line per step; sc
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Final
 import msgspec
 
 from eval import config as configuration
-from eval import jsonl
+from eval import config_help, jsonl
 from eval.actions import Action, ParseError, Unrepresentable
 from eval.agentnetbench.data import BenchError, BenchStep, Trajectory, load
 from eval.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
@@ -221,8 +220,7 @@ def score_all(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m eval.agentnetbench", description="Score an agent offline.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see BenchConfig")
+    parser = config_help.parser("eval.agentnetbench", "Score an agent offline.", BenchConfig)
     parser.add_argument("--out", help="where results go; default $SLIPWAY_OUTPUTS/results")
     arguments = parser.parse_args(argv)
 

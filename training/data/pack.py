@@ -7,7 +7,6 @@ anew; a folder that already holds what this configuration makes is left as it is
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import Config, ConfigError
 from eval.episodes import Episode, EpisodeError, is_complete, read_episode
 from eval.progress import progress
@@ -127,8 +127,7 @@ def tell(manifest: Manifest, out: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.data pack", description="Pack episodes into a dataset.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see PackConfig")
+    parser = config_help.parser("training.data pack", "Pack episodes into a dataset.", PackConfig)
     parser.add_argument("--out", help="the dataset's folder; default $SLIPWAY_OUTPUTS/dataset")
     arguments = parser.parse_args(argv)
 

@@ -6,7 +6,6 @@ prompts by the builder that evaluation uses, and a report of what was kept, what
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
 from training.data import pairs_agents, pairs_human, pairs_rollouts, pairs_synthetic
@@ -104,8 +104,7 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.data pairs", description="Make preference pairs.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see PairsConfig")
+    parser = config_help.parser("training.data pairs", "Make preference pairs.", PairsConfig)
     parser.add_argument("--out", help="where pairs/ goes; default $SLIPWAY_OUTPUTS")
     arguments = parser.parse_args(argv)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import filecmp
 import json
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval import config as configuration
+from eval import config_help
 from eval.config import ConfigError
 from eval.episodes import Episode, is_complete, write_episode
 from eval.progress import progress
@@ -113,8 +113,8 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0, 1 when nothing was kept, 78 for what no retry can mend."""
-    parser = argparse.ArgumentParser(prog="python -m training.data ingest", description="Recordings to episodes.")
-    parser.add_argument("--config", required=True, help="a JSON or YAML file, see training.data.ingest.config")
+    kinds = (AgentNetConfig, OpenAdaptConfig, OsworldConfig, EpisodesConfig)
+    parser = config_help.parser("training.data ingest", "Recordings to episodes.", *kinds)
     parser.add_argument("--out", help="where episodes go; default $SLIPWAY_OUTPUTS/episodes")
     arguments = parser.parse_args(argv)
 

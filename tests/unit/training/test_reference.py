@@ -1,0 +1,44 @@
+"""The page of configurations is current, and every entry point explains its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training.data.__main__ import main as data
+from training.reference import ENTRIES, page
+from training.sft import main as sft
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_is_current() -> None:
+    current = (ROOT / "docs" / "training-config.md").read_text(encoding="utf-8")
+    assert current == page(), "python -m training.reference > docs/training-config.md"
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "says"),
+    [
+        (sft, ["--help"], "learning_rate: number > 0, default 1e-05"),
+        (data, ["ingest", "--help"], "OsworldConfig:"),
+        (data, ["pack", "--help"], "PackConfig:"),
+    ],
+)
+def test_help_explains_the_configuration(
+    main: object, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)  # type: ignore[operator]
+    assert ended.value.code == 0
+    assert says in capsys.readouterr().out
+
+
+def test_importing_all_configurations_loads_no_torch() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, training.reference; assert not {'torch', 'transformers', 'trl', 'datasets'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert len(ENTRIES) == 13

@@ -1,0 +1,59 @@
+"""docs/training-config.md from the configurations: `python -m training.reference > docs/training-config.md`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from eval.agentnetbench.__main__ import BenchConfig
+from eval.config import Config
+from eval.config_help import markdown
+from eval.run import RunConfig
+from training.data.ingest.config import AgentNetConfig, EpisodesConfig, OpenAdaptConfig, OsworldConfig
+from training.data.pack import PackConfig
+from training.data.pairs import PairsConfig
+from training.dpo import DpoConfig
+from training.export import ExportConfig
+from training.grpo_config import GrpoConfig
+from training.make_episodes import EpisodesConfig as MadeConfig
+from training.merge import MergeConfig
+from training.reward import RewardConfig
+from training.sft import SftConfig
+from training.tiny import TinyConfig
+
+ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
+    "training.data ingest": (AgentNetConfig, OpenAdaptConfig, OsworldConfig, EpisodesConfig),
+    "training.make_episodes": (MadeConfig,),
+    "training.data pack": (PackConfig,),
+    "training.data pairs": (PairsConfig,),
+    "training.sft": (SftConfig,),
+    "training.reward": (RewardConfig,),
+    "training.dpo": (DpoConfig,),
+    "training.grpo": (GrpoConfig,),
+    "training.merge": (MergeConfig,),
+    "training.export": (ExportConfig,),
+    "training.tiny": (TinyConfig,),
+    "eval.run": (RunConfig,),
+    "eval.agentnetbench": (BenchConfig,),
+}
+HEAD: Final = """\
+# Configurations of training and evaluation
+
+Every entry point takes `--config FILE`, JSON or YAML, strictly: an unknown field, a wrong type or a value that is not
+allowed is one line and exit code 78. `--help` prints what stands here. Made by `python -m training.reference`; do not
+edit.
+"""
+
+
+def page() -> str:
+    lines = [HEAD]
+    seen: set[type[Config]] = set()
+    for command, kinds in ENTRIES.items():
+        lines.append(f"## python -m {command}\n")
+        for kind in kinds:
+            lines += markdown(kind, seen)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
