@@ -74,7 +74,9 @@ def changed(before: Path, after: Path) -> set[str]:
     return {name for name in first if not torch.equal(first[name], second[name])}
 
 
-@pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "lora", [pytest.param(None, id="full", marks=pytest.mark.nightly), pytest.param(LORA, id="lora")]
+)
 def test_a_frozen_vision_tower_stays_what_it_was(
     material: tuple[Path, Path], tmp_path: Path, lora: LoraConfig | None
 ) -> None:
@@ -107,6 +109,7 @@ def test_an_adapter_is_gone_on_from_wherever_its_base_lies_now(
     assert changed(material[1], tmp_path / "out" / "model")
 
 
+@pytest.mark.nightly
 def test_a_frozen_tower_takes_the_adapter_on_it_along(
     material: tuple[Path, Path], adapted: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ def test_bfloat16_weights_train_and_are_saved_as_such(material: tuple[Path, Path
     assert losses[1] < losses[0]
 
 
+@pytest.mark.nightly
 def test_max_pixels_makes_fewer_tokens(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +200,7 @@ def test_too_long_samples_end_the_training_or_are_counted(
     assert [line["value"] for line in lines if line["name"] == "data/bad_samples_while_training"] == [1]
 
 
+@pytest.mark.nightly
 def test_a_mixture_of_a_packed_dataset_and_chats_trains(material: tuple[Path, Path], tmp_path: Path) -> None:
     chats = tmp_path / "chats"
     chats.mkdir()
@@ -240,9 +245,9 @@ def curve(monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> None:
     ("values", "changes", "stops", "best"),
     [
         ([0.2, 0.5, 0.4, 0.5], {"patience": 2}, 4, 2),  # equal is not better
-        ([0.0, 0.0, 0.0, 0.6, 0.1, 0.2], {"patience": 2, "minimum": 0.5}, 6, 4),
-        ([0.1, 0.2, 0.3], {"patience": 1}, 3, 3),
-        ([0.5, 0.1, 0.2], {"patience": None}, 3, 1),
+        pytest.param([0.0, 0.0, 0.0, 0.6, 0.1, 0.2], {"patience": 2, "minimum": 0.5}, 6, 4, marks=pytest.mark.nightly),
+        pytest.param([0.1, 0.2, 0.3], {"patience": 1}, 3, 3, marks=pytest.mark.nightly),
+        pytest.param([0.5, 0.1, 0.2], {"patience": None}, 3, 1, marks=pytest.mark.nightly),
     ],
     ids=["patience", "minimum", "always-better", "no-patience"],
 )
@@ -290,6 +295,7 @@ def test_early_stop_remembers_across_a_resume(
         train(msgspec.structs.replace(settings, steps=1), tmp_path / "other", None)
 
 
+@pytest.mark.nightly
 def test_held_out_steps_are_judged_and_samples_drawn(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +323,7 @@ def test_held_out_steps_are_judged_and_samples_drawn(
             assert picture.width == 448
 
 
+@pytest.mark.nightly
 def test_a_closed_loop_is_run_on_the_model_in_memory(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ CASES = {
     "at-an-evaluation": (4, {"evaluation": EVALUATION}),
     "full": (3, {"lora": None}),
 }
-QUICK = ("accumulating", "workers", "evaluated")
+QUICK = ("workers-accumulating", "evaluated")
 
 
 @pytest.mark.filterwarnings(IGNORE)
@@ -124,6 +124,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Reporting, "on_step_end", on_step_end)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings(IGNORE)
 def test_sigterm_in_an_evaluation_puts_it_off(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
