@@ -34,6 +34,9 @@ def rows(kind: type[Config]) -> list[Row]:
     """The fields of one class in their order, required ones first."""
     texts = _texts(kind)
     found = [_row(field, texts.get(field.name, "")) for field in _fields(kind)]
+    settings = kind.__struct_config__
+    if settings.tag_field is not None:  # tells this kind from the others of a union
+        found.insert(0, Row(settings.tag_field, str(settings.tag), "required", ""))
     return sorted(found, key=lambda row: row.default != "required")
 
 

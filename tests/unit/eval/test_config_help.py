@@ -53,6 +53,14 @@ def test_every_field_is_there_with_type_default_and_text_required_ones_first() -
     assert found["more"] == ("list of Inner", "none", "")
 
 
+class Tagged(Config, frozen=True, tag_field="format", tag="plain"):
+    """Nothing else."""
+
+
+def test_the_field_that_names_a_kind_is_there() -> None:
+    assert rows(Tagged) == [("format", "plain", "required", "")]
+
+
 def test_sections_are_named_once_and_cases_are_set_apart() -> None:
     assert sections(Whole) == [Whole, Inner]
     assert rows(Inner)[0].text == "one: the first; two: the second"
