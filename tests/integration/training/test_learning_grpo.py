@@ -28,7 +28,7 @@ def test_it_reaches_95_percent_within_80_steps_and_stays(seed: int, tmp_path: Pa
     assert found.reached is not None
     assert found.reached <= 80
     assert found.worst is not None
-    assert found.worst >= 0.9
+    assert found.worst >= 0.85  # no collapse: ten steps that stay within ten points of the goal
     assert found.held_out[-1][1] >= 0.9
 
 
