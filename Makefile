@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools demo test check nightly bench format lock golden clean
+.PHONY: help env dev tools demo test check nightly bench format lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -67,6 +67,8 @@ check: dev ## lint, format, types, import contracts, documents
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
+	$(BIN)/hadolint images/*/Dockerfile
+	$(BIN)/launcher images check
 
 nightly: dev tools ## the long storms and seeds (about an hour)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m nightly tests
@@ -77,6 +79,9 @@ bench: dev tools ## every figure of docs/benchmarks.md
 format: dev ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+lock-images: dev ## compile the images' locks again
+	$(BIN)/python -m launcher.images.lock
 
 lock: ## compile the locks again
 	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --generate-hashes --no-header \

@@ -183,7 +183,7 @@ def _check(args: argparse.Namespace) -> int:
 
     findings = check(_root())
     for one in findings:
-        print(f"{one.image}: {'' if one.fault else 'stale: '}{one.text}")
+        print(f"{one.image}: {one.text}")
     faults = [one for one in findings if one.fault]
     if not findings:
         print("images: every definition is whole, and the catalogue stands for it")
