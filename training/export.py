@@ -98,7 +98,7 @@ def export(config: ExportConfig, out: Path) -> list[str]:
 
 def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
     """Copies the LoRA, checked against its base model. Raises ConfigError."""
-    from training.models import check_adapter
+    from training.models import check_adapter, replace
 
     about = read_adapter(adapter)
     model, _ = load_base(config.model, config.dtype)
@@ -109,8 +109,7 @@ def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
     for name in ADAPTER_FILES:
         shutil.copyfile(adapter / name, partial / name)
     write_card(partial, config, method="export", licence=config.licence)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    replace(partial, folder)
     return f"adapter: rank {about.get('r')} on {config.model}"
 
 

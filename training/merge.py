@@ -108,6 +108,7 @@ def save(
 
     from training import same
     from training.export import complete, missing
+    from training.models import replace
 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -122,20 +123,10 @@ def save(
         again = AutoModelForImageTextToText.from_pretrained(partial, dtype=dtype, local_files_only=True).to(device)
         told = same.require_same(expected, same.logits(again, inputs), 1e-6, "loaded again")
         write_card(partial, config, method=method, licence=config.licence)
-        readable(partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+        replace(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return told
-
-
-def readable(folder: Path) -> None:
-    """Gives files the permissions that the process gives to new ones: safetensors' are for their owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    for file in folder.iterdir():
-        file.chmod(0o666 & ~mask)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

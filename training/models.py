@@ -243,5 +243,14 @@ def whole(model: Any, adapter: Path) -> Any:
 
 def replace(partial: Path, folder: Path) -> None:
     """Puts a folder in its place once it is whole."""
+    readable(partial)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
+
+
+def readable(folder: Path) -> None:
+    """Gives files the permissions that the process gives to new ones: safetensors' are for their owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in folder.iterdir():
+        file.chmod(0o666 & ~mask)
