@@ -1,0 +1,1 @@
+"""The docker backend on a real engine, with the real image slipway-cpu."""

@@ -1,0 +1,214 @@
+"""Runs in containers: limits, ends, faults of the engine and of the supervisor, and what must not be seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher import secrets
+from launcher.cancel import cancel
+from launcher.errors import BadInput, Unreachable
+from launcher.reasons import Reason
+from launcher.spec.hashing import run_id
+from launcher.spec.model import Limits, Ready, Resources, Role
+from tests.integration.docker.conftest import TUNING, Containers
+from tests.integration.local.machine import wait_for
+from tests.integration.local.test_local import CHECKPOINTS, COUNT
+from tests.support.engine import Engine, run_folder
+from tests.support.jobs import OUT, reads
+
+WRITE = "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out'); out.mkdir(exist_ok=True)\n"
+
+
+def count(here: Containers, steps: int = 8, pace: float = 0.1):  # type: ignore[no-untyped-def]
+    return here.job("count", COUNT, outputs=CHECKPOINTS, role={"env": {"STEPS": str(steps), "PACE": str(pace)}})
+
+
+def test_a_pipeline_runs_once_as_the_submitter_without_capabilities_and_leaves_no_container(here: Containers) -> None:
+    first = here.job("first", WRITE + "(out / 'a').write_text(open('/proc/self/status').read())", outputs=OUT)
+    second = here.job(
+        "second",
+        "text = pathlib.Path(E['SLIPWAY_INPUTS'], 'x', 'a').read_text()\n"
+        "wanted = ('Uid', 'CapEff', 'NoNewPrivs')\n"
+        "say('ran', *[line.split()[1] for line in text.splitlines() if line.startswith(wanted)])",
+        inputs={"x": reads(first)},
+    )
+    here.submit(first, second)
+    assert [result.outcome for result in here.wait(first, second)] == ["succeeded"] * 2
+    assert [one.state for one in here.submit(first, second)] == ["succeeded"] * 2
+    assert here.lines("ran") == [f"{os.getuid()} {'0' * 16} 1"]
+    wait_for(lambda: not here.containers("-a"))
+
+
+def test_a_killed_container_goes_on_from_its_checkpoint_in_a_new_one(here: Containers) -> None:
+    one = count(here, steps=12, pace=0.25)
+    here.submit(one)
+    wait_for(lambda: len(here.lines("steps")) >= 7)
+    here.engine.docker("kill", here.containers()[0]["Id"])
+    (result,) = here.wait(one, limit=90)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    second = here.lines("starts")[1].split()
+    assert int(second[1]) >= 2  # it did not begin at nothing
+
+
+@pytest.mark.nightly  # an engine of its own, because others are at work on the shared one: 2 GB are copied into it
+def test_an_engine_that_restarts_costs_time_and_no_work(
+    tmp_path: Path, engine: Engine, cpu_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with second_engine(tmp_path / "engine", engine, cpu_image) as own:
+        monkeypatch.setenv("DOCKER_HOST", own.host)
+        monkeypatch.setenv("SLIPWAY_TUNING", json.dumps(TUNING))
+        here = Containers(tmp_path, own, cpu_image)
+        try:
+            one = count(here, steps=12, pace=0.25)
+            here.submit(one)
+            wait_for(lambda: len(here.lines("steps")) >= 7)
+            own.restart()
+            (result,) = here.wait(one, limit=120)
+        finally:
+            here.close()
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    assert int(here.lines("starts")[1].split()[1]) >= 2  # it did not begin at nothing
+    assert here.lines("steps")[-1] == "12"
+
+
+@contextmanager
+def second_engine(state: Path, first: Engine, image: str) -> Iterator[Engine]:
+    """Another engine that has one image of the first."""
+    state.mkdir()
+    made = Engine(f"unix://{run_folder(state)}/docker.sock", base=first.base, state=state)
+    made.start()
+    try:
+        with subprocess.Popen(["docker", "save", image], env=first.environment, stdout=subprocess.PIPE) as saved:
+            subprocess.run(["docker", "load", "-q"], env=made.environment, stdin=saved.stdout, check=True)
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_killed_supervisor_is_replaced_and_adopts_the_container(here: Containers) -> None:
+    one = count(here, steps=10, pace=0.2)
+    here.submit(one)
+    wait_for(lambda: len(here.lines("steps")) >= 2)
+    assert here.kill_supervisor()
+    here.submit(one)
+    (result,) = here.wait(one)
+    assert (result.outcome, result.attempt) == ("succeeded", 1)
+    assert here.lines("starts") == ["1 0"]
+
+
+def test_cancel_lets_the_command_save_and_ends_the_container(here: Containers) -> None:
+    script = (
+        "signal.signal(signal.SIGTERM, lambda *_: (say('saved', 'yes'), sys.exit(0)))\nsay('up', 1)\ntime.sleep(60)\n"
+    )
+    one = here.job("slow", script, limits=Limits(grace=5.0))
+    here.submit(one)
+    wait_for(lambda: here.lines("up"))
+    cancel(here.store, run_id(one), here.backend)
+    (result,) = here.wait(one)
+    assert result.outcome == "cancelled"
+    assert here.lines("saved") == ["yes"]
+    assert not here.containers()
+
+
+def test_out_of_memory_is_told_from_a_kill(here: Containers) -> None:
+    eats = here.job(
+        "eats",
+        "say('up', 1)\nblock = [bytearray(1 << 20) for _ in range(2000)]\n",
+        role={"resources": Resources(cpus=0.1, memory=192 << 20)},
+    )
+    dies = here.job("dies", "os.kill(os.getpid(), signal.SIGKILL)")
+    here.submit(eats, dies)
+    first, second = here.wait(eats, dies)
+    assert (first.reason, second.reason) == (Reason.OUT_OF_MEMORY, Reason.USER_ERROR)
+
+
+def test_secrets_are_in_the_command_and_nowhere_else(here: Containers) -> None:
+    secrets.put(here.state.make().secrets, "HF_TOKEN", "hush-hush-hush")
+    one = here.job(
+        "secretive",
+        "say('got', len(E['HF_TOKEN'])); print('token', E['HF_TOKEN'], flush=True); time.sleep(1)",
+        secrets={"HF_TOKEN": "local"},
+    )
+    here.submit(one)
+    wait_for(lambda: here.lines("got"))
+    (shown,) = here.containers()
+    assert "hush" not in str(shown)
+    here.wait(one)
+    assert here.lines("got") == ["14"]
+    assert "token" in here.log(one)
+    assert "hush" not in here.log(one)
+
+
+def test_a_read_only_root_is_enough(here: Containers) -> None:
+    script = (
+        "try:\n    open('/opt/here', 'w')\nexcept OSError as error:\n    say('root', error.errno)\n"
+        "open('/tmp/here', 'w'); open('here', 'w'); say('rest', 'fine')\n"
+    )
+    one = here.job("reads", script, options={"read_only": True})
+    here.submit(one)
+    assert here.wait(one)[0].outcome == "succeeded"
+    assert here.lines("root") == ["30"]  # EROFS
+    assert here.lines("rest") == ["fine"]
+
+
+def test_roles_find_each_other(here: Containers) -> None:
+    serve = (
+        "from http.server import HTTPServer, SimpleHTTPRequestHandler\n"
+        "HTTPServer(('0.0.0.0', int(E['SLIPWAY_PORT_HTTP'])), SimpleHTTPRequestHandler).serve_forever()"
+    )
+    ask = "import urllib.request\nsay('got', urllib.request.urlopen('http://' + E['SLIPWAY_ENDPOINT_SERVER']).status)"
+    made = here.job("talk", ask)
+    head = made.roles["main"].command[2].removesuffix(ask)
+    roles = {
+        "main": Role(
+            (*made.roles["main"].command[:2], head + ask), leader=True, needs=("server",), resources=Resources(cpus=0.1)
+        ),
+        "server": Role(
+            (*made.roles["main"].command[:2], head + serve),
+            ports={"http": 0},
+            ready=Ready("/"),
+            resources=Resources(cpus=0.1),
+        ),
+    }
+    one = here.job("talk", ask, roles=roles)
+    here.submit(one)
+    assert here.wait(one)[0].outcome == "succeeded"
+    assert here.lines("got") == ["200"]
+
+
+def test_an_image_without_the_runtime_is_refused_with_the_line_to_add(here: Containers) -> None:
+    base = here.engine.base or "debian:bookworm-slim"
+    one = here.job("bare", "pass", image=base)
+    with pytest.raises(BadInput, match=r"no Slipway runtime: add .RUN pip install slipway. and .LABEL slipway.runtime"):
+        here.submit(one)
+
+
+def test_an_image_that_is_not_built_names_the_command(here: Containers) -> None:
+    with pytest.raises(BadInput, match="launcher images build slipway-cpu"):
+        here.submit(here.job("missing", "pass", image="slipway-cpu:0.0.0-00000000"))
+
+
+def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
+    one = here.job("waits", "say('up', 1)\nwhile not (here / 'go').exists(): time.sleep(0.05)")
+    here.submit(one)
+    wait_for(lambda: here.lines("up"))
+    argv = here.backend.execute(run_id(one), "main-0", ["sh", "-c", "echo inside; exit 3"], tty=False)
+    done = subprocess.run(argv, env=here.engine.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "inside\n")
+    (here.path / "go").touch()
+    assert here.wait(one)[0].outcome == "succeeded"
+
+
+def test_without_an_engine_nothing_is_submitted(here: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+    one = here.job("one", "pass")
+    with pytest.raises(Unreachable, match="there is no Docker engine"):
+        here.submit(one)
+    assert not Path(here.state.entry(run_id(one))).exists()

@@ -1,0 +1,38 @@
+"""The image slipway-cpu of this clone, built by `launcher images build` on the tests' engine."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.images.definition import Definition
+from tests.support.engine import ROOT, STATE, Engine
+
+
+def build(engine: Engine, name: str = "slipway-cpu") -> str:
+    """Its tag in the engine, as jobs of the docker backend name it; built where it is not there yet.
+
+    Built on another base than the Dockerfile's, it has another version; the tag of the sources is put on it as well.
+    """
+    one = Definition(name, ROOT)
+    tag = f"{name}:{one.version()}"
+    with (STATE / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a test run build it once
+        if engine.docker("image", "inspect", tag, check=False).returncode == 0:
+            return tag
+        flags = ["--base", engine.base, "--network", "host"] if engine.base else []
+        command = [str(Path(sys.executable).with_name("launcher")), "images", "build", name, *flags]
+        done = subprocess.run(command, cwd=ROOT, env=engine.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr}")
+        engine.docker("tag", f"{name}:{one.version(engine.base)}", tag)
+    return tag
+
+
+@pytest.fixture(scope="session")
+def cpu_image(engine: Engine) -> str:
+    return build(engine)
