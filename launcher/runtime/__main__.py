@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import MutableMapping
 
 HELP = """\
 usage: docker run ... IMAGE [run | --help]
@@ -29,7 +30,17 @@ def main(argv: list[str]) -> int:
         return 78
     from launcher.runtime.run import main as run
 
+    adopt_private(os.environ)
     return run(os.environ)
+
+
+def adopt_private(environ: MutableMapping[str, str]) -> None:
+    """Credentials and secrets that came in a file, so that no `docker inspect` shows them."""
+    if path := environ.pop("SLIPWAY_PRIVATE", None):
+        import json
+        from pathlib import Path
+
+        environ.update(json.loads(Path(path).read_bytes()))
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ class Containers(Machine):
 
     def job(self, name: str, script: str, **changes: Any) -> ResolvedJob:
         options = {"network": "host", "volumes": [f"{self.path}:{self.path}"], **changes.pop("options", {})}
+        image = Image(reference=changes.pop("image", self.image))
         made = super().job(name, script, backend="docker", options=options, **changes)
-        image = Image(reference=changes.get("image", self.image))
         roles = {
             role: replace(one, image=image, command=("python", *one.command[1:])) for role, one in made.roles.items()
         }

@@ -137,7 +137,7 @@ def test_secrets_are_in_the_command_and_nowhere_else(here: Containers) -> None:
         secrets={"HF_TOKEN": "local"},
     )
     here.submit(one)
-    wait_for(lambda: here.lines("got"))
+    wait_for(lambda: here.lines("got"), 20, here.explain)
     (shown,) = here.containers()
     assert "hush" not in str(shown)
     here.wait(one)
@@ -187,12 +187,12 @@ def test_an_image_without_the_runtime_is_refused_with_the_line_to_add(here: Cont
     base = here.engine.base or "debian:bookworm-slim"
     one = here.job("bare", "pass", image=base)
     with pytest.raises(BadInput, match=r"no Slipway runtime: add .RUN pip install slipway. and .LABEL slipway.runtime"):
-        here.submit(one)
+        here.backend.check([one])
 
 
 def test_an_image_that_is_not_built_names_the_command(here: Containers) -> None:
     with pytest.raises(BadInput, match="launcher images build slipway-cpu"):
-        here.submit(here.job("missing", "pass", image="slipway-cpu:0.0.0-00000000"))
+        here.backend.check([here.job("missing", "pass", image="slipway-cpu:0.0.0-00000000")])
 
 
 def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
@@ -210,5 +210,4 @@ def test_without_an_engine_nothing_is_submitted(here: Containers, monkeypatch: p
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
     one = here.job("one", "pass")
     with pytest.raises(Unreachable, match="there is no Docker engine"):
-        here.submit(one)
-    assert not Path(here.state.entry(run_id(one))).exists()
+        here.backend.check([one])
