@@ -42,7 +42,7 @@ def check(root: Path) -> list[Finding]:
         if entry is None:
             findings.append(Finding(one.name, False, f"{version} was never pushed: jobs that name it need a profile"))
         elif entry.version != version:
-            text = f"stale: the catalogue has {entry.version}, the sources are {version}: `launcher images build --push`"
+            text = f"stale: the catalogue has {entry.version}, the sources {version}: `launcher images build --push`"
             findings.append(Finding(one.name, False, text))
     for name in sorted(set(entries) - set(names(root))):
         findings.append(Finding(name, True, f"in {FOLDER}/{catalogue.FILE}, but there is no {FOLDER}/{name}"))
