@@ -118,7 +118,7 @@ def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts
     return Trainer(
         prompts=prompts,
         rewards=rewards,
-        dialect=config.prompt.builder().dialect,
+        builder=config.prompt.builder(),
         period=config.period,
         remote=remote(config, suppressed),
         model=model,

@@ -1,8 +1,8 @@
 """What a GRPO training may be told, and its checks. No torch here: a bad configuration is found before it is loaded.
 
-Only the learning rate bounds a step. With one update per generation (the default) the ratio is 1, so `epsilon` never
-clips; Adam makes every step as long as the rate says, however few groups still have a variance to learn from, and its
-first steps are the longest. So: warm up, and let the rate fall (measured in docs/benchmarks.md).
+Only the learning rate bounds a step: with one update per generation (the default) the ratio is 1, so `epsilon` never
+clips (measured: a clip ratio of exactly 0), and Adam's steps are as long as the rate says, however few groups have a
+variance to learn from. So: warm up, and let the rate fall. docs/benchmarks.md has what was measured and what was not.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from eval.actions import Action, ParseError
 from eval.agents.transformers import VISION_TOKENS
 from eval.config import ConfigError
 from eval.desktop import InfraError
-from eval.dialects.base import Dialect
+from eval.prompts import PromptBuilder
 from training.grpo_prompts import Prompts, expected_of, name_of
 from training.rewards import Attempt, Reward, score
 from training.vllm_client import Client, Sampling
@@ -83,14 +83,14 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         *,
         prompts: Prompts,
         rewards: Sequence[Reward],
-        dialect: Dialect,
+        builder: PromptBuilder,
         period: int,
         remote: Remote | None = None,
         **options: Any,
     ) -> None:
         self.prompts = prompts
         self.rewards = list(rewards)
-        self.dialect = dialect
+        self.builder = builder
         self.period = period
         self.remote = remote
         self.tally = Tally()
@@ -192,7 +192,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
         parsed: Action | ParseError
         try:
-            parsed = self.dialect.parse_response(text).action
+            parsed = self.builder.read(text, sample.step.marks if sample.step else None).action
         except ParseError as error:
             parsed = error
         return Attempt(
@@ -204,7 +204,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             parsed=parsed,
             expected=expected_of(sample),
             step=sample.step,
-            dialect=self.dialect,
+            dialect=self.builder.dialect,
             where=name_of(sample, row["number"]),
         )
 
