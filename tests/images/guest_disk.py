@@ -57,6 +57,9 @@ class Agent(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def log_message(self, *_):
+        pass
+
 
 http.server.ThreadingHTTPServer(("0.0.0.0", 5000), Agent).serve_forever()
 '''
