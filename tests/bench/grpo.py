@@ -35,7 +35,7 @@ BASE: Final[dict[str, Any]] = {
 # What holds: see docs/benchmarks.md for the runs behind it.
 RECIPE: Final[dict[str, Any]] = {
     "learning_rate": 1e-3,
-    "schedule": "linear",
+    "schedule": "cosine",
     "warmup_steps": 10,
     "batch_size": 128,
     "temperature": clicks.TEMPERATURE,

@@ -21,14 +21,14 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [3, 4, 5])  # the recipe was found on 0 and 2
 def test_it_reaches_95_percent_within_80_steps_and_stays(seed: int, tmp_path: Path) -> None:
     found = grpo.run(seed, tmp_path, **grpo.RECIPE)
     print(f"\n{grpo.HEAD}\n{grpo.line('recipe', seed, found)}\n{grpo.detail(found)}")
     assert found.reached is not None
     assert found.reached <= 80
     assert found.worst is not None
-    assert found.worst >= 0.85  # no collapse: ten steps that stay within ten points of the goal
+    assert found.worst >= 0.9  # no collapse: no ten steps that leave the goal by more than five points
     assert found.held_out[-1][1] >= 0.9
 
 
