@@ -17,14 +17,14 @@ from training.rewards import Reward
 
 
 def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: Prompts, folder: Path) -> None:
-    """summary.json, samples/, curves.png, and bad_samples.json where prompts were left out, under `folder`."""
+    """summary.json, samples/, plots/curves.png, and bad_samples.json where prompts were left out, under `folder`."""
     if prompts.faults.total:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "bad_samples.json").write_text(json.dumps(prompts.faults.report(), indent=1) + "\n", encoding="utf-8")
     write_summary(folder / "summary.json", summary(config, rewards, trainer.tally))
     if config.predictions:
         draw(trainer.tally.attempts, prompts, config.predictions, folder / "samples")
-    plot(trainer.state.log_history, rewards, folder / "curves.png")
+    plot(trainer.state.log_history, rewards, folder / "plots" / "curves.png")
 
 
 def summary(config: GrpoConfig, rewards: Sequence[Reward], tally: Any) -> list[Row]:
@@ -91,7 +91,7 @@ def plot(history: Sequence[Mapping[str, Any]], rewards: Sequence[Reward], file: 
         watched.set_ylabel("mean of what is only watched")
     lines = [*above.lines, *(watched.lines if watched is not None else ())]
     if lines:
-        above.legend(handles=lines)
+        above.legend(handles=lines, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     for name, label in (
         ("entropy", "entropy (nats)"),
         ("frac_reward_zero_std", "share of groups without variance"),
@@ -100,8 +100,8 @@ def plot(history: Sequence[Mapping[str, Any]], rewards: Sequence[Reward], file: 
     ):
         _line(below, history, name, label)
     if below.lines:
-        below.legend()
-    below.set_xlabel("step")
+        below.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False)
+    below.set_xlabel("step", loc="right")
     for axis in (above, below):
         axis.grid(alpha=0.3)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
 A scalar head on a vision-language model's last token, trained with the Bradley-Terry loss; all weights, or a LoRA and
 the head. Writes under $SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (for `RewardModel.load`; a LoRA is
-merged in), results/ (summary.json, margins.jsonl, reliability.png), and at the true end .done. $SLIPWAY_RESUME names
-the checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
+merged in), results/ (summary.json, margins.jsonl, plots/reliability.png), and at the true end .done. $SLIPWAY_RESUME
+names the checkpoint to go on from, bit for bit. SIGTERM saves at the end of the step and exits 0 without .done.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: i
         raise ConfigError(f"held_out: {error}: lower learning_rate, or look at the data") from None
     rows = reward_eval.rows(pairs, found, split=split, seed=seed)
     results = out / "results"
-    reward_eval.reliability(found, results / "reliability.png")
+    reward_eval.reliability(found, results / "plots" / "reliability.png")
     lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, found, strict=True))
     (results / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_summary(results / "summary.json", rows)

@@ -151,7 +151,7 @@ def test_it_trains_and_tells_so(straight: Path, material: tuple[Path, Path]) -> 
     (row,) = json.loads((straight / "results" / "summary.json").read_text())
     assert (row["metric"], row["n"], row["infra_failures"]) == ("reward/variety", 2 * STEPS // PERIOD, 0)
     assert len(list((straight / "results" / "samples").glob("*.png"))) == 2
-    assert (straight / "results" / "curves.png").stat().st_size > 10_000
+    assert (straight / "results" / "plots" / "curves.png").stat().st_size > 10_000
 
 
 def test_going_on_in_a_later_epoch_gives_the_same_bits(

@@ -65,7 +65,7 @@ def test_it_learns_and_leaves_everything(straight: Path, made: tuple[Path, Path]
     held_out = read_pairs(made[0], "test")
     assert rows["pair_accuracy"]["n"] == len(held_out) == rows["pair_accuracy/source/synthetic"]["n"]
     assert rows["pair_accuracy"]["ci_low"] <= rows["pair_accuracy"]["value"] <= rows["pair_accuracy"]["ci_high"]
-    with Image.open(straight / "results" / "reliability.png") as picture:
+    with Image.open(straight / "results" / "plots" / "reliability.png") as picture:
         assert len(picture.getcolors(1_000_000) or []) > 10
 
 
