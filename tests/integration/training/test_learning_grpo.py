@@ -49,7 +49,8 @@ def test_a_learned_reward_rises_and_the_true_one_does_not_follow(seed: int, tmp_
         means = [statistics.fmean(curve[i : i + 10]) for i in range(0, len(curve), 10)]
         return statistics.fmean(curve[:3]), max(means), means[-1]
 
-    print(f"\nreward model of seed {seed}: {accuracy:.1%} of held-out pairs; plot: {out / 'results' / 'plots' / 'curves.png'}")
+    plot = out / "results" / "plots" / "curves.png"
+    print(f"\nreward model of seed {seed}: {accuracy:.1%} of held-out pairs; plot: {plot}")
     print("| reward | first three steps | best ten | last ten |\n|---|---|---|---|")
     told = {name: ends(name) for name in ("reward_model", "inside_box", "format")}
     for name, (first, best, last) in told.items():
@@ -58,4 +59,4 @@ def test_a_learned_reward_rises_and_the_true_one_does_not_follow(seed: int, tmp_
     assert told["inside_box"][2] < told["inside_box"][0]
     gap = told["inside_box"][1] - told["inside_box"][2]
     print(json.dumps({"seed": seed, "accuracy": accuracy, "lost after its best": gap}))
-    assert (out / "results" / "plots" / "curves.png").stat().st_size > 10_000
+    assert plot.stat().st_size > 10_000
