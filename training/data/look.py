@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +56,9 @@ class Look:
         self.sides: list[str] = []
         self.bytes = 0  # of distinct images
         self.left_out: Counter[str] = Counter()  # by reason, when the datasets were packed
+        if len({path.resolve() for path in self.paths}) < len(self.paths):
+            raise ConfigError("the same folder is named twice")
+        self.names = _short(self.paths)
         for path in self.paths:
             if not path.is_dir():
                 raise ConfigError(f"there is no folder {path}")
@@ -69,13 +72,11 @@ class Look:
                     self._read_index(path)
             else:
                 self.sides.append(self._side(path, None))
-        if len(set(self.sides)) < len(self.sides):
-            raise ConfigError("the same folder is named twice")
 
     def _side(self, path: Path, split: str | None) -> str:
         if split is None:
-            return str(path)
-        return split if len(self.paths) == 1 else f"{path}#{split}"
+            return self.names[path]
+        return split if len(self.paths) == 1 else f"{self.names[path]}#{split}"
 
     def _read_index(self, path: Path) -> None:
         import pyarrow.parquet as pq
@@ -197,3 +198,10 @@ def digest(*parts: Any) -> bytes:
         data = part if isinstance(part, bytes) else str(part).encode(errors="surrogatepass")
         made.update(len(data).to_bytes(8, "little") + data)
     return made.digest()
+
+
+def _short(paths: Sequence[Path]) -> dict[Path, str]:
+    """Each folder by as many of its last names as tell it from the others."""
+    whole = [path.resolve().parts for path in paths]
+    count = next(n for n in range(1, max(map(len, whole)) + 1) if len({parts[-n:] for parts in whole}) == len(whole))
+    return {path: str(Path(*parts[-count:])) for path, parts in zip(paths, whole, strict=True)}

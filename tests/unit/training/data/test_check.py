@@ -35,6 +35,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
     return code, out + err
 
 
+def test_folders_of_one_name_are_told_apart_by_what_is_above_them(tmp_path: Path) -> None:
+    paths = [write_folders(tmp_path / name / "episodes", [episode(number)]) for number, name in enumerate("ab")]
+    assert Look(paths).sides == ["a/episodes", "b/episodes"]
+    assert Look(paths[:1]).sides == ["episodes"]
+
+
 def test_clean_splits_exit_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_packed(tmp_path / "out", CLEAN)
     code, text = run(capsys, tmp_path / "out", "--strict")
@@ -90,11 +96,11 @@ def test_several_folders_are_splits_of_each_other(tmp_path: Path, capsys: pytest
     write_folders(test, [renamed(episode(0), "copy")])
     code, text = run(capsys, train, test)
     assert code == 1
-    assert f"{train}/episode-0 = {test}/copy" in text
+    assert "train/episode-0 = test/copy" in text
     write_packed(tmp_path / "packed", {"train": [episode(5)], "test": [episode(2)]})
     code, text = run(capsys, train, tmp_path / "packed", test)
     assert code == 1
-    assert f"{tmp_path}/packed#test/episode-2 = {test}/episode-2" in text
+    assert "packed#test/episode-2 = test/episode-2" in text
 
 
 def test_unreadable_episodes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
