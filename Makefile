@@ -65,6 +65,8 @@ check: dev ## lint, format, types, import contracts, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd images/waa-vm && MYPYPATH=../.. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p guest
+	cd images/vllm-serve && MYPYPATH=../.. ../../$(BIN)/mypy --config-file ../../pyproject.toml serve.py smoke.py
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
 	$(BIN)/hadolint images/*/Dockerfile
