@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools demo test check nightly bench format lock lock-images clean
+.PHONY: help env dev tools demo test check nightly bench serve-env format lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -72,7 +72,18 @@ check: dev ## lint, format, types, import contracts, documents
 	$(BIN)/hadolint images/*/Dockerfile
 	$(BIN)/launcher images check
 
-nightly: dev tools ## the long storms and seeds (about an hour)
+SERVE_LOCK := images/vllm-serve/requirements-cpu.lock
+SERVE_STAMP := .venv-vllm/.installed-$(call STAMP,$(SERVE_LOCK))
+
+$(SERVE_STAMP): $(SERVE_LOCK) | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-vllm
+	$(UV) pip sync -q --python .venv-vllm/bin/python --require-hashes $(SERVE_LOCK)
+	$(PYTHON) images/slipway-cpu/stubs.py .venv-vllm/lib/python3.11/site-packages
+	@rm -f .venv-vllm/.installed-*; touch $@
+
+serve-env: $(SERVE_STAMP) ## vLLM for CPUs, for the nightly tests that serve a model (needs Debian's libnuma1)
+
+nightly: dev tools serve-env ## the long storms and seeds (about an hour)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m nightly tests
 
 bench: dev tools ## every figure of docs/benchmarks.md

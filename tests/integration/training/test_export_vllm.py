@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON.exists(), reason="there is no environment with vLLM"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
 ]
 
 

@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON.exists(), reason="there is no environment with vLLM"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
 ]
 TOKENS = 8
