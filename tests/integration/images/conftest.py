@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -79,7 +80,17 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 
 @pytest.fixture
 def root(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The project, as the current folder, with the engine in the environment; its images go at the end."""
+    """The project, as the current folder, with the engine in the environment; its images go at the end.
+
+    One test at a time: the processes of a test run share the engine, and these remove and prune images by name.
+    """
+    engine.state.mkdir(parents=True, exist_ok=True)
+    with (engine.state / "tiny.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        yield from _project(tmp_path, engine, monkeypatch)
+
+
+def _project(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("DOCKER_HOST", engine.host)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "project").mkdir()
