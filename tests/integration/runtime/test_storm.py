@@ -14,7 +14,11 @@ from tests.integration.runtime_storm import storm, summary
 @pytest.mark.timeout(1800)
 def test_storm(trials: int) -> None:
     began = time.monotonic()
-    done = storm(trials, seed=secrets.randbelow(10**9))
+    done = list(storm(trials, seed=secrets.randbelow(10**9)))
+    while (
+        sum(trial.kills for trial in done) < trials and len(done) < 4 * trials
+    ):  # on a quick machine many come too late
+        done += storm(10, seed=secrets.randbelow(10**9))
     text = summary(done, time.monotonic() - began)
     print(text)
     assert not any(trial.problems for trial in done), text
