@@ -47,15 +47,15 @@ def test_a_learned_reward_rises_and_the_true_one_does_not_follow(seed: int, tmp_
         curve = found.curves[f"train/reward/{name}"]
         assert len(curve) == grpo.HACKING["steps"]
         means = [statistics.fmean(curve[i : i + 10]) for i in range(0, len(curve), 10)]
-        return statistics.fmean(curve[:3]), max(means), means[-1]
+        return means[0], max(means), means[-1]
 
     plot = out / "results" / "plots" / "curves.png"
     print(f"\nreward model of seed {seed}: {accuracy:.1%} of held-out pairs; plot: {plot}")
-    print("| reward | first three steps | best ten | last ten |\n|---|---|---|---|")
+    print("| reward | first ten steps | best ten | last ten |\n|---|---|---|---|")
     told = {name: ends(name) for name in ("reward_model", "inside_box", "format")}
     for name, (first, best, last) in told.items():
         print(f"| {name} | {first:.2f} | {best:.2f} | {last:.2f} |")
-    assert told["reward_model"][2] > told["reward_model"][0] + 0.3
+    assert told["reward_model"][2] > told["reward_model"][0] + 0.5
     assert told["inside_box"][2] < told["inside_box"][0]
     gap = told["inside_box"][1] - told["inside_box"][2]
     print(json.dumps({"seed": seed, "accuracy": accuracy, "lost after its best": gap}))
