@@ -1,7 +1,8 @@
 """Building: through the engine's own builder one image after the other, or through BuildKit several at a time.
 
 Both get the same context (a tar of exactly the files that the version is a hash of) and the same arguments, and both
-leave an image in the engine under `<name>:<version>`.
+leave an image in the engine under `<name>:<version>`. One on another base has another version; who builds it means jobs
+to run in it, and those that name the image ask for the version of the sources, so it gets that tag as well.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _classic(engine: Engine, one: Definition, options: Options, tell: Tell) -> B
         tell(step)
     if log.error:
         raise log.failed(one.name)
-    return _built(engine, one.name, tag, version, begun)
+    return _built(engine, one, tag, version, begun)
 
 
 def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) -> Iterator[Step]:
@@ -170,7 +171,7 @@ def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, add
     if process.returncode:
         log.error = log.last
         raise log.failed(one.name)
-    return _built(engine, one.name, tag, version, begun)
+    return _built(engine, one, tag, version, begun)
 
 
 def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -> None:
@@ -187,10 +188,12 @@ def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -
             tell(Step(image, number, texts.pop(number), seconds, rest == "CACHED"))
 
 
-def _built(engine: Engine, name: str, tag: str, version: str, begun: float) -> Built:
+def _built(engine: Engine, one: Definition, tag: str, version: str, begun: float) -> Built:
     found = engine.inspect(tag)
+    if (own := one.version()) != version:
+        engine.tag(tag, one.name, own)
     layers = len(found["RootFS"]["Layers"])
-    return Built(name, tag, version, found["Id"], found["Size"], layers, time.monotonic() - begun)
+    return Built(one.name, tag, version, found["Id"], found["Size"], layers, time.monotonic() - begun)
 
 
 class _Log:
