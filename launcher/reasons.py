@@ -41,6 +41,11 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "unschedulable"
 
 
+def named(text: str) -> Reason | None:
+    """The reason of that name; None for anything else that a backend may say."""
+    return Reason(text) if text in Reason.__members__.values() else None
+
+
 @dataclass(frozen=True)
 class Rule:
     """What follows from a reason."""

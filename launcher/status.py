@@ -6,6 +6,7 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +18,8 @@ from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
+from launcher.reasons import Reason, named
+from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RUNS, RunKeys, work_run
@@ -27,7 +30,7 @@ VERIFIED = 16  # cached rows compared with the store at each reading
 PARALLEL = 16
 WRITER = "status"
 
-BackendOf = Callable[[str], Backend | None]
+BackendOf = Callable[[ResolvedJob], Backend | None]
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,8 +102,11 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     view = read_run(store, run)
     status = fold(view)
     if backend_of is not None and _incomplete(store, view, status):
-        active = backend_active(view, backend_of) if view.result is None else None
-        if finish(store, run, backend_active=active, writer=WRITER) is not None:
+        said = backend_says(view, backend_of) if view.result is None else Said(None)
+        result = finish(
+            store, run, backend_active=said.active, writer=WRITER, evidence=said.reason, message=said.message
+        )
+        if result is not None:
             view = read_run(store, run)
             status = fold(view)
     created = None
@@ -112,35 +118,44 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
 
 def _incomplete(store: Store, view: RunView, status: Status) -> bool:
     """Whether a record may be missing: the run may have ended, or its works/ record was never written. It may have
-    ended when its highest attempt has exited or been silent for too long, or when it was cancelled."""
+    ended when its highest attempt has exited or been silent for too long, when it was cancelled, or when no process of
+    it ever ran: then only the backend can know that none will."""
     if view.result is None:
-        exited = bool(view.attempts) and bool(view.attempts[-1].exits)
+        exited = not view.attempts or bool(view.attempts[-1].exits)
         return status.stale or exited or view.cancelled
     work = view.result.work
     return view.result.outcome == "succeeded" and bool(work) and store.head(work_run(work, view.run)) is None
 
 
-def backend_active(view: RunView, backend_of: BackendOf) -> bool | None:
-    """Whether the backend has anything of the run that runs or may start; None where it can not be known from here.
+class Said(NamedTuple):
+    """What a backend says of a run. `active`: something runs or may start; None where it can not be known from here.
+    `reason`, `message`: why its object ended, or why it does not start."""
+
+    active: bool | None
+    reason: Reason | None = None
+    message: str = ""
+
+
+def backend_says(view: RunView, backend_of: BackendOf) -> Said:
+    """Asks the run's backend.
 
     This machine's local backend knows nothing of another machine's queue, so it can not say that a run there ended.
     """
     job = view.job
-    if job is None:
-        return None
-    backend = backend_of(job.backend)
-    if backend is None:
-        return None
+    backend = backend_of(job) if job is not None else None
+    if job is None or backend is None:
+        return Said(None)
     try:
         seen = backend.look_up(view.run)
     except SlipwayError:
-        return None
+        return Said(None)
     if seen is not None:
-        return seen.active
+        reason = named(seen.reason)
+        return Said(seen.active, reason, seen.evidence if reason is not None else "")
     hosts = {claim.placement.host for attempt in view.attempts[-1:] for claim in attempt.claims.values()}
     if job.backend == "local" and hosts - {socket.gethostname()}:
-        return None
-    return False
+        return Said(None)
+    return Said(False)
 
 
 def read_lines(
@@ -209,17 +224,19 @@ def matches(line: Line, labels: Mapping[str, str | None], states: Sequence[str])
 
 
 def backends(profile: Profile) -> BackendOf:
-    """name -> that backend with this machine's settings, made once; None where its SDK or settings are missing."""
-    from launcher.backends.base import backend
+    """A job -> its backend with this machine's settings and the job's own block (its namespace, its workspace), made
+    once for each that differs; None where its SDK or settings are missing."""
+    from launcher.backends.base import backend_of
 
-    made: dict[str, Backend | None] = {}
+    made: dict[tuple[str, bytes], Backend | None] = {}
 
-    def get(name: str) -> Backend | None:
-        if name not in made:
+    def get(job: ResolvedJob) -> Backend | None:
+        key = (job.backend, msgspec.json.encode(job.options, order="sorted"))
+        if key not in made:
             try:
-                made[name] = backend(name, profile.backend_options(name))
+                made[key] = backend_of(job, profile.backend_options(job.backend))
             except BadInput:
-                made[name] = None
-        return made[name]
+                made[key] = None
+        return made[key]
 
     return get

@@ -87,6 +87,11 @@ BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
 }
 
 
+def backend_of(job: ResolvedJob, options: Mapping[str, object]) -> Backend:
+    """The backend that a job runs on: this machine's settings, and over them what the job itself says of the place."""
+    return backend(job.backend, {**options, **job.options})
+
+
 def backend(name: str, options: Mapping[str, object]) -> Backend:
     """The backend of that name; its module is imported here and nowhere else."""
     if name not in BACKENDS:

@@ -23,7 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import backend
+    import json
+
+    from launcher.backends.base import Backend, backend_of
     from launcher.cancel import cancel_all
     from launcher.selection import select
     from launcher.spec.hashing import decode_job
@@ -37,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_store(profile.store)
     chosen = list(select(store, args.names).runs) if args.names else store.folders(RUNS)
-    by_backend: dict[str, list[str]] = {}
+    # runs of one backend that differ in its block (a namespace, a workspace) are asked for apart
+    by_backend: dict[str, tuple[Backend, list[str]]] = {}
     for name in chosen:
         keys = RunKeys(name)
         if not args.names and store.head(keys.result) is not None:
@@ -47,11 +50,14 @@ def run(args: argparse.Namespace) -> int:
             continue  # not submitted: a group names its runs before their job.json is there
         job = decode_job(body[0])
         if all(job.labels.get(key) == value for key, value in labels.items()):
-            by_backend.setdefault(job.backend, []).append(name)
+            key = job.backend + json.dumps(job.options, sort_keys=True)
+            if key not in by_backend:
+                by_backend[key] = backend_of(job, profile.backend_options(job.backend)), []
+            by_backend[key][1].append(name)
     rows = [
         {"run": done.run, "state": done.state}
-        for name, runs in by_backend.items()
-        for done in cancel_all(store, runs, backend(name, profile.backend_options(name)), reason=args.reason)
+        for made, runs in by_backend.values()
+        for done in cancel_all(store, runs, made, reason=args.reason)
     ]
     emit(rows, args.output, ("run", "state"))
     return 0

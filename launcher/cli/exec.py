@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import Entered, backend
+    from launcher.backends.base import Entered, backend_of
     from launcher.selection import select
     from launcher.spec.hashing import decode_job
     from launcher.spec.profile import load_profile
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     member = f"{args.role or job.leading}-{args.rank}"
     if member not in job.members():
         raise BadInput(f"--role, --rank: {member} is no member; allowed: {', '.join(job.members())}")
-    made = backend(job.backend, profile.backend_options(job.backend))
+    made = backend_of(job, profile.backend_options(job.backend))
     if not isinstance(made, Entered):
         raise BadInput(f"{chosen.runs[0]} runs on {job.backend}, which has no container to run a command in")
     argv = made.execute(chosen.runs[0], member, args.command, tty=sys.stdin.isatty() and sys.stdout.isatty())

@@ -19,6 +19,7 @@ from launcher.backends.base import Backend
 from launcher.cli.screen import Screen, group_lines, plain_line
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.selection import Selection, select
+from launcher.spec.model import ResolvedJob
 from launcher.status import BackendOf, Line, read_line
 from launcher.store.base import Store
 
@@ -64,9 +65,9 @@ class Follower:
 
         def one(watched: Watched) -> None:
             blocked = [names[run].name for run in watched.above if run in names and not names[run].final]
-            watched.line = read_line(self.store, watched.run, self.backend_of)[1]
+            view, watched.line = read_line(self.store, watched.run, self.backend_of)
             watched.since = self.clock()
-            watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched)
+            watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched, view.job)
 
         try:
             with ThreadPoolExecutor(4) as pool:
@@ -75,12 +76,12 @@ class Follower:
         except (Unreachable, NotFound) as error:
             self.trouble = str(error)
 
-    def _backend_note(self, watched: Watched) -> str:
+    def _backend_note(self, watched: Watched, job: ResolvedJob | None) -> str:
         line = watched.line
-        if line is None or line.state != "queued":
+        if line is None or job is None or line.state != "queued":
             return ""
         try:
-            backend = self.backend_of(line.backend)
+            backend = self.backend_of(job)
             seen = backend.look_up(watched.run) if backend is not None else None
         except SlipwayError:
             return ""
@@ -186,11 +187,11 @@ def watch(
 
 def _backend_of(backend: Backend | BackendOf | None) -> BackendOf:
     if backend is None:
-        return lambda name: None
+        return lambda job: None
     if callable(backend):
         return backend
     one = backend
-    return lambda name: one
+    return lambda job: one
 
 
 def _explain(store: Store, one: Watched, options: str) -> None:

@@ -41,7 +41,7 @@ def come_back(args: argparse.Namespace) -> str:
 
 def send(group: Group, profile: Profile, output: str, *, follow: bool, plan: bool, options: str) -> int:
     """Submits a resolved group, prints what became of it, and follows it; the exit code."""
-    from launcher.backends.base import backend
+    from launcher.backends.base import backend_of
     from launcher.store import open_store
     from launcher.submit import failure, submit
 
@@ -49,7 +49,7 @@ def send(group: Group, profile: Profile, output: str, *, follow: bool, plan: boo
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(sorted(names))}: give --backend")
     name = names.pop()
-    made = backend(name, profile.backend_options(name))
+    made = backend_of(group.runs[0], profile.backend_options(name))
     store = open_store(profile.store)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slipway" / "stores"
     done = submit(group, store, made, overlays=group.code, checked=cache, plan=plan)

@@ -45,7 +45,7 @@ class Feed:
     def begin(self, backend_of: BackendOf) -> None:
         """Opens the backend's live streams, where it has something of the run that runs or will."""
         view = read_run(self.store, self.run, full=False)
-        backend = backend_of(view.job.backend) if view.job is not None and view.result is None else None
+        backend = backend_of(view.job) if view.job is not None and view.result is None else None
         if backend is None:
             return
         try:
