@@ -20,6 +20,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "logs": ("launcher.cli.logs", "print or follow a run's logs"),
     "exec": ("launcher.cli.exec", "run a command beside a run's, in its container"),
     "cancel": ("launcher.cli.cancel", "end runs"),
+    "reap": ("launcher.cli.reap", "end what nobody else is left to end: lost runs, leftovers on a backend"),
     "retry": ("launcher.cli.retry", "run a failed or cancelled run again from its newest checkpoint"),
     "gather": ("launcher.cli.gather", "copy results, checkpoints and logs, verified"),
     "results": ("launcher.cli.results", "one table of metrics with intervals over runs"),

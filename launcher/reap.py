@@ -1,0 +1,149 @@
+"""What nobody else is left to do: ends without a record, objects that outlived their run, runs that never start.
+
+Runs where it can see the store and the backends: on a laptop, or as the CronJob of k8s/base. Every step may be cut off
+and taken again, by several reapers at once: records are create-only, and a backend is only asked to end what the store
+says has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from launcher.backends.base import Backend, Observation
+from launcher.cache import Cache
+from launcher.errors import NotFound, SlipwayError
+from launcher.protocol.finish import finish
+from launcher.protocol.fold import fold
+from launcher.protocol.read import read_run
+from launcher.reasons import Reason
+from launcher.spec.model import ResolvedJob
+from launcher.status import BackendOf, backend_says, list_runs, read_lines
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+WRITER: Final = "reap"
+LEAVING: Final = 300.0  # seconds that a run's last processes may take to leave after its result
+PARALLEL: Final = 16
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """One thing done, or with `plan` to be done. `did`: ended | stopped | unsubmitted | unknown | unreachable."""
+
+    run: str
+    did: str
+    detail: str = ""
+
+
+def reap(
+    store: Store,
+    backend_of: BackendOf,
+    backends: Mapping[str, Backend],
+    *,
+    cache: Cache,
+    plan: bool = False,
+) -> list[Reaped]:
+    """Looks at every run of the store that has not ended, and at everything on `backends` that carries our mark.
+
+    plan  only says what would be done
+    Raises Unreachable when the store can not be read; a backend that can not be asked is one line of the answer.
+    """
+    runs = list_runs(store)
+    lines, problems = read_lines(store, runs, cache=cache)
+    rows = [Reaped(problem.partition(":")[0], "unreachable", problem.partition(": ")[2]) for problem in problems]
+    open_runs = [line.run for line in lines if not line.final]
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
+        for found in threads.map(lambda run: _run(store, run, backend_of, plan), open_runs):
+            rows += found
+    for name, backend in backends.items():
+        rows += _objects(store, name, backend, plan)
+    return rows
+
+
+def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reaped]:
+    """A run without a result: ends it if it has ended, or if it waited too long for its first process."""
+    try:
+        view = read_run(store, run)
+    except NotFound:
+        return []
+    job = view.job
+    if job is None or view.result is not None:
+        return []
+    head = store.head(RunKeys(run).job)
+    waited = view.now - head.modified if head is not None else 0.0
+    late = not view.attempts and job.limits.start_deadline is not None and waited > job.limits.start_deadline
+    said = backend_says(view, backend_of)
+    rows = []
+    if said.active and late and not plan and _end(job, run, backend_of):
+        said = backend_says(view, backend_of)
+    if said.active is False and not late and not view.attempts and said.reason is None and not view.cancelled:
+        return [Reaped(run, "unsubmitted", f"{job.backend} has nothing of it: launcher submit the same job again")]
+    reason, message = said.reason, said.message
+    if late:
+        reason = reason or Reason.UNSCHEDULABLE
+        message = f"not started within {job.limits.start_deadline:g} s{': ' + message if message else ''}"
+    if plan:
+        if late or (said.active is False and fold(view).stale) or (said.active is False and reason):
+            rows.append(Reaped(run, "ended", message or str(reason or Reason.LOST)))
+        return rows
+    result = finish(store, run, backend_active=said.active, writer=WRITER, evidence=reason, message=message)
+    if result is not None:
+        rows.append(Reaped(run, "ended", f"{result.outcome}: {result.reason}"))
+    return rows
+
+
+def _end(job: ResolvedJob, run: str, backend_of: BackendOf) -> bool:
+    """Takes a run's object from its backend before its end is written: nothing of it may start any more."""
+    backend = backend_of(job)
+    try:
+        seen = backend.look_up(run) if backend is not None else None
+        if backend is None or seen is None:
+            return False
+        backend.cancel([seen.handle])
+    except SlipwayError:
+        return False
+    return True
+
+
+def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reaped]:
+    """Objects that still run although their run has ended, or was cancelled."""
+    try:
+        seen = list(backend.mine())
+    except SlipwayError as error:
+        return [Reaped(name, "unreachable", str(error))]
+    shared: dict[str, list[Observation]] = {}  # one object may carry several runs: a pipeline, an array
+    for one in seen:
+        shared.setdefault(one.handle.name, []).append(one)
+    rows = []
+    for object_name, carried in shared.items():
+        if not any(one.active for one in carried):
+            continue
+        fates = {one.handle.run: _fate(store, one.handle.run) for one in carried}
+        if unknown := sorted(run for run, fate in fates.items() if fate is None):
+            text = f"{name} has {object_name}, of which {store.url} knows nothing: another store's, or not begun yet"
+            rows.append(Reaped(unknown[0], "unknown", text))
+        if not all(fates.values()):
+            continue
+        try:
+            if not plan:
+                backend.cancel([carried[0].handle])
+            rows += [Reaped(run, "stopped", f"{object_name} still ran; {fate}") for run, fate in fates.items()]
+        except SlipwayError as error:
+            rows.append(Reaped(carried[0].handle.run, "unreachable", str(error)))
+    return rows
+
+
+def _fate(store: Store, run: str) -> str | None:
+    """Why a run's object is to be ended; "" for one that may go on, None for one that the store does not know."""
+    try:
+        view = read_run(store, run, full=False)
+    except NotFound:
+        return None
+    if view.result is not None:
+        head = store.head(RunKeys(run).result)
+        left = head is not None and view.now - head.modified > LEAVING
+        return f"its run has {view.result.outcome}" if left else ""
+    return "its run was cancelled" if view.cancelled else ""
