@@ -101,8 +101,8 @@ def read_file(path: Path, shown: str, problems: Problems) -> list[Document]:
     return read_text(text, shown, problems)
 
 
-def read_text(text: str, shown: str, problems: Problems) -> list[Document]:
-    """The documents of a text; empty ones are left out."""
+def read_text(text: str, shown: str, problems: Problems, *, composer: type[Composer] | None = None) -> list[Document]:
+    """The documents of a text; empty ones are left out. `composer` may read scalars by other rules."""
     plain = text.isascii() and not text.encode().translate(None, _PRINTABLE_ASCII)
     if not plain and (bad := re.search(_NOT_PRINTABLE, text)) is not None:
         line, column = _line_column(text[: bad.start()])
@@ -110,7 +110,7 @@ def read_text(text: str, shown: str, problems: Problems) -> list[Document]:
         return []
     documents = []
     try:
-        for root in _Composer(text, shown, problems).documents():
+        for root in (composer or Composer)(text, shown, problems).documents():
             document = Document(shown, None)
             document.value = _Builder(document, problems).build(root, (), None)
             if root.kind != "scalar" or root.value is not None:
@@ -149,7 +149,7 @@ def _line_column(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-class _Composer:
+class Composer:
     """Events -> Nodes, without recursion."""
 
     def __init__(self, text: str, file: str, problems: Problems) -> None:

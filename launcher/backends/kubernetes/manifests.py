@@ -1,0 +1,39 @@
+"""YAML as Kubernetes reads it, with the place of every value.
+
+Kubernetes' parser follows YAML 1.1 (`on` is true, `0444` is 292), ours 1.2. Here numbers get Kubernetes' meaning, and a
+word that is a boolean to one of them and a text to the other is refused: quoted, it means the same to both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from launcher.spec.problems import Problems
+from launcher.spec.source import Composer, Document, Node, read_text
+
+_WORDS: Final = frozenset(
+    form for word in ("y", "n", "yes", "no", "on", "off") for form in (word, word.capitalize(), word.upper())
+)
+
+
+class Manifests(Composer):
+    """The scalars of YAML 1.1 that differ."""
+
+    def scalar(self, event: Any) -> Node:
+        text = event.value
+        if event.tag is None and event.implicit[0]:
+            if text in _WORDS:
+                self.problem(event, f"`{text}` is a boolean to Kubernetes and a text to others", f'"{text}" or true, false')
+            elif re.fullmatch(r"[-+]?0[0-7]+", text):
+                return Node("scalar", int(text, 8), event.start_mark.line + 1, event.start_mark.column + 1, text)
+        return super().scalar(event)
+
+
+def read(documents: Mapping[str, str], problems: Problems) -> list[Document]:
+    """The objects of all files, those within lists of kind List included. What can not be read is among the problems."""
+    found: list[Document] = []
+    for name, text in documents.items():
+        found += read_text(text, name, problems, composer=Manifests)
+    return found

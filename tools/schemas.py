@@ -1,0 +1,286 @@
+"""Makes launcher/backends/kubernetes/schemas: strict JSON Schemas from the API documents in Go modules.
+
+    python tools/schemas.py          fetches the modules (needs Go) and writes the files; the same bytes every time
+    python tools/schemas.py --check  writes nothing; 1 when a file is not what the modules give
+
+What is kept: structure, types, formats, enums, bounds, patterns, the keys of list maps. What is left out: descriptions,
+defaults, `status`, and rules in CEL. Objects with fixed fields get `additionalProperties: false`, so that a misspelt
+field is found. Enums come from the generated Go code, because the published OpenAPI document has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "launcher" / "backends" / "kubernetes" / "schemas"
+KUBERNETES: Final = ("1.33.4", "1.34.4", "1.35.1")
+# file name -> (module, version, folder of CRDs, which of them; all when empty)
+CRDS: Final[dict[str, list[tuple[str, str, str, tuple[str, ...]]]]] = {
+    "jobset-0.10.1": [("sigs.k8s.io/jobset", "v0.10.1", "config/components/crd/bases", ())],
+    "kueue-0.14.0": [
+        (
+            "sigs.k8s.io/kueue",
+            "v0.14.0",
+            "config/components/crd/bases",
+            (
+                *("admissionchecks", "clusterqueues", "cohorts", "localqueues", "provisioningrequestconfigs"),
+                *("resourceflavors", "topologies", "workloadpriorityclasses", "workloads"),
+            ),
+        )
+    ],
+    "gitops": [
+        ("github.com/argoproj/argo-cd/v3", "v3.1.8", "manifests/crds", ("application", "appproject")),
+        ("github.com/fluxcd/kustomize-controller", "v1.7.3", "config/crd/bases", ()),
+        ("github.com/fluxcd/source-controller", "v1.7.3", "config/crd/bases", ("gitrepositories", "ocirepositories")),
+    ],
+}
+# kinds that are rendered, or that a folder of manifests for a cluster is made of
+KINDS: Final = (
+    *("v1/ConfigMap", "v1/Endpoints", "v1/LimitRange", "v1/Namespace", "v1/PersistentVolume", "v1/Pod"),
+    *("v1/PersistentVolumeClaim", "v1/ResourceQuota", "v1/Secret", "v1/Service", "v1/ServiceAccount"),
+    *("apps/v1/DaemonSet", "apps/v1/Deployment", "apps/v1/StatefulSet", "batch/v1/CronJob", "batch/v1/Job"),
+    *("rbac.authorization.k8s.io/v1/ClusterRole", "rbac.authorization.k8s.io/v1/ClusterRoleBinding"),
+    *("rbac.authorization.k8s.io/v1/Role", "rbac.authorization.k8s.io/v1/RoleBinding"),
+    *("networking.k8s.io/v1/Ingress", "networking.k8s.io/v1/NetworkPolicy", "policy/v1/PodDisruptionBudget"),
+    *("autoscaling/v2/HorizontalPodAutoscaler", "scheduling.k8s.io/v1/PriorityClass", "node.k8s.io/v1/RuntimeClass"),
+    *("storage.k8s.io/v1/StorageClass", "discovery.k8s.io/v1/EndpointSlice"),
+    *("apiextensions.k8s.io/v1/CustomResourceDefinition", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"),
+    "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
+)
+# the kinds among them that lie in no namespace
+CLUSTER: Final = {
+    *("Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "RuntimeClass"),
+    *("StorageClass", "CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+# kept as they are in the document
+PLAIN: Final = (
+    *("type", "format", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+    *("minProperties", "maxProperties", "required", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
+    *("x-kubernetes-preserve-unknown-fields",),
+)
+# definitions whose document says `string` where the server takes more
+SPECIAL: Final[dict[str, dict[str, Any]]] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"], "format": "quantity"},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"], "format": "int-or-string"},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": {},
+}
+
+
+def download(module: str, version: str) -> dict[str, str]:
+    """Module and version -> where it lies (Dir) and its checksum (Sum). Raises SystemExit with Go's own words."""
+    with tempfile.TemporaryDirectory() as outside:  # beside no go.mod
+        done = subprocess.run(
+            ["go", "mod", "download", "-json", f"{module}@{version}"],
+            cwd=outside,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    found: dict[str, str] = json.loads(done.stdout or "{}")
+    if done.returncode != 0 or "Dir" not in found:
+        raise SystemExit(f"{module}@{version}: {found.get('Error', done.stderr.strip())}")
+    return found
+
+
+def strict(schema: Mapping[str, Any], top: bool = False) -> dict[str, Any]:
+    """A schema without what people read, closed where the fields are fixed. `top`: of a kind, so without status."""
+    if schema.get("x-kubernetes-int-or-string"):
+        # CRDs mark quantities so, too, and say which by a pattern of theirs
+        quantity = "pattern" in schema
+        return dict(
+            SPECIAL["io.k8s.apimachinery.pkg.api.resource.Quantity"]
+            if quantity
+            else SPECIAL["io.k8s.apimachinery.pkg.util.intstr.IntOrString"]
+        )
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].replace("#/definitions/", "#/$defs/")}
+    made: dict[str, Any] = {key: schema[key] for key in PLAIN if key in schema}
+    properties = {name: strict(item) for name, item in schema.get("properties", {}).items()}
+    if top:
+        properties.pop("status", None)
+        made["required"] = sorted({*made.get("required", ()), "apiVersion", "kind", "metadata"} - {"status"})
+    if "required" in made and not top:
+        # the server fills in defaults before it looks
+        given = {name for name, item in schema.get("properties", {}).items() if "default" in item}
+        made["required"] = sorted(set(made["required"]) - given)
+        if not made["required"]:
+            del made["required"]
+    if properties:
+        made["properties"] = properties
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            made["additionalProperties"] = False
+    if isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = strict(schema["additionalProperties"])
+    if "items" in schema:
+        made["items"] = strict(schema["items"])
+    for word in ("anyOf", "oneOf", "allOf"):
+        # what is left are alternatives of required fields
+        parts = [part for item in schema.get(word, ()) if (part := strict(item)) and "properties" not in part]
+        if parts and len(parts) == len(schema[word]):
+            made[word] = parts
+    return made
+
+
+def enums(generated: str) -> dict[str, dict[str, tuple[str, list[str]]]]:
+    """zz_generated.openapi.go -> function name -> property -> ("" or "items", values). gofmt fixes its indentation."""
+    found: dict[str, dict[str, tuple[str, list[str]]]] = {}
+    function = name = ""
+    for line in generated.split("\n"):
+        if line.startswith("func schema_"):
+            function = line[len("func ") : line.index("(")]
+        elif line.startswith('\t\t\t\t\t"') and line.endswith('": {'):
+            name = line.strip()[1:-4]
+        elif "Enum:" in line and (at := re.match(r"(\t+)Enum: +\[\]interface\{\}\{(.*)\},$", line)):
+            where = "" if len(at[1]) == 7 else "items"
+            found.setdefault(function, {})[name] = (where, re.findall(r'"((?:[^"\\]|\\.)*)"', at[2]))
+    return found
+
+
+def function_of(definition: str) -> str:
+    """io.k8s.api.batch.v1.JobSpec -> schema_k8sio_api_batch_v1_JobSpec; the generator's own rule for its functions."""
+    short = {"io.k8s.apimachinery.pkg": "pkg", "io.k8s.apiextensions-apiserver.pkg": "pkg"}
+    for long, prefix in short.items():
+        if definition.startswith(f"{long}."):
+            return f"schema_{prefix}{definition[len(long) :].replace('.', '_')}"
+    return "schema_" + re.sub(r"[.]", "_", definition.replace("io.k8s.", "k8sio_", 1)).replace("-", "_")
+
+
+def kubernetes(version: str) -> dict[str, Any]:
+    module = download("k8s.io/kubernetes", f"v{version}")
+    folder = Path(module["Dir"])
+    document = json.loads((folder / "api/openapi-spec/swagger.json").read_text())["definitions"]
+    listed = enums((folder / "pkg/generated/openapi/zz_generated.openapi.go").read_text())
+    kinds = {}
+    for name, schema in document.items():
+        for one in schema.get("x-kubernetes-group-version-kind", ()):
+            where = "/".join(part for part in (one["group"], one["version"], one["kind"]) if part)
+            if where in KINDS:
+                kinds[where] = name
+    if missing := set(KINDS) - set(kinds):
+        raise SystemExit(f"Kubernetes {version} has no {', '.join(sorted(missing))}")
+    made: dict[str, Any] = {}
+    used: set[str] = set()
+    todo = sorted(kinds.values())
+    while todo:
+        name = todo.pop()
+        if name in made:
+            continue
+        schema = SPECIAL[name] if name in SPECIAL else strict(document[name], top=name in kinds.values())
+        function = function_of(name)
+        for field, (where, values) in listed.get(function, {}).items():
+            used.add(function)
+            target = schema.get("properties", {}).get(field)
+            if target is not None:
+                (target["items"] if where else target)["enum"] = values
+        made[name] = schema
+        todo += sorted(set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema))) - set(made))
+    for needed in ("schema_k8sio_api_core_v1_Container", "schema_k8sio_api_batch_v1_JobSpec"):
+        if needed not in used:
+            raise SystemExit(f"Kubernetes {version}: no enums found for {needed}")
+    cluster = sorted(kind for kind in kinds if kind.rpartition("/")[2] in CLUSTER)
+    sources = [source(module, "api/openapi-spec/swagger.json")]
+    return {"source": sources, "kinds": kinds, "cluster": cluster, "$defs": made}
+
+
+def source(module: Mapping[str, str], path: str) -> dict[str, str]:
+    fields = {"module": module["Path"], "version": module["Version"], "sum": module["Sum"], "path": path}
+    return {**fields, "licence": "Apache-2.0"}
+
+
+def custom(modules: Iterable[tuple[str, str, str, tuple[str, ...]]]) -> dict[str, Any]:
+    """CRDs -> kinds. Equal parts are kept once: a JobSet holds the whole of a Job, a Workload that of a pod twice."""
+    sources, kinds, roots, cluster = [], {}, {}, []
+    for name, version, path, chosen in modules:
+        module = download(name, version)
+        sources.append(source(module, path))
+        for file in sorted((Path(module["Dir"]) / path).glob("*.yaml")):
+            if chosen and not any(re.search(rf"(^|_){one}(-crd)?\.yaml$", file.name) for one in chosen):
+                continue
+            crd = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
+            if crd.get("kind") != "CustomResourceDefinition":
+                continue
+            spec = crd["spec"]
+            for one in spec["versions"]:
+                if one["served"]:
+                    where = f"{spec['group']}/{one['name']}/{spec['names']['kind']}"
+                    kinds[where] = where
+                    if spec["scope"] == "Cluster":
+                        cluster.append(where)
+                    schema = strict(one["schema"]["openAPIV3Schema"], top=True)
+                    schema["properties"]["metadata"] = {"$ref": f"#/$defs/{META}"}
+                    roots[where] = schema
+    return {"source": sources, "kinds": kinds, "cluster": sorted(cluster), "$defs": shared(roots)}
+
+
+def shared(roots: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The same schemas with every larger part that occurs twice in a definition of its own."""
+    seen: dict[str, int] = {}
+
+    def closed(schema: dict[str, Any]) -> bool:
+        return schema.get("type") == "object" and "properties" in schema
+
+    def count(schema: Any) -> None:
+        if isinstance(schema, dict):
+            if closed(schema):
+                key = json.dumps(schema, sort_keys=True)
+                seen[key] = seen.get(key, 0) + 1
+                if seen[key] > 1:
+                    return
+            for item in schema.values():
+                count(item)
+
+    definitions: dict[str, Any] = {}
+
+    def replace(schema: Any, root: bool = False) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        key = json.dumps(schema, sort_keys=True) if closed(schema) and not root else ""
+        made = {name: replace(item) for name, item in schema.items()}
+        if seen.get(key, 0) < 2:
+            return made
+        name = "part-" + hashlib.sha256(key.encode()).hexdigest()[:12]
+        definitions[name] = made
+        return {"$ref": f"#/$defs/{name}"}
+
+    for schema in roots.values():
+        count(schema)
+    return {**{name: replace(schema, root=True) for name, schema in roots.items()}, **definitions}
+
+
+def packed(value: Any) -> bytes:
+    """gzip of canonical JSON, without a time or a name in its header."""
+    return gzip.compress(json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), 9, mtime=0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Makes the vendored schemas of Kubernetes' kinds.")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 when a file would change")
+    check = parser.parse_args().check
+    made = {f"kubernetes-{version.rpartition('.')[0]}": kubernetes(version) for version in KUBERNETES}
+    made |= {name: custom(modules) for name, modules in CRDS.items()}
+    changed = 0
+    for name, value in made.items():
+        path, data = FOLDER / f"{name}.json.gz", packed(value)
+        same = path.is_file() and path.read_bytes() == data
+        changed += not same
+        if not same and not check:
+            path.write_bytes(data)
+        print(f"{path.name}: {len(data)} bytes, {len(value['kinds'])} kinds{'' if same else ', changed'}")
+    return 1 if check and changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
