@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,38 +15,68 @@ from launcher.errors import BadInput
 
 if TYPE_CHECKING:
     from launcher.images.build import Options, Step
+    from launcher.images.definition import Definition
+    from launcher.images.engine import Engine
 
 SUMMARY = (
     "The images that jobs run in: list their versions, build them from this clone, push them to a registry, check the "
-    "definitions and the catalogue, verify what an engine holds, remove old builds."
+    "definitions and the catalogue, verify what an engine or a registry holds, scan for known vulnerabilities, remove "
+    "old builds."
 )
 EXAMPLE = "launcher images build slipway-cpu"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = verbs.add_parser("list", help="name, version, base, and what the catalogue has")
+    listing = verbs.add_parser("list", help="name, version, what the catalogue has, what it is")
     common.add_output(listing)
     build = verbs.add_parser("build", help="build images (all, or those named)")
     build.add_argument("names", nargs="*", metavar="NAME")
-    build.add_argument("--base", metavar="REF", help="an image in place of the Dockerfiles' base")
+    _add_settings(build)
     build.add_argument("--push", metavar="REGISTRY", help="push each and write its digest into the catalogue")
     build.add_argument("--output", metavar="DIR", help="write OCI layouts to DIR/NAME as well")
-    build.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
     build.add_argument("--network", metavar="MODE", help="network of the RUN steps, as docker's --network")
     build.add_argument(
         "--buildkit", metavar="ADDRESS", help="a buildkitd, to build in parallel (default: BUILDKIT_HOST)"
     )
+    build.add_argument("--scan", action="store_true", help="scan each before it is pushed or written out")
+    _add_limit(build)
     push = verbs.add_parser("push", help="push what was built and write the digests into the catalogue")
     push.add_argument("names", nargs="*", metavar="NAME")
     push.add_argument("--registry", required=True, metavar="REGISTRY", help="host/path that the names are put under")
-    push.add_argument("--base", metavar="REF", help="the base that they were built with")
+    _add_settings(push)
+    push.add_argument("--scan", action="store_true", help="scan all before any is pushed")
+    _add_limit(push)
+    scan = verbs.add_parser(
+        "scan", help="known vulnerabilities, by trivy or grype (exit 1: some at --fail-on or worse)"
+    )
+    scan.add_argument("names", nargs="*", metavar="NAME|REF")
+    _add_settings(scan)
+    _add_limit(scan)
+    common.add_output(scan)
     check = verbs.add_parser("check", help="faults of the definitions (exit 1), stale catalogue entries (said)")
     check.add_argument("--strict", action="store_true", help="stale entries, too, are exit 1: for a release")
-    verify = verbs.add_parser("verify", help="is this image what the sources here make? (exit 1: no)")
-    verify.add_argument("reference", metavar="REF")
+    verify = verbs.add_parser(
+        "verify", help="is this image, or the catalogue's of this name, what the sources here make? (exit 1: no)"
+    )
+    verify.add_argument("reference", metavar="NAME|REF")
     prune = verbs.add_parser("prune", help="remove builds of other versions than the sources'")
     prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """What an image is built with, and so has in its version."""
+    parser.add_argument("--base", metavar="REF", help="an image in place of the Dockerfiles' base")
+    parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+
+
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fail-on",
+        choices=("critical", "high", "medium", "low", "never"),
+        default="critical",
+        help="of a scan: the mildest severity that is an error (default: %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         "list": _list,
         "build": _build,
         "push": _push,
+        "scan": _scan,
         "check": _check,
         "verify": _verify,
         "prune": _prune,
@@ -68,13 +99,15 @@ def _root() -> Path:
 
 def _list(args: argparse.Namespace) -> int:
     from launcher.images import catalogue
+    from launcher.images.checks import current
     from launcher.images.definition import select
 
     root = _root()
     entries = catalogue.load(catalogue.path(root))
     rows = []
     for one in select(root, []):
-        version, entry = one.version(), entries.get(one.name)
+        entry = entries.get(one.name)
+        version = one.version() if entry is None else current(one, entry)
         state = "not pushed" if entry is None else "current" if entry.version == version else "stale"
         rows.append(
             {
@@ -83,30 +116,40 @@ def _list(args: argparse.Namespace) -> int:
                 "catalogue": state,
                 "reference": entry.reference if entry else None,
                 "base": one.base,
+                "description": one.description,
             }
         )
-    columns = ["name", "version", "catalogue", "reference"] if args.output == "table" else None
+    columns = None
+    if args.output == "table":
+        pushed = ["reference"] if any(row["reference"] for row in rows) else []
+        columns = ["name", "version", "catalogue", *pushed, "description"]
     common.emit(rows, args.output, columns)
     return 0
 
 
 def _build(args: argparse.Namespace) -> int:
     from launcher.images.build import build
+    from launcher.images.checks import refuse_faults
     from launcher.images.definition import select
     from launcher.images.engine import Engine
 
     root = _root()
     wanted = select(root, args.names)
+    refuse_faults(wanted)
+    if args.scan:
+        _scanner()
     options = _options(args, root)
     buildkit = args.buildkit or os.environ.get("BUILDKIT_HOST") or None
     if buildkit is not None and shutil.which("buildctl") is None:
-        raise BadInput("--buildkit needs the program `buildctl` on the PATH")
+        raise BadInput(f"BuildKit at {buildkit} needs the program `buildctl` on the PATH")
     engine = Engine()
     for one in wanted:
-        print(f"{one.name}: building {one.version(options.base)}", flush=True)
+        print(f"{one.name}: building {options.version(one)}", flush=True)
     built = build(engine, wanted, options, _tell, buildkit)
     for done in built:
         print(f"{done.tag}  {done.size / 1e6:,.0f} MB, {done.layers} layers, {done.seconds:.1f} s  {done.id}")
+    if args.scan:
+        _refuse_vulnerable(engine, [done.tag for done in built], args.fail_on)
     if args.output:
         from launcher.images.publish import export
 
@@ -115,29 +158,33 @@ def _build(args: argparse.Namespace) -> int:
                 f"{done.name}: {export(engine, done.tag, Path(args.output) / done.name)} in {args.output}/{done.name}"
             )
     if args.push:
-        _publish(root, [(done.name, done.version) for done in built], args.push)
+        _publish(root, engine, wanted, options.base, options.arguments, args.push)
     return 0
 
 
 def _options(args: argparse.Namespace, root: Path) -> Options:
     from launcher.images.build import Options
 
-    arguments = {}
-    for text in args.build_arg:
-        name, sign, value = text.partition("=")
-        if not sign or not name.isidentifier():
-            raise BadInput(f"--build-arg: `{text}`; allowed: NAME=VALUE")
-        arguments[name] = value
     commit, epoch = _commit(root)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Options(
         logs=cache / "slipway" / "images",
         base=args.base,
         network=args.network,
-        arguments=arguments,
+        arguments=_arguments(args.build_arg),
         revision=commit,
         epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or epoch),
     )
+
+
+def _arguments(texts: Sequence[str]) -> dict[str, str]:
+    arguments = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.isidentifier():
+            raise BadInput(f"--build-arg: `{text}`; allowed: NAME=VALUE")
+        arguments[name] = value
+    return arguments
 
 
 def _commit(root: Path) -> tuple[str, int]:
@@ -159,23 +206,93 @@ def _tell(step: Step) -> None:
 
 def _push(args: argparse.Namespace) -> int:
     from launcher.images.definition import select
+    from launcher.images.engine import Engine
 
-    root = _root()
-    _publish(root, [(one.name, one.version(args.base)) for one in select(root, args.names)], args.registry)
+    root, arguments = _root(), _arguments(args.build_arg)
+    wanted = select(root, args.names)
+    if args.scan:
+        _scanner()
+    engine = Engine()
+    if args.scan:
+        _refuse_vulnerable(engine, [f"{one.name}:{one.version(args.base, arguments)}" for one in wanted], args.fail_on)
+    _publish(root, engine, wanted, args.base, arguments, args.registry)
     return 0
 
 
-def _publish(root: Path, images: Sequence[tuple[str, str]], registry: str) -> None:
+def _publish(
+    root: Path,
+    engine: Engine,
+    images: Sequence[Definition],
+    base: str | None,
+    arguments: Mapping[str, str],
+    registry: str,
+) -> None:
     """Pushes one after the other; the catalogue is written after each, so that what arrived is on record."""
     from launcher.images import catalogue
-    from launcher.images.engine import Engine
+    from launcher.images.definition import changing
     from launcher.images.publish import push
 
-    engine, file = Engine(), catalogue.path(root)
-    for name, version in images:
-        reference = push(engine, f"{name}:{version}", registry, lambda text: print(text, flush=True))
-        catalogue.save(file, {**catalogue.load(file), name: catalogue.Entry(version, reference)})
-        print(f"{name}: {reference}", flush=True)
+    file = catalogue.path(root)
+    for one in images:
+        version = one.version(base, arguments)
+        reference = push(engine, f"{one.name}:{version}", registry, lambda text: print(text, flush=True))
+        other = base if base != one.base else None
+        entry = catalogue.Entry(version, reference, other, changing(arguments))
+        catalogue.save(file, {**catalogue.load(file), one.name: entry})
+        print(f"{one.name}: {reference}", flush=True)
+
+
+def _scanner() -> str:
+    """Asked for before anything is built, so that a missing scanner costs no build."""
+    from launcher.images.scan import scanner
+
+    return scanner()
+
+
+def _refuse_vulnerable(engine: Engine, references: Sequence[str], limit: str) -> None:
+    """Scans all of them and says what each has; raises Vulnerable, so that nothing of them goes further."""
+    from launcher.images.scan import Vulnerable, failing, scan, summary
+
+    program, bad = _scanner(), []
+    for reference in references:
+        found = scan(engine, reference, program)
+        print(f"{reference}: {program}: {summary(found)}", flush=True)
+        bad += [f"{reference} has {one.id} in {one.package} {one.version}" for one in failing(found, limit)]
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise Vulnerable(f"{bad[0]}{more} of severity {limit} or worse (--fail-on); `launcher images scan` lists them")
+
+
+def _scan(args: argparse.Namespace) -> int:
+    from launcher.images.definition import names, select
+    from launcher.images.engine import Engine
+    from launcher.images.scan import failing, scan, summary
+
+    root, arguments = _root(), _arguments(args.build_arg)
+    program = _scanner()
+    plain = [name for name in args.names if not any(sign in name for sign in ":@/")]
+    tags = {one.name: f"{one.name}:{one.version(args.base, arguments)}" for one in select(root, plain or names(root))}
+    references = [tags.get(name, name) for name in args.names or tags]
+    engine, rows, bad = Engine(), [], 0
+    for reference in references:
+        found = scan(engine, reference, program)
+        bad += len(failing(found, args.fail_on))
+        rows += [
+            {
+                "image": reference,
+                "severity": one.severity,
+                "id": one.id,
+                "package": one.package,
+                "version": one.version,
+                "fixed": one.fixed or None,
+            }
+            for one in found
+        ]
+        if args.output == "table":
+            print(f"{reference}: {program}: {summary(found)}", flush=True)
+    if rows or args.output != "table":
+        common.emit(rows, args.output)
+    return 1 if bad else 0
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -191,22 +308,19 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from launcher.images.definition import select
+    from launcher.images import catalogue, verify
+    from launcher.images.definition import names
     from launcher.images.engine import Engine
 
-    found = Engine().inspect(args.reference)
-    labels = found["Config"].get("Labels") or {}
-    title, version = labels.get("org.opencontainers.image.title"), labels.get("org.opencontainers.image.version")
-    if not title or not version:
-        print(f"{args.reference} carries no labels of Slipway's images")
-        return 1
-    (one,) = select(_root(), [title])
-    now = one.version()
-    if version != now:
-        print(f"{args.reference} is {title} {version}; the sources here make {now}")
-        return 1
-    print(f"{args.reference} is {title} {version}, as the sources here make it; {found['Id']}")
-    return 0
+    root = _root()
+    entries = catalogue.load(catalogue.path(root))
+    if args.reference in names(root):
+        entry = verify.pushed_entry(entries, args.reference)
+        right, text = verify.pushed(root, Engine(), args.reference, entry)
+    else:
+        right, text = verify.held(root, Engine(), args.reference, entries)
+    print(text)
+    return 0 if right else 1
 
 
 def _prune(args: argparse.Namespace) -> int:

@@ -47,6 +47,9 @@ class Options:
     revision: str = ""
     epoch: int = 0
 
+    def version(self, one: Definition) -> str:
+        return one.version(self.base, self.arguments)
+
     def build_arguments(self, version: str) -> dict[str, str]:
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.epoch))
         given = {
@@ -112,7 +115,7 @@ def build(
 
 
 def _classic(engine: Engine, one: Definition, options: Options, tell: Tell) -> Built:
-    version, begun = one.version(options.base), time.monotonic()
+    version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
     lines = engine.build(
         context_tar(one, options.epoch),
@@ -151,7 +154,7 @@ def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) ->
 
 def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, address: str) -> Built:
     """buildctl reads the folder itself; what it may not see is kept out by the .dockerignore beside it."""
-    version, begun = one.version(options.base), time.monotonic()
+    version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
     command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
     command += [f"--local=context={one.root}", f"--local=dockerfile={one.folder}", "--opt=image-resolve-mode=local"]

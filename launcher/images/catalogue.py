@@ -24,11 +24,14 @@ _FORMS: Final = {
 }
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One pushed image."""
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One pushed image. `base` and `arguments` are what it was built with beside the Dockerfile's own defaults: with
+    them `check` can tell whether the same build of today's sources would be another image."""
 
     version: str
     reference: str
+    base: str | None = None
+    arguments: dict[str, str] = {}
 
 
 def path(root: Path) -> Path:
@@ -45,7 +48,9 @@ def load(file: Path) -> dict[str, Entry]:
         data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
         entries = msgspec.convert(data, dict[str, Entry])
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise BadInput(f"{file}: {' '.join(str(error).split())}; allowed: NAME: {{version, reference}}") from None
+        raise BadInput(
+            f"{file}: {' '.join(str(error).split())}; allowed: NAME: {{version, reference, base, arguments}}"
+        ) from None
     for name, entry in entries.items():
         for field, (form, allowed) in _FORMS.items():
             if not re.fullmatch(form, value := getattr(entry, field)):

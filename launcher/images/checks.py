@@ -7,13 +7,13 @@ more: jobs that name the image run the older build until somebody pushes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from launcher.errors import SlipwayError
-from launcher.images import catalogue
+from launcher.errors import BadInput, SlipwayError
+from launcher.images import bake, catalogue
 from launcher.images.definition import FOLDER, Definition, names, select
 
 COMMON: Final = "common.Dockerfile"
@@ -38,15 +38,30 @@ def check(root: Path) -> list[Finding]:
         findings += [Finding(one.name, True, text) for text in faults]
         if faults:
             continue
-        version, entry = one.version(), entries.get(one.name)
+        entry = entries.get(one.name)
+        version = one.version() if entry is None else current(one, entry)
         if entry is None:
             findings.append(Finding(one.name, False, f"{version} was never pushed: jobs that name it need a profile"))
         elif entry.version != version:
             text = f"stale: the catalogue has {entry.version}, the sources {version}: `launcher images build --push`"
             findings.append(Finding(one.name, False, text))
+    if not any(one.fault for one in findings) and (other := bake.differs(root)):
+        findings.append(Finding(bake.FILE, True, other))
     for name in sorted(set(entries) - set(names(root))):
         findings.append(Finding(name, True, f"in {FOLDER}/{catalogue.FILE}, but there is no {FOLDER}/{name}"))
     return findings
+
+
+def current(one: Definition, entry: catalogue.Entry) -> str:
+    """The version that the sources here give to a build like that of the entry."""
+    return one.version(entry.base, entry.arguments)
+
+
+def refuse_faults(images: Iterable[Definition]) -> None:
+    """Raises BadInput with every fault of definitions that are about to be built."""
+    found = [f"{one.name}: {text}" for one in images for text in _faults(one)]
+    if found:
+        raise BadInput("\n".join(found))
 
 
 def _faults(one: Definition) -> list[str]:

@@ -8,7 +8,9 @@ build are the same files. Two people with the same files get the same version; a
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,8 @@ from launcher.spec.problems import near
 FOLDER: Final = "images"
 DOCKERFILE: Final = "Dockerfile"
 BASE: Final = "BASE"
+# Docker's own arguments for proxies, and ours for the labels and times
+_INDIFFERENT: Final = re.compile(r"(http|https|ftp|no|all)_proxy|SLIPWAY_[A-Z]+|SOURCE_DATE_EPOCH", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,17 @@ class Definition:
             raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: ARG {BASE} must name an image with its @sha256: digest")
         return found
 
+    @property
+    def description(self) -> str:
+        """What the image says of itself in its label; empty when it says nothing."""
+        found = re.search(r'org\.opencontainers\.image\.description="([^"]*)"', self.text())
+        return found[1] if found else ""
+
+    @property
+    def variants(self) -> list[str]:
+        """The values of the build argument VARIANT that have a lock of their own: requirements-<variant>.lock."""
+        return sorted(file.stem.partition("-")[2] for file in self.folder.glob("requirements-*.lock"))
+
     def context(self) -> dict[str, Path]:
         """What the builder gets: path in the context -> file. Raises BadInput for a source that is not there."""
         found = {f"{FOLDER}/{self.name}/{DOCKERFILE}": self.dockerfile}
@@ -65,15 +80,23 @@ class Definition:
                 raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: COPY: there is no `{path}` in {self.root}")
         return dict(sorted(found.items()))
 
-    def version(self, base: str | None = None) -> str:
-        """`<project version>-<hash8>`, over the context and the base where it is not the Dockerfile's own."""
+    def version(self, base: str | None = None, arguments: Mapping[str, str] | None = None) -> str:
+        """`<project version>-<hash8>`, over the context, the base where it is not the Dockerfile's own, and further
+        build arguments: what they change is another image, and must not take the name of this one."""
         total = hashlib.sha256()
         for path, file in self.context().items():
             executable = "x" if file.stat().st_mode & stat.S_IXUSR else "-"
             total.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()} {executable} {path}\n".encode())
         if base is not None and base != self.base:
             total.update(f"base {base}\n".encode())
+        for name, value in sorted(changing(arguments or {}).items()):
+            total.update(f"argument {name}={value}\n".encode())
         return f"{__version__}-{total.hexdigest()[:8]}"
+
+
+def changing(arguments: Mapping[str, str]) -> dict[str, str]:
+    """The build arguments without those that only tell a builder its way, or an image its labels."""
+    return {name: value for name, value in arguments.items() if not _INDIFFERENT.fullmatch(name)}
 
 
 @cache

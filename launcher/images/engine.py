@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, TypeVar
 
@@ -87,6 +88,22 @@ class Engine:
     def save(self, reference: str) -> Iterator[bytes]:
         """The image as a docker-archive, in pieces."""
         return self._call(lambda: self.api.get_image(reference), missing=reference)
+
+    def read_file(self, reference: str, path: str) -> bytes:
+        """One file out of an image, through a container that never starts. Raises NotFound."""
+        made = str(self._call(lambda: self.api.create_container(reference, command=["x"]), missing=reference)["Id"])
+        try:
+            pieces, _ = self._call(lambda: self.api.get_archive(made, path), missing=reference)
+            body = b"".join(pieces)
+        except NotFound:
+            raise NotFound(f"there is no file {path} in {reference}") from None
+        finally:
+            self.remove_container(made)
+        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+            file = tar.extractfile(tar.getmembers()[0])
+            if file is None:
+                raise NotFound(f"there is no file {path} in {reference}: it is something else")
+            return file.read()
 
     def digest(self, reference: str) -> str:
         """What a registry says an image's manifest is: sha256:... Raises NotFound, Unreachable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from launcher.images.bake import FILE, bake
 from launcher.images.checks import INPUTS, inputs_digest
 
 BASE = f"docker.io/library/debian:bookworm-slim@sha256:{'ab' * 32}"
@@ -31,4 +32,5 @@ def project(root: Path) -> Path:
     (root / "source" / "deep" / "__pycache__" / "more.pyc").write_bytes(b"x")
     (root / "settings.txt").write_text("a: 1\n")
     (root / "unrelated.txt").write_text("")
+    (root / "images" / FILE).write_text(bake(root))
     return root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 
 from launcher.cli import main
 from launcher.errors import BadInput
-from launcher.images import catalogue
+from launcher.images import bake, catalogue
 from launcher.images.catalogue import Entry
 from launcher.images.checks import check
 from launcher.images.definition import select
-from tests.unit.images.project import project
+from tests.unit.images.project import BASE, project
 
 REFERENCE = f"registry.example/slipway/tiny@sha256:{'cd' * 32}"
 
@@ -57,6 +58,55 @@ def test_changed_inputs_of_a_lock_are_a_fault_and_a_changed_comment_is_none(root
     assert "requirements.lock was not made from requirements.in" in found.text
 
 
+def test_a_build_of_a_lock_that_is_not_its_inputs_is_refused_before_any_engine_is_asked(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "images" / "tiny" / "requirements.in").write_text("pyyaml>=6.1\n")
+    monkeypatch.chdir(root)
+    monkeypatch.setitem(os.environ, "DOCKER_HOST", "tcp://127.0.0.1:9")
+    assert main(["images", "build", "tiny"]) == 2
+    printed = capsys.readouterr().err
+    assert "requirements.lock was not made from requirements.in" in printed
+    assert "make lock-images" in printed
+    assert printed.count("\n") == 1
+
+
+def test_a_bake_file_of_other_definitions_is_a_fault(root: Path) -> None:
+    pushed(root)
+    file = root / "images" / bake.FILE
+    file.write_text(file.read_text().replace("tiny:latest", "other:latest"))
+    (found,) = check(root)
+    assert (found.image, found.fault) == (bake.FILE, True)
+    assert "python -m launcher.images.bake" in found.text
+    file.unlink()
+    assert [one.image for one in check(root)] == [bake.FILE]
+
+
+def test_the_bake_file_has_a_target_for_each_image_and_variant(root: Path) -> None:
+    (root / "images" / "tiny" / "requirements-cpu.lock").write_text("")
+    made = json.loads(bake.bake(root))
+    assert made["group"]["default"]["targets"] == ["tiny"]
+    assert made["target"]["tiny"]["args"] == {"BASE": BASE}
+    assert made["target"]["tiny-cpu"]["args"] == {"BASE": BASE, "VARIANT": "cpu"}
+    assert all((root / one["context"] / one["dockerfile"]).is_file() for one in made["target"].values())
+
+
+def test_the_bake_file_of_this_clone_is_what_its_definitions_make() -> None:
+    """After a change: `python -m launcher.images.bake`."""
+    assert bake.differs(Path(__file__).parents[3]) is None
+
+
+def test_an_entry_built_on_another_base_is_compared_with_such_a_build(root: Path) -> None:
+    (one,) = select(root, [])
+    entry = Entry(one.version("mine:1", {"VARIANT": "cpu"}), REFERENCE, "mine:1", {"VARIANT": "cpu"})
+    catalogue.save(catalogue.path(root), {"tiny": entry})
+    assert catalogue.load(catalogue.path(root)) == {"tiny": entry}
+    assert check(root) == []
+    (root / "source" / "main.py").write_text("print(2)\n")
+    (found,) = check(root)
+    assert "stale" in found.text
+
+
 def test_another_common_block_is_a_fault(root: Path) -> None:
     (root / "images" / "common.Dockerfile").write_text("FROM other\n")
     (found,) = check(root)
@@ -76,7 +126,7 @@ def test_an_entry_without_an_image_is_a_fault(root: Path) -> None:
     [
         ("tiny: {version: 0.1.0-12345678, reference: registry/tiny:latest}", "tiny.reference"),
         (f"tiny: {{version: one, reference: {REFERENCE!r}}}", "tiny.version"),
-        ("tiny: 3", "NAME: {version, reference}"),
+        ("tiny: 3", "NAME: {version, reference, base, arguments}"),
         ("tiny: {version: 0.1.0-12345678, reference: a, more: 1}", "more"),
         ("{", "catalogue.yaml"),
     ],
@@ -104,6 +154,8 @@ def test_the_verbs_exit_codes(root: Path, capsys: pytest.CaptureFixture[str], mo
     assert main(["images", "check", "--strict"]) == 1
     assert main(["images", "list"]) == 0
     assert "not pushed" in capsys.readouterr().out
+    assert main(["images", "verify", "tiny"]) == 3
+    assert "tiny is not in the catalogue" in capsys.readouterr().err
     assert main(["images", "build", "tiyn"]) == 2
     assert "did you mean `tiny`" in capsys.readouterr().err
     assert main(["images", "build", "--build-arg", "X"]) == 2

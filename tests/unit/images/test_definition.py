@@ -66,6 +66,14 @@ def test_the_mode_and_another_base_are_part_of_it(tiny: Definition) -> None:
     assert tiny.version() != before
 
 
+def test_build_arguments_that_change_what_is_in_the_image_change_its_version(tiny: Definition) -> None:
+    """A variant must not take the name of the image without it."""
+    before = tiny.version()
+    assert tiny.version(arguments={"VARIANT": "cpu"}) != before
+    assert tiny.version(arguments={"VARIANT": "cpu"}) != tiny.version(arguments={"VARIANT": "gpu"})
+    assert tiny.version(arguments={"https_proxy": "http://proxy:1", "SLIPWAY_SOURCE": "https://example"}) == before
+
+
 def test_the_tar_holds_the_files_with_one_time_and_no_owner(tiny: Definition) -> None:
     with tarfile.open(fileobj=io.BytesIO(context_tar(tiny, 7))) as tar:
         members = tar.getmembers()

@@ -1,0 +1,125 @@
+"""Known vulnerabilities of an image, told by trivy or grype from its bill of materials, where one is installed.
+
+The bill lies in the image (/opt/slipway/sbom.cdx.json), so nothing is unpacked and the engine need not be shared with
+the scanner. The scanner brings its own database; this project has none.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+
+if TYPE_CHECKING:
+    from launcher.images.engine import Engine
+
+BILL: Final = "/opt/slipway/sbom.cdx.json"
+SEVERITIES: Final = ("critical", "high", "medium", "low", "negligible", "unknown")  # the worst first
+_COMMANDS: Final[Mapping[str, Sequence[str]]] = {
+    "trivy": ("sbom", "--quiet", "--format", "json"),
+    "grype": ("--quiet", "--output", "json"),
+}
+MISSING: Final = (
+    "no image scanner is on the PATH: install trivy (github.com/aquasecurity/trivy) or grype "
+    "(github.com/anchore/grype); either reads the bill of materials in the image"
+)
+
+
+class Vulnerable(SlipwayError):
+    """An image with known vulnerabilities of a severity that was not to pass."""
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One known vulnerability of one package. `fixed`: the version that has it no more, or empty."""
+
+    rank: int  # index in SEVERITIES
+    package: str
+    version: str
+    id: str
+    fixed: str
+
+    @property
+    def severity(self) -> str:
+        return SEVERITIES[self.rank]
+
+
+def scanner() -> str:
+    """The name of the scanner to use. Raises BadInput, which names what to install."""
+    for name in _COMMANDS:
+        if shutil.which(name):
+            return name
+    raise BadInput(MISSING)
+
+
+def scan(engine: Engine, reference: str, program: str) -> list[Finding]:
+    """The findings in one image, the worst first. Raises NotFound without the image or its bill, Unreachable."""
+    try:
+        bill = engine.read_file(reference, BILL)
+    except NotFound as error:
+        if "no file" not in str(error):
+            raise
+        raise NotFound(f"{reference} has no bill of materials ({BILL}); images of this project have one") from None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sbom.cdx.json"
+        file.write_bytes(bill)
+        target = f"sbom:{file}" if program == "grype" else str(file)
+        done = subprocess.run([program, *_COMMANDS[program], target], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().split("\n")[-1]
+        raise Unreachable(f"{program} failed with exit {done.returncode} on {reference}: {said[:300]}")
+    return read(program, done.stdout)
+
+
+def read(program: str, text: str) -> list[Finding]:
+    """What a scanner printed as JSON. Raises Unreachable for what is no such thing."""
+    try:
+        data = json.loads(text)
+        found = _trivy(data) if program == "trivy" else _grype(data)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Unreachable(f"{program} printed something else than its JSON report: {text[:100]!r}") from None
+    return sorted(set(found))
+
+
+def _trivy(data: Mapping[str, Any]) -> list[Finding]:
+    return [
+        Finding(_rank(one.get("Severity")), one["PkgName"], one.get("InstalledVersion", ""), one["VulnerabilityID"],
+                one.get("FixedVersion", ""))
+        for result in data.get("Results") or ()
+        for one in result.get("Vulnerabilities") or ()
+    ]  # fmt: skip
+
+
+def _grype(data: Mapping[str, Any]) -> list[Finding]:
+    found = []
+    for one in data["matches"]:
+        what, package = one["vulnerability"], one["artifact"]
+        fixed = ", ".join((what.get("fix") or {}).get("versions") or ())
+        found.append(
+            Finding(_rank(what.get("severity")), package["name"], package.get("version", ""), what["id"], fixed)
+        )
+    return found
+
+
+def _rank(severity: str | None) -> int:
+    name = (severity or "unknown").lower()
+    return SEVERITIES.index(name if name in SEVERITIES else "unknown")
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`2 critical, 5 high`, or `none`."""
+    counts = Counter(one.rank for one in findings)
+    return ", ".join(f"{counts[rank]} {SEVERITIES[rank]}" for rank in sorted(counts)) or "none"
+
+
+def failing(findings: Sequence[Finding], limit: str) -> list[Finding]:
+    """Those of severity `limit` or worse; none for `never`."""
+    return [] if limit == "never" else [one for one in findings if one.rank <= SEVERITIES.index(limit)]
