@@ -25,14 +25,16 @@ class Manifests(Composer):
         text = event.value
         if event.tag is None and event.implicit[0]:
             if text in _WORDS:
-                self.problem(event, f"`{text}` is a boolean to Kubernetes and a text to others", f'"{text}" or true, false')
+                self.problem(
+                    event, f"`{text}` is a boolean to Kubernetes and a text to others", f'"{text}" or true, false'
+                )
             elif re.fullmatch(r"[-+]?0[0-7]+", text):
                 return Node("scalar", int(text, 8), event.start_mark.line + 1, event.start_mark.column + 1, text)
         return super().scalar(event)
 
 
 def read(documents: Mapping[str, str], problems: Problems) -> list[Document]:
-    """The objects of all files, those within lists of kind List included. What can not be read is among the problems."""
+    """The documents of all files; what can not be read is among the problems."""
     found: list[Document] = []
     for name, text in documents.items():
         found += read_text(text, name, problems, composer=Manifests)

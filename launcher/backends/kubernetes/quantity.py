@@ -40,5 +40,5 @@ def nanos(value: str | int | float) -> int:
         amount <<= 10 * (_BINARY.index(binary) + 1)
     else:
         power += int(exponent) if exponent else _POWERS.get(suffix, 0)
-    amount = amount * 10**power if power >= 0 else -(-amount // 10**-power)
+    amount = amount * int(10**power) if power >= 0 else -(-amount // int(10**-power))
     return -amount if sign == "-" else amount

@@ -65,7 +65,8 @@ def _quotable(value: Any) -> bool:
 def _no(value: Any, kind: str) -> str:
     if value is None:
         return "has no value"
-    return f"{show(value)} is not {_NAMES[kind]}"
+    shown = f"the text {show(value)}" if type(value) is str and kind != "string" else show(value)
+    return f"{shown} is not {_NAMES[kind]}"
 
 
 class Compiler:
@@ -134,7 +135,7 @@ class Compiler:
                         text(item, (*route, name), found)
                 elif one is None:
                     found.append(Finding((*route, name), *_unknown(name, fields), key=True))
-                elif item is not None or others is not None and name not in fields:
+                elif item is not None or (others is not None and name not in fields):
                     one(item, (*route, name), found)
                 elif name != "creationTimestamp":
                     found.append(Finding((*route, name), "has no value", "a value, or leave the field out", True))
