@@ -54,6 +54,7 @@ URL: Final = Text(
     r"(?:(?:hf|s3|gs|az|https?|file)://.+|(?![a-z0-9+]+://).+)",
     "hf:// s3:// gs:// az:// https:// file:// or a path",
 )
+GPU: Final = Text("a GPU's name", r"[A-Za-z0-9][A-Za-z0-9._-]*")
 COMMAND: Final = ListOf(ARGUMENT, least=1, hint="[program, argument, ...]; for a shell [bash, -c, '...']")
 STEP: Final[Type] = Forms(
     "a step",
@@ -65,7 +66,7 @@ _RESOURCES: Final = (
     Field("cpus", Number(), "CPU cores for each rank", "1"),
     Field("memory", SIZE, "memory for each rank", "no limit"),
     Field("gpus", Integer(0, 64), "GPUs for each rank", "0; 1 when `gpu` is given"),
-    Field("gpu", Text("a GPU's name", r"[A-Za-z0-9][A-Za-z0-9._-]*"), "which GPU: H100, A100-80GB, L4", "any"),
+    Field("gpu", GPU, "which GPU: H100, A100-80GB, L4", "any"),
     Field("shm", SIZE, "/dev/shm, for data loader workers", "the backend's default"),
     Field("disk", SIZE, "scratch space", "the backend's default"),
 )
@@ -159,6 +160,35 @@ TIMING: Final = Struct(
 )
 PLACES: Final = MapOf(VARIABLE, Text("a place"))
 
+_DNS_LABEL: Final = Text(
+    "a Kubernetes name", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and - within, at most 63 characters", 63
+)
+_DNS_NAME: Final = Text(
+    "a Kubernetes name", r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", "a-z, 0-9, - and . within, at most 253 characters", 253
+)
+_SECRET_PLACE: Final = Text(
+    "a place",
+    r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9._-]+",
+    "secret/key: the name of a Kubernetes secret and one of its keys",
+)
+_NODE_LABEL: Final = Text(
+    "a node label", rf"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?{_LABEL}", "name, or domain/name", 253 + 1 + 63
+)
+_TOLERATION: Final = Struct(
+    "a toleration",
+    Field("key", _NODE_LABEL, "of the taint", "any"),
+    Field("operator", Choice(("Exists", "Equal")), "how the value is compared", "Equal"),
+    Field("value", LABEL_VALUE, "of the taint", "none"),
+    Field("effect", Choice(("NoSchedule", "PreferNoSchedule", "NoExecute")), "which effect is tolerated", "all"),
+    Field("tolerationSeconds", Integer(0), "how long NoExecute is tolerated", "for ever"),
+)
+_CACHE: Final = Struct(
+    "a cache",
+    Field("name", _DNS_NAME, "of the PersistentVolumeClaim", required=True),
+    Field("path", Text("a folder", r"/[^:]+", "an absolute path"), "where it is mounted", required=True),
+    Field("read_only", Flag(), "nothing can be written there", "false"),
+)
+
 BLOCKS: Final[dict[str, Struct]] = {
     "local": Struct("a mapping without fields"),
     "docker": Struct(
@@ -177,13 +207,29 @@ BLOCKS: Final[dict[str, Struct]] = {
     ),
     "kubernetes": Struct(
         "a Kubernetes block",
-        Field("namespace", Text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"), "where the objects go"),
-        Field("queue", Text("a queue's name", r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"), "Kueue LocalQueue"),
-        Field("service_account", Text(), "the pods' service account"),
-        Field("priority_class", Text(), "the pods' priority class"),
-        Field("node_selector", MapOf(Text(), LABEL_VALUE), "labels a node must have"),
-        Field("tolerations", ListOf(AnyMapping()), "as in a pod's spec"),
-        Field("secrets", PLACES, "where secrets live: NAME: secret/key"),
+        Field("context", Text("a context", r"\S+"), "kubeconfig's, which says which cluster", "the current one"),
+        Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
+        Field("queue", _DNS_LABEL, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
+        Field("service_account", _DNS_NAME, "whose identity the pods have; its token is not hidden then", "default"),
+        Field("secrets", MapOf(VARIABLE, _SECRET_PLACE), "where secrets live: NAME: secret/key", "none"),
+        Field("store_secret", _DNS_NAME, "secret whose keys (AWS_ACCESS_KEY_ID, ...) open the store", "the identity"),
+        Field("image_pull_secrets", ListOf(_DNS_NAME), "secrets of the registry", "the service account's"),
+        Field("platform", Choice(("gke", "eks", "aks", "plain")), "whose node labels and taints there are", "plain"),
+        Field(
+            "accelerators",
+            MapOf(GPU, MapOf(_NODE_LABEL, LABEL_VALUE, least=1)),
+            "GPU name: labels of the nodes that have it; before the built-in table",
+            "the table's",
+        ),
+        Field("node_selector", MapOf(_NODE_LABEL, LABEL_VALUE), "labels a node must have", "none"),
+        Field("tolerations", ListOf(_TOLERATION), "as in a pod's spec", "those of GPU nodes"),
+        Field("spread", _NODE_LABEL, "node label by whose values ranks must be spread", "hosts, where possible"),
+        Field("priority_class", _DNS_NAME, "the pods' priority class", "the cluster's"),
+        Field("runtime_class", _DNS_NAME, "the pods' runtime class", "the cluster's"),
+        Field("host_network", Flag(), "the node's network; Pod Security `restricted` forbids it", "false"),
+        Field("caches", ListOf(_CACHE), "volumes that stay: claims and where they are mounted", "none"),
+        Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
+        Field("ttl", DURATION, "the finished object is deleted after it; not in files for GitOps", "it stays"),
     ),
     "azureml": Struct(
         "an Azure ML block",

@@ -1,0 +1,124 @@
+"""Which nodes have which GPU: a small table of node labels by platform, which a job's (or the profile's) block extends.
+
+A GPU's name is what people write under `resources.gpu`; what a cluster calls it differs:
+
+gke    one label of Google's own on every GPU node
+eks    no label for the GPU unless a provisioner makes the nodes, so: the instance types that have it, or Karpenter's or
+       Auto Mode's label. The terms of a node affinity are alternatives
+aks    the virtual machine sizes that have it
+plain  what NVIDIA's GPU feature discovery (part of the GPU operator) finds; the same board has a name for each form
+
+Names and sizes are the providers' own, from their public documentation of 2025. None of them was tried on such a
+cluster by us: `accelerators` in the block overrides any of them without waiting for a new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from launcher.backends.kubernetes.names import DEFAULT_PLATFORM
+from launcher.errors import BadInput
+
+GPU: Final = "nvidia.com/gpu"
+PLATFORMS: Final = ("gke", "eks", "aks", "plain")
+INSTANCE: Final = "node.kubernetes.io/instance-type"
+_GKE: Final = "cloud.google.com/gke-accelerator"
+_KARPENTER: Final = "karpenter.k8s.aws/instance-gpu-name"
+_AUTO_MODE: Final = "eks.amazonaws.com/instance-gpu-name"
+_PRODUCT: Final = "nvidia.com/gpu.product"
+
+# platform -> GPU -> label values, any of which will do (eks: instance types, then the provisioners' name)
+_TABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "gke": {
+        "B200": ("nvidia-b200",),
+        "H200": ("nvidia-h200-141gb",),
+        "H100": ("nvidia-h100-80gb", "nvidia-h100-mega-80gb"),
+        "A100-80GB": ("nvidia-a100-80gb",),
+        "A100": ("nvidia-tesla-a100",),
+        "L4": ("nvidia-l4",),
+        "V100": ("nvidia-tesla-v100",),
+        "T4": ("nvidia-tesla-t4",),
+    },
+    "eks": {
+        "B200": ("p6-b200.48xlarge",),
+        "H200": ("p5e.48xlarge", "p5en.48xlarge"),
+        "H100": ("p5.4xlarge", "p5.48xlarge"),
+        "A100-80GB": ("p4de.24xlarge",),
+        "A100": ("p4d.24xlarge",),
+        "L40S": tuple(f"g6e.{size}xlarge" for size in ("", "2", "4", "8", "12", "16", "24", "48")),
+        "L4": tuple(f"g6.{size}xlarge" for size in ("", "2", "4", "8", "12", "16", "24", "48")),
+        "A10G": tuple(f"g5.{size}xlarge" for size in ("", "2", "4", "8", "12", "16", "24", "48")),
+        "V100": ("p3.2xlarge", "p3.8xlarge", "p3.16xlarge"),
+        "T4": (*(f"g4dn.{size}xlarge" for size in ("", "2", "4", "8", "12", "16")), "g4dn.metal"),
+    },
+    "aks": {
+        "H200": ("Standard_ND96isr_H200_v5",),
+        "H100": ("Standard_NC40ads_H100_v5", "Standard_NC80adis_H100_v5", "Standard_ND96isr_H100_v5"),
+        "A100-80GB": (
+            "Standard_NC24ads_A100_v4",
+            "Standard_NC48ads_A100_v4",
+            "Standard_NC96ads_A100_v4",
+            "Standard_ND96amsr_A100_v4",
+        ),
+        "A100": ("Standard_ND96asr_v4",),
+        "A10": ("Standard_NV36ads_A10_v5", "Standard_NV72ads_A10_v5"),
+        "T4": ("Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3", "Standard_NC64as_T4_v3"),
+    },
+    "plain": {
+        "B200": ("NVIDIA-B200",),
+        "H200": ("NVIDIA-H200", "NVIDIA-H200-NVL"),
+        "H100": ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-NVL", "NVIDIA-H100-PCIe"),
+        "A100-80GB": ("NVIDIA-A100-80GB-PCIe", "NVIDIA-A100-SXM4-80GB"),
+        "A100": ("NVIDIA-A100-PCIE-40GB", "NVIDIA-A100-SXM4-40GB"),
+        "L40S": ("NVIDIA-L40S",),
+        "L4": ("NVIDIA-L4",),
+        "A10G": ("NVIDIA-A10G",),
+        "A10": ("NVIDIA-A10",),
+        "V100": ("Tesla-V100-SXM2-16GB", "Tesla-V100-SXM2-32GB", "Tesla-V100-PCIE-16GB", "Tesla-V100-PCIE-32GB"),
+        "T4": ("Tesla-T4",),
+        "RTX4090": ("NVIDIA-GeForce-RTX-4090",),
+        "RTX6000-ADA": ("NVIDIA-RTX-6000-Ada-Generation",),
+    },
+}
+_LABEL: Final = {"gke": _GKE, "eks": INSTANCE, "aks": INSTANCE, "plain": _PRODUCT}
+_PROVISIONED: Final = frozenset({"B200", "H200", "H100", "A100", "L40S", "L4", "A10G", "V100", "T4"})
+
+TOLERATION: Final = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+_AKS_TOLERATION: Final = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}
+
+
+def known(platform: str) -> tuple[str, ...]:
+    return tuple(_TABLE[platform])
+
+
+def selection(gpu: str, options: Mapping[str, Any]) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The nodes that have a GPU: labels for a nodeSelector, and terms (alternatives) for a required node affinity; one
+    of the two is empty. Raises BadInput for a GPU that nobody declared."""
+    own: Mapping[str, Mapping[str, str]] = options.get("accelerators", {})
+    if gpu in own:
+        return dict(own[gpu]), []
+    platform: str = options.get("platform", DEFAULT_PLATFORM)
+    values = _TABLE[platform].get(gpu)
+    if values is None:
+        listed = ", ".join(dict.fromkeys([*own, *known(platform)]))
+        raise BadInput(
+            f"resources.gpu: no node label is known for `{gpu}` on platform {platform}; known: {listed}; or say it: "
+            f"`kubernetes: {{accelerators: {{{gpu}: {{LABEL: VALUE}}}}}}`"
+        )
+    label = _LABEL[platform]
+    if platform == "eks" and gpu in _PROVISIONED:
+        names = [(label, list(values)), *((other, [gpu.lower()]) for other in (_KARPENTER, _AUTO_MODE))]
+        return {}, [_term(key, found) for key, found in names]
+    if len(values) == 1:
+        return {label: values[0]}, []
+    return {}, [_term(label, list(values))]
+
+
+def _term(label: str, values: list[str]) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": label, "operator": "In", "values": values}]}
+
+
+def tolerations(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of the taints that GPU nodes usually carry."""
+    return [TOLERATION, _AKS_TOLERATION] if options.get("platform") == "aks" else [TOLERATION]

@@ -1,0 +1,200 @@
+"""Runs -> Kubernetes objects -> YAML. Pure: no clock, network or chance; the same bytes on any machine, from any
+order of the runs and under any hash seed. What `launcher render` prints is what submit sends.
+
+One rank: a Job named by the run's id. Several ranks or roles: a JobSet of that name. Runs bound by edges: one JobSet
+for the pipeline. `array: true`: an Indexed Job for a matrix. The name carries the hash of everything in the object,
+so a changed job is a new object and an unchanged one a no-op, which GitOps needs (a Job's template is immutable).
+
+An object is complete in itself: it holds the resolved job, in the environment while all jobs of the object together
+take up to 96 KiB (the kernel takes 128 KiB for one variable), in immutable ConfigMaps beyond. Those stay below 192
+KiB each where they hold several jobs, because `kubectl apply` keeps a copy of an object in an annotation of at most
+256 KiB.
+
+No spec.suspend (Kueue's webhook sets it) and no generateName (`kubectl apply` refuses it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+import launcher
+from launcher.backends.base import Rendered
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.groups import Run, Stage, fingerprint, grouped
+from launcher.backends.kubernetes.jobset import job_spec, jobset_spec, object_name
+from launcher.backends.kubernetes.pod import Seat, job_key, job_text, user_labels
+from launcher.errors import BadInput
+from launcher.spec.hashing import canonical
+from launcher.spec.model import ResolvedJob
+
+MAP: Final = 192 * 1024  # bytes of several jobs in one ConfigMap
+LARGEST: Final = 1024 * 1024 - 4096  # bytes of one job: what a ConfigMap takes
+_SAME: Final = ("namespace", "context", "queue", "ttl")  # of the object, so of all its runs
+_ARRAY: Final = {"podFailurePolicy": "78: this run never again, the others go on; a disruption is nobody's failure"}
+_STAGES: Final = {"failurePolicy": "a stage tries again by itself; one that failed for good ends the pipeline"}
+
+
+class Object(msgspec.Struct, frozen=True):
+    """What one submit of a name is about. `runs`: run id -> run hash, in the order of ids; of an array that of its
+    indexes. `documents`: ConfigMaps first, the Job or JobSet last."""
+
+    name: str
+    fingerprint: str
+    runs: Mapping[str, str]
+    documents: tuple[dict[str, Any], ...]
+    array: bool = False
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.yaml"
+
+    @property
+    def main(self) -> dict[str, Any]:
+        """The Job or JobSet."""
+        return self.documents[-1]
+
+
+def objects(group: Sequence[ResolvedJob]) -> list[Object]:
+    """The objects of a submit, as plain data. Raises BadInput for what Kubernetes can't hold."""
+    return [_object(stages) for stages in grouped(group)]
+
+
+def render(group: Sequence[ResolvedJob]) -> Rendered:
+    made = objects(group)
+    return Rendered(
+        {one.file: text(one) for one in made}, {run: one.file for one in made for run in one.runs}, warnings(group)
+    )
+
+
+def text(one: Object) -> str:
+    """The file of an object."""
+    from launcher.backends.kubernetes.text import COMMENTS, dump
+
+    about = f"run {one.name}" if len(one.runs) == 1 else f"{len(one.runs)} runs"
+    header = f"{one.main['kind']} of {about}. The name holds the hash of all this: change the job, not the file."
+    comments = COMMENTS
+    if one.array:
+        comments = {**COMMENTS, **_ARRAY}
+    elif one.main["kind"] == "JobSet" and one.main["spec"]["failurePolicy"]["maxRestarts"] == 0:
+        comments = {**COMMENTS, **_STAGES}
+    return dump(one.documents, header, comments)
+
+
+def warnings(group: Sequence[ResolvedJob]) -> tuple[str, ...]:
+    """What is allowed and seldom meant."""
+    found: dict[str, None] = {}
+    for job in group:
+        if job.options.get("host_network"):
+            found[f"{job.name}: host_network is refused by namespaces that enforce Pod Security `restricted`"] = None
+        for role, one in job.roles.items():
+            need = one.resources
+            where = job.name if len(job.roles) == 1 else f"{job.name}, role {role}"
+            if need.memory is None:
+                found[f"{where}: no resources.memory: the first to be evicted when a node runs out of it"] = None
+            elif need.shm is not None and need.shm >= need.memory:
+                found[f"{where}: resources.shm counts as memory, and leaves none of it to the command"] = None
+    return tuple(found)
+
+
+def _object(stages: list[Stage]) -> Object:
+    runs = tuple(sorted((run for stage in stages for run in stage.runs), key=lambda run: run.id))
+    name = object_name(stages)
+    _same(stages)
+    maps, where = _config_maps(name, stages, runs)
+
+    def files(stage: Stage) -> tuple[str, ...]:
+        return tuple(sorted({where[run.id] for run in stage.runs if run.id in where}))
+
+    first = stages[0]
+    ttl = int(first.job.options["ttl"]) if "ttl" in first.job.options else None
+    head: dict[str, Any]
+    if len(stages) == 1 and first.alone:
+        seat = Seat("job", files=files(first), array=first.array, labels={names.ARRAY: name} if first.array else {})
+        head = {"apiVersion": names.JOB_API, "kind": "Job"}
+        spec = job_spec(first, seat, ttl)
+    else:
+        head = {"apiVersion": names.JOBSET_API, "kind": "JobSet"}
+        spec = jobset_spec(name, stages, files)
+        if ttl is not None:
+            spec = {"ttlSecondsAfterFinished": ttl, **spec}
+    head |= {"metadata": _metadata(name, stages, runs), "spec": spec}
+    hashes = {run.id: run.hash for run in runs}
+    return Object(name, fingerprint(runs), hashes, (*maps, head), len(stages) == 1 and first.array)
+
+
+def _same(stages: Sequence[Stage]) -> None:
+    first = stages[0].job
+    for stage in stages:
+        for key in _SAME:
+            if stage.job.options.get(key) != first.options.get(key):
+                raise BadInput(
+                    f"kubernetes.{key}: {first.name} and {stage.job.name} are one pipeline, which is one JobSet and "
+                    f"has one {key}"
+                )
+
+
+def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[Run]) -> dict[str, Any]:
+    job = stages[0].job
+    labels = {**_marks(name, stages, runs)}
+    if "queue" in job.options:
+        labels[names.QUEUE] = job.options["queue"]
+    common = set.intersection(*(set(user_labels(run.job).items()) for run in runs))
+    return {
+        "name": name,
+        **_namespace(job),
+        "labels": {**labels, **dict(sorted(common))},
+        "annotations": {
+            names.FINGERPRINT: fingerprint(runs),
+            names.RUNS: canonical({run.id: run.hash for run in runs}).decode(),
+            names.RENDERER: launcher.__version__,
+            names.STORE: job.store,
+        },
+    }
+
+
+def _namespace(job: ResolvedJob) -> dict[str, str]:
+    return {"namespace": job.options["namespace"]} if "namespace" in job.options else {}
+
+
+def _marks(name: str, stages: Sequence[Stage], runs: Sequence[Run]) -> dict[str, str]:
+    what = names.RUN if len(runs) == 1 else names.PIPELINE if len(stages) > 1 else names.ARRAY
+    return {names.APP_NAME: names.APP, names.APP_MANAGED: names.APP, names.APP_INSTANCE: name, what: name}
+
+
+def _config_maps(
+    name: str, stages: Sequence[Stage], runs: Sequence[Run]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The ConfigMaps of an object, and which of them holds a run's job; neither where the environment does."""
+    texts = {run.id: job_text(run.job) for run in runs}
+    sizes = {run: len(text.encode()) for run, text in texts.items()}
+    copies = {run.id: len(stage.job.roles) for stage in stages for run in stage.runs}
+    if not any(stage.array for stage in stages) and sum(sizes[run] * copies[run] for run in sizes) <= names.INLINE:
+        return [], {}
+    keys = {run.id: job_key(run.id) for run in runs}
+    keys |= {run.id: f"{number}.json" for stage in stages if stage.array for number, run in enumerate(stage.runs)}
+    maps: list[dict[str, Any]] = []
+    where: dict[str, str] = {}
+    for stage in stages:
+        part: dict[str, str] = {}
+        filled = 0
+        parts = [part]
+        for run in stage.runs:
+            if sizes[run.id] > LARGEST:
+                raise BadInput(f"job.json of {run.job.name} has {sizes[run.id]} bytes; a ConfigMap takes {LARGEST}")
+            if part and filled + sizes[run.id] > MAP:
+                part, filled = {}, 0
+                parts.append(part)
+            part[keys[run.id]] = texts[run.id]
+            filled += sizes[run.id]
+        held = {key: run for run, key in keys.items() if any(run == own.id for own in stage.runs)}
+        for part in parts:
+            called = f"{name}-{hashlib.sha256(canonical(part)).hexdigest()[:8]}"
+            where |= {held[key]: called for key in part}
+            labels = _marks(name, stages, runs)
+            about = {"name": called, **_namespace(stage.job), "labels": labels}
+            maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "immutable": True, "data": part})
+    return maps, where
