@@ -1,0 +1,60 @@
+"""`launcher cluster`: a Kubernetes cluster on this machine, for trying things out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from launcher.cli import common
+
+SUMMARY = (
+    "A Kubernetes cluster on this machine with kind: makes it, loads images, applies k8s/overlays/kind with a local S3 "
+    "store, and says what to do next. `up` again completes what is missing; `down` removes it with all its store holds."
+)
+EXAMPLE = "launcher cluster up --image slipway-cpu --jobset"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    up = verbs.add_parser("up", help="make it, or complete it")
+    up.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="load an image that docker has: one of `launcher images list`, or a reference (repeatable)",
+    )
+    up.add_argument("--kueue", action="store_true", help="install Kueue and the queue `slipway` (needs a network)")
+    up.add_argument("--jobset", action="store_true", help="install JobSet: roles, nodes, pipelines (needs a network)")
+    down = verbs.add_parser("down", help="remove it, its store included")
+    status = verbs.add_parser("status", help="what there is of it (exit 3: nothing)")
+    common.add_output(status)
+    for each in (up, down, status):
+        each.add_argument("--name", default="slipway", help="kind's name for it (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.cluster.place import Place
+
+    place = Place.of(args.name, os.environ)
+    if args.action == "status":
+        from launcher.cluster.look import look
+
+        parts = look(place)
+        common.emit([part._asdict() for part in parts], args.output)
+        states = {part.part: part.state for part in parts}
+        return 3 if states["cluster"] == "absent" else 4 if "failed" in states.values() else 0
+    from launcher.cluster.up import down, up
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    if args.action == "down":
+        down(place, tell)
+        return 0
+    # JobSet first: Kueue looks for its kinds when it starts
+    additions = [name for name in ("jobset", "kueue") if getattr(args, name)]
+    print(up(place, Path.cwd(), os.environ, images=list(dict.fromkeys(args.image)), additions=additions, tell=tell))
+    return 0

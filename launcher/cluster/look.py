@@ -1,0 +1,73 @@
+"""What there is of a local cluster: one row for each part."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from launcher.cluster import plan, tools, up
+from launcher.cluster.place import Place
+
+
+class Part(NamedTuple):
+    """`state`: ok, waiting, absent or failed."""
+
+    part: str
+    state: str
+    detail: str
+
+
+def look(place: Place) -> list[Part]:
+    """Every part, as far as it can be asked. Raises BadInput when a program is missing."""
+    tools.require(up.PROGRAMS)
+    names = up.clusters()
+    if place.name not in names:
+        others = f"; there is: {', '.join(names)}" if names else ""
+        return [Part("cluster", "absent", f"no kind cluster is called {place.name}{others}")]
+    if place.creating.exists():
+        return [Part("cluster", "failed", "half made; `launcher cluster up` makes it anew")]
+    answer = tools.ask([*place.kubectl, "version", "-o", "json"], minutes=1)
+    if answer.code:
+        return [Part("cluster", "failed", answer.words)]
+    version = json.loads(answer.out).get("serverVersion", {}).get("gitVersion", "")
+    parts = [Part("cluster", "ok", f"Kubernetes {version}, context {place.context}, {place.kubeconfig}")]
+    answer = tools.ask([*place.kubectl, "get", "deployments", "-A", "-o", "json"], minutes=1)
+    if answer.code:
+        return [*parts, Part("objects", "failed", answer.words)]
+    there = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in json.loads(answer.out)["items"]}
+    parts.append(
+        _deployment("store", there.get((plan.STORE_NAMESPACE, "store")), f"{plan.STORE_URL} at {plan.OUTSIDE}")
+    )
+    for name, added in plan.ADDITIONS.items():
+        parts.append(_deployment(name, there.get((added.namespace, added.deployment)), f"not asked for: --{name}"))
+    answer = tools.ask(
+        [*place.kubectl, "-n", plan.NAMESPACE, "get", "cronjob", "slipway-reaper", "-o", "json", "--ignore-not-found"],
+        minutes=1,
+    )
+    if answer.code or not answer.out.strip():
+        parts.append(Part("reaper", "absent", answer.words if answer.code else "the tree is not applied"))
+    else:
+        spec = json.loads(answer.out)["spec"]
+        image = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"]
+        parts.append(
+            Part("reaper", "absent", f"suspended: load its image with --image {plan.REAPER_IMAGE}")
+            if spec.get("suspend")
+            else Part("reaper", "ok", image)
+        )
+    return parts
+
+
+def _deployment(name: str, found: dict[str, object] | None, detail: str) -> Part:
+    if found is None:
+        return Part(name, "absent", detail if name in plan.ADDITIONS else "the tree is not applied")
+    status = found.get("status")
+    ready = status.get("readyReplicas", 0) if isinstance(status, dict) else 0
+    images = _images(found)
+    shown = images if name in plan.ADDITIONS else detail
+    return Part(name, "ok" if ready else "waiting", shown)
+
+
+def _images(found: dict[str, object]) -> str:
+    spec = found.get("spec")
+    containers = spec["template"]["spec"]["containers"] if isinstance(spec, dict) else []
+    return ", ".join(str(one["image"]) for one in containers)

@@ -1,0 +1,84 @@
+"""kind, kubectl and docker as programs. Each call has a time limit; a failure carries the program's own last words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from launcher.errors import BadInput, Unreachable
+
+# program -> how to get it
+INSTALL: Final = {
+    "docker": "https://docs.docker.com/engine/install, or Debian's package docker.io",
+    "kind": "go install sigs.k8s.io/kind@v0.30.0, or https://kind.sigs.k8s.io/docs/user/quick-start/#installation",
+    "kubectl": "https://kubernetes.io/docs/tasks/tools/#kubectl, or your system's package kubectl",
+}
+MINUTES: Final = 10
+LINES: Final = 12
+
+
+class Answer(NamedTuple):
+    """What a program said. `code` is its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """The last lines of what it complained."""
+        return "\n".join((self.err.strip() or self.out.strip()).splitlines()[-LINES:])
+
+
+def require(names: Sequence[str]) -> None:
+    """Raises BadInput that names every missing program and how to install it."""
+    missing = [name for name in names if shutil.which(name) is None]
+    if missing:
+        lines = [f"not on the PATH: {', '.join(missing)}", *(f"  {name}: {INSTALL[name]}" for name in missing)]
+        raise BadInput("\n".join(lines))
+
+
+def ask(argv: Sequence[str], *, text: str | None = None, minutes: float = MINUTES) -> Answer:
+    """Runs a program, whatever it says. Raises Unreachable when it does not end in time, BadInput when it is not there.
+
+    Our own KUBECONFIG is taken out of its environment: which cluster is meant stands on the command line alone.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=minutes * 60,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"`{_shown(argv)}` did not end within {minutes:g} minutes") from None
+    except OSError as error:
+        raise BadInput(f"`{argv[0]}` can not be run: {error.strerror}") from None
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def run(argv: Sequence[str], *, text: str | None = None, minutes: float = MINUTES) -> str:
+    """The output of a program that succeeded. Raises Unreachable with its last words otherwise."""
+    answer = ask(argv, text=text, minutes=minutes)
+    if answer.code:
+        raise Unreachable(f"`{_shown(argv)}` failed ({answer.code}):\n{answer.words}")
+    return answer.out
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """The command as a user would type it, without the options that only say which cluster."""
+    shown, skip = [], False
+    for part in argv:
+        if skip or part in ("--kubeconfig", "--context"):
+            skip = not skip
+            continue
+        shown.append(part)
+    return " ".join(shown)

@@ -1,0 +1,235 @@
+"""Makes the cluster, step by step. Every step asks what is there and does only what is missing, so that a run that was cut
+off anywhere is completed by the next one; a step that fails says so, and the rest is left for then."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from launcher.cluster import plan, tools
+from launcher.cluster.place import CONFIG, STORE_PROGRAM, Place, tree, user_profile, write
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+
+PROGRAMS: Final = ("docker", "kind", "kubectl")
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+TRIES, PAUSE = 6, 5.0  # a webhook answers some seconds after its Deployment is said to be ready
+
+Tell = Callable[[str], None]
+
+
+def up(
+    place: Place,
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    images: Sequence[str],
+    additions: Sequence[str],
+    tell: Tell,
+    pause: float = PAUSE,
+) -> str:
+    """What to do next. Raises BadInput for what is missing here, before anything is touched, and Unreachable."""
+    root = tree(cwd)
+    wanted = checked(root, images)
+    create(place, root, tell)
+    loaded = load(place, root, wanted, tell)
+    for name in additions:
+        install(place, name, tell)
+    apply(place, root, loaded, "kueue" in additions, tell, pause)
+    keys = store_keys(place, tell)
+    wait(place, plan.STORE_NAMESPACE, "store", tell)
+    write(place.environment, plan.environment(place, keys), private=True)
+    text = plan.profile(place, loaded, "kueue" in additions)
+    path = user_profile(environ)
+    ours = not path.exists() or path.read_text(encoding="utf-8").startswith(plan.WRITTEN)
+    if ours:
+        write(path, text)
+    return plan.next_steps(place, str(path), ours, text, list(loaded))
+
+
+def checked(root: Path, images: Sequence[str]) -> dict[str, str]:
+    """Image name -> the tag that docker has. Raises BadInput that names everything that is missing."""
+    tools.require(PROGRAMS)
+    answer = tools.ask(["docker", "version", "--format", "{{.Server.Version}}"], minutes=1)
+    if answer.code:
+        raise Unreachable(f"docker does not answer: {answer.words}")
+    missing = []
+    if not (root / STORE_PROGRAM).is_file():
+        missing.append(f"{STORE_PROGRAM}, the local store's program: `make tools` builds it (needs Go)")
+    found: dict[str, str] = {}
+    for image in images:
+        name, tag = tagged(root, image)
+        if tools.ask(["docker", "image", "inspect", "--format", "{{.Id}}", tag], minutes=1).code:
+            build = f"`launcher images build {name}`" if ":" not in image else f"`docker pull {image}`"
+            missing.append(f"the image {tag}: {build} makes it")
+        found[name] = tag
+    if missing:
+        raise BadInput("missing:\n" + "\n".join(f"  {one}" for one in missing))
+    return found
+
+
+def tagged(root: Path, image: str) -> tuple[str, str]:
+    """(the catalogue's name, the tag) of one of ours, or of any reference. Raises BadInput."""
+    if ":" in image or "/" in image:
+        reference = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+        return reference.rpartition("/")[2].partition(":")[0], reference
+    from launcher.images.definition import select
+
+    try:
+        (one,) = select(root, [image])
+    except SlipwayError as error:
+        raise BadInput(f"--image {image}: {error}") from None
+    return image, f"{image}:{one.version()}"
+
+
+def clusters() -> list[str]:
+    return tools.run(["kind", "get", "clusters", "-q"], minutes=2).split()
+
+
+def nodes(place: Place) -> list[str]:
+    return tools.run(["kind", "get", "nodes", "-q", "--name", place.name], minutes=2).split()
+
+
+def create(place: Place, root: Path, tell: Tell) -> None:
+    """The cluster, with a control plane that answers."""
+    there = place.name in clusters()
+    if there and place.creating.exists():
+        tell("cluster: a run before this one left it half made; making it anew")
+        tools.run(["kind", "delete", "cluster", "--name", place.name])
+        there = False
+    if not there:
+        tell(f"cluster: creating {place.name} (a minute or two)")
+        write(place.creating, "")
+        options = ["--config", str(root / CONFIG), "--kubeconfig", str(place.kubeconfig), "--wait", "180s"]
+        tools.run(["kind", "create", "cluster", "--name", place.name, *options])
+        place.creating.unlink()
+    # also for a cluster that somebody else made, and after Docker started it again on another port
+    tools.run(["kind", "export", "kubeconfig", "--name", place.name, "--kubeconfig", str(place.kubeconfig)])
+    answer = tools.ask([*place.kubectl, "get", "--raw", "/readyz"], minutes=1)
+    if answer.code:
+        raise Unreachable(
+            f"the cluster {place.name} is there and does not answer: {answer.words}\n"
+            f"look at `docker ps -a --filter label=io.x-k8s.kind.cluster={place.name}`; "
+            f"`launcher cluster down --name {place.name}` removes it with all that its store holds"
+        )
+    tell(f"cluster: {place.name} answers")
+
+
+def load(place: Place, root: Path, images: Mapping[str, str], tell: Tell) -> dict[str, str]:
+    """Image name -> reference with the digest that the node's containerd has it under."""
+    folder = root / "k8s" / "components" / "store"
+    tools.run(
+        [
+            "docker",
+            "build",
+            "-q",
+            "-t",
+            plan.STORE_IMAGE,
+            "-f",
+            str(folder / "Dockerfile"),
+            str(root / STORE_PROGRAM.parent),
+        ]
+    )
+    found = {}
+    members = nodes(place)
+    if not members:
+        raise Unreachable(f"the cluster {place.name} has no node; `launcher cluster down --name {place.name}` first")
+    for name, tag in {"": plan.STORE_IMAGE, **images}.items():
+        # kind compares image ids and loads only what a node has not
+        tools.run(["kind", "load", "docker-image", "--name", place.name, tag], minutes=30)
+        if name:
+            found[name] = _pin(members, tag)
+            tell(f"image: {found[name]}")
+    return found
+
+
+def _pin(members: Sequence[str], tag: str) -> str:
+    """Gives a loaded image its digest's name in every node: jobs ask for digests, and a loaded image has but a tag."""
+    host, slash, _ = tag.partition("/")
+    full = (
+        tag if slash and ("." in host or ":" in host) else f"docker.io/{tag}" if slash else f"docker.io/library/{tag}"
+    )
+    reference = ""
+    for node in members:
+        ctr = ["docker", "exec", node, "ctr", "-n", "k8s.io", "images"]
+        digest = DIGEST.search(tools.run([*ctr, "ls", f"name=={full}"], minutes=2))
+        if digest is None:
+            raise Unreachable(f"{node} does not have {full} although kind has loaded it")
+        reference = f"{full.rpartition(':')[0]}@{digest.group()}"
+        tools.run([*ctr, "tag", "--force", full, reference], minutes=2)
+    return reference
+
+
+def install(place: Place, name: str, tell: Tell) -> None:
+    """A controller, from its project's release: the one step that needs a network."""
+    added = plan.ADDITIONS[name]
+    tell(f"{name}: {added.version}")
+    command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", added.url(name)]
+    tools.run(command)
+    wait(place, added.namespace, added.deployment, tell)
+
+
+def apply(place: Place, root: Path, images: Mapping[str, str], queues: bool, tell: Tell, pause: float = PAUSE) -> None:
+    """The tree, with what is known only here."""
+    base = root / "k8s" / "overlays" / ("kind-queues" if queues else "kind")
+    place.overlay.mkdir(parents=True, exist_ok=True)
+    # kustomize takes no absolute path, and counts `..` from where the folder really is
+    relative = os.path.relpath(base.resolve(), place.overlay.resolve())
+    write(place.overlay / "kustomization.yaml", plan.overlay(relative, images))
+    command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-k", str(place.overlay)]
+    for attempt in range(TRIES):
+        answer = tools.ask(command)
+        if not answer.code:
+            break
+        if attempt + 1 == TRIES or "webhook" not in answer.err:
+            raise Unreachable(f"`kubectl apply -k {base}` failed ({answer.code}):\n{answer.words}")
+        time.sleep(pause)
+    tell(f"tree: {base.relative_to(root)} applied")
+
+
+def store_keys(place: Place, tell: Tell) -> plan.Keys:
+    """The local store's keys: made up once, and kept in the cluster."""
+    answer = tools.ask(
+        [*place.kubectl, "-n", plan.STORE_NAMESPACE, "get", "secret", plan.SECRET, "-o", "json", "--ignore-not-found"]
+    )
+    if answer.code:
+        raise Unreachable(f"the store's keys can not be read: {answer.words}")
+    if answer.out.strip():
+        data = json.loads(answer.out)["data"]
+        keys = plan.Keys(
+            *(base64.b64decode(data[name]).decode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+        )
+    else:
+        keys = plan.Keys(secrets.token_hex(10), secrets.token_hex(20))
+        tell("store: new keys")
+    # both copies each time: a run that was cut off may have left one
+    tools.run([*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"], text=plan.secrets(keys))
+    return keys
+
+
+def wait(place: Place, namespace: str, deployment: str, tell: Tell) -> None:
+    tools.run(
+        [*place.kubectl, "-n", namespace, "rollout", "status", f"deployment/{deployment}", "--timeout=300s"], minutes=6
+    )
+    tell(f"ready: {namespace}/{deployment}")
+
+
+def down(place: Place, tell: Tell) -> None:
+    """Removes the cluster, its store included, and this machine's files of it."""
+    tools.require(("docker", "kind"))
+    if place.name in clusters():
+        tools.run(["kind", "delete", "cluster", "--name", place.name])
+        tell(f"cluster: {place.name} is gone, and with it what its store held")
+    elif not place.folder.exists():
+        raise NotFound(f"there is no cluster {place.name}; `launcher cluster status` names what there is")
+    for path in (place.overlay / "kustomization.yaml", place.kubeconfig, place.environment, place.creating):
+        path.unlink(missing_ok=True)
+    for folder in (place.overlay, place.folder):
+        if folder.is_dir():
+            folder.rmdir()
