@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,26 +33,42 @@ def run(args: argparse.Namespace) -> int:
     if args.explain:
         print(explained(group))
         return 0
+    if args.output is not None:
+        refuse_ttl(group)
     documents: dict[str, str] = {}
-    owner: dict[str, str] = {}
+    owners: dict[str, list[str]] = {}
     for name in dict.fromkeys(job.backend for job in group.runs):
         jobs = [job for job in group.runs if job.backend == name]
         rendered = backend(name, profile.backend_options(name)).render(jobs)
         documents.update(rendered.documents)
-        owner.update({file: run for run, file in rendered.objects.items()})
+        for run, file in rendered.objects.items():
+            owners.setdefault(file, []).append(run)
         for warning in rendered.warnings:
             print(f"launcher render: {warning}", file=sys.stderr)
     if args.output is not None:
-        write(Path(args.output), documents, owner)
+        write(Path(args.output), documents, owners)
     else:
         separator = "---\n" if len(documents) > 1 else ""
         sys.stdout.write("".join(separator + text for text in documents.values()))
     return 0
 
 
-def write(folder: Path, documents: Mapping[str, str], owner: Mapping[str, str]) -> None:
-    """One file per object. The file of a run that is there already stays as it is, so that a newer launcher, which may
-    write it differently, does not make a finished run a changed one."""
+def refuse_ttl(group: Group) -> None:
+    """Files are for a GitOps controller, which makes an object again that its TTL took away: a finished run would start
+    once more."""
+    from launcher.errors import BadInput
+
+    for job in group.runs:
+        if "ttl" in job.options:
+            raise BadInput(
+                f"-o: {job.name} has {job.backend}.ttl, and what that deletes a GitOps controller makes again; it is for "
+                f"`launcher submit`: leave it out here (--set {job.backend}.ttl=null, or the profile)"
+            )
+
+
+def write(folder: Path, documents: Mapping[str, str], owners: Mapping[str, Collection[str]]) -> None:
+    """One file per object; `owners` are its runs. A file that is there and holds the same runs stays as it is, so that a
+    newer launcher, which may write it differently, does not make a finished run a changed one."""
     from launcher.errors import BadInput
 
     try:
@@ -60,7 +76,7 @@ def write(folder: Path, documents: Mapping[str, str], owner: Mapping[str, str]) 
         for name, text in documents.items():
             path = folder / name
             there = path.read_text(encoding="utf-8") if path.exists() else ""
-            if there == text or (name in owner and owner[name] in there):
+            if there == text or (name in owners and all(run in there for run in owners[name])):
                 print(f"{path}: unchanged", file=sys.stderr)
                 continue
             part = path.with_name(f".{name}.part")

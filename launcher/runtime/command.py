@@ -23,7 +23,8 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.variables import endpoint, expand, port
 
 SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
-_PRIVATE = ("SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING")  # between backend and runtime
+# between backend and runtime
+_PRIVATE = ("SLIPWAY_JOB", "SLIPWAY_JOB_FILE", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING")
 _PR_SET_PDEATHSIG = 1
 
 

@@ -14,6 +14,7 @@ from launcher.errors import BadInput, SlipwayError
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.runtime import procs
+from launcher.spec.hashing import decode_job, run_id
 
 
 class Fault(SlipwayError):
@@ -48,7 +49,7 @@ class Address:
     role: str
     rank: int
     placement: Placement
-    job: bytes | None  # inline job.json
+    job: bytes | None  # job.json that came along
     workdir: Path | None  # kept by the caller; None: a temporary one
     tuning: Tuning
 
@@ -58,8 +59,12 @@ class Address:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Address:
-        """Raises BadInput."""
-        missing = [name for name in ("SLIPWAY_STORE", "SLIPWAY_RUN") if not environ.get(name)]
+        """Raises BadInput. A job file names the run where SLIPWAY_RUN does not: the pods of an array all have the same
+        environment but for the number in that file's name."""
+        job = _job(environ)
+        run = environ.get("SLIPWAY_RUN") or (run_id(decode_job(job)) if job and "SLIPWAY_JOB_FILE" in environ else "")
+        found = {"SLIPWAY_STORE": environ.get("SLIPWAY_STORE", ""), "SLIPWAY_RUN": run}
+        missing = [name for name, value in found.items() if not value]
         if missing:
             raise BadInput(f"the runtime is started by a backend, which sets {' and '.join(missing)}")
         rank = environ.get("SLIPWAY_RANK", "0")
@@ -70,17 +75,28 @@ class Address:
             tuning = msgspec.json.decode(environ.get("SLIPWAY_TUNING") or "{}", type=Tuning)
         except msgspec.DecodeError as error:
             raise BadInput(f"SLIPWAY_PLACEMENT, SLIPWAY_TUNING: {error}") from None
-        job, workdir = environ.get("SLIPWAY_JOB"), environ.get("SLIPWAY_WORKDIR")
+        workdir = environ.get("SLIPWAY_WORKDIR")
         return cls(
-            environ["SLIPWAY_STORE"],
-            environ["SLIPWAY_RUN"],
+            found["SLIPWAY_STORE"],
+            run,
             environ.get("SLIPWAY_ROLE", "main"),
             int(rank),
             placement.here(),
-            job.encode() if job else None,
+            job,
             Path(workdir).absolute() if workdir else None,
             tuning,
         )
+
+
+def _job(environ: Mapping[str, str]) -> bytes | None:
+    """job.json: inline, or of a file where it is too big for that."""
+    if path := environ.get("SLIPWAY_JOB_FILE"):
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise BadInput(f"SLIPWAY_JOB_FILE {path}: {error.strerror}") from None
+    inline = environ.get("SLIPWAY_JOB")
+    return inline.encode() if inline else None
 
 
 class _Placement(Placement, frozen=True):
