@@ -45,6 +45,14 @@ CRDS: Final[dict[str, list[tuple[str, str, str, tuple[str, ...]]]]] = {
         ("github.com/fluxcd/kustomize-controller", "v1.7.3", "config/crd/bases", ()),
         ("github.com/fluxcd/source-controller", "v1.7.3", "config/crd/bases", ("gitrepositories", "ocirepositories")),
     ],
+    "monitoring": [
+        (
+            "github.com/prometheus-operator/prometheus-operator",
+            "v0.85.0",
+            "example/prometheus-operator-crd",
+            ("podmonitors", "prometheusrules", "servicemonitors"),
+        )
+    ],
 }
 # kinds that are rendered, or that a folder of manifests for a cluster is made of
 KINDS: Final = (

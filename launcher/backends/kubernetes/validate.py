@@ -245,6 +245,5 @@ def _queue(say: Say, value: Mapping[str, Any]) -> None:
     for route, template in templates(value):
         for where, one in items(mapping(template, "spec"), "containers", (*route, "spec")):
             limits, requests = mapping(one, "resources", "limits"), mapping(one, "resources", "requests")
-            if missing := [name for name in ("cpu", "memory") if name not in limits and name not in requests]:
-                what = f"asks for no {' and no '.join(missing)}, and Kueue counts requests"
-                say(where, what, "resources.requests", key=True)
+            if "cpu" not in limits and "cpu" not in requests:
+                say(where, "asks for no cpu, and Kueue counts requests", "resources.requests.cpu", key=True)

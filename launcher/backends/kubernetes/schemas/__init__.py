@@ -13,7 +13,7 @@ from launcher.errors import BadInput
 FOLDER: Final = Path(__file__).parent
 VERSIONS: Final = ("1.33", "1.34", "1.35")
 DEFAULT: Final = "1.34"
-CUSTOM: Final = ("jobset-0.10.1", "kueue-0.14.0", "gitops")
+CUSTOM: Final = ("jobset-0.10.1", "kueue-0.14.0", "gitops", "monitoring")
 
 
 class Schemas(NamedTuple):
@@ -26,7 +26,7 @@ class Schemas(NamedTuple):
 
 @cache
 def load(version: str = DEFAULT) -> Schemas:
-    """The kinds of one minor version of Kubernetes, with JobSet's, Kueue's, Argo CD's and Flux's. Raises BadInput."""
+    """The kinds of one minor version of Kubernetes, with JobSet's, Kueue's, Argo CD's, Flux's and Prometheus'. Raises BadInput."""
     if version not in VERSIONS:
         raise BadInput(f"no schemas of Kubernetes {version}; there are: {', '.join(VERSIONS)}")
     kinds: dict[str, str] = {}
