@@ -61,14 +61,14 @@ def refuse_ttl(group: Group) -> None:
     for job in group.runs:
         if "ttl" in job.options:
             raise BadInput(
-                f"-o: {job.name} has {job.backend}.ttl, and what that deletes a GitOps controller makes again; it is for "
-                f"`launcher submit`: leave it out here (--set {job.backend}.ttl=null, or the profile)"
+                f"-o: {job.name} has {job.backend}.ttl, and what that deletes a GitOps controller makes again; it "
+                f"is for `launcher submit`: leave it out here (--set {job.backend}.ttl=null, or the profile)"
             )
 
 
 def write(folder: Path, documents: Mapping[str, str], owners: Mapping[str, Collection[str]]) -> None:
-    """One file per object; `owners` are its runs. A file that is there and holds the same runs stays as it is, so that a
-    newer launcher, which may write it differently, does not make a finished run a changed one."""
+    """One file per object; `owners` are its runs. A file that is there and holds the same runs stays as it is, so that
+    a newer launcher, which may write it differently, does not make a finished run a changed one."""
     from launcher.errors import BadInput
 
     try:

@@ -168,33 +168,38 @@ def _marks(name: str, stages: Sequence[Stage], runs: Sequence[Run]) -> dict[str,
 def _config_maps(
     name: str, stages: Sequence[Stage], runs: Sequence[Run]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The ConfigMaps of an object, and which of them holds a run's job; neither where the environment does."""
+    """The ConfigMaps of an object, and which of them holds a run's job; runs in none stand in the environment."""
     texts = {run.id: job_text(run.job) for run in runs}
     sizes = {run: len(text.encode()) for run, text in texts.items()}
-    copies = {run.id: len(stage.job.roles) for stage in stages for run in stage.runs}
-    if not any(stage.array for stage in stages) and sum(sizes[run] * copies[run] for run in sizes) <= names.INLINE:
-        return [], {}
-    keys = {run.id: job_key(run.id) for run in runs}
-    keys |= {run.id: f"{number}.json" for stage in stages if stage.array for number, run in enumerate(stage.runs)}
+    inline = sum(sizes[stage.id] * len(stage.job.roles) for stage in stages if not stage.array)
     maps: list[dict[str, Any]] = []
     where: dict[str, str] = {}
     for stage in stages:
-        part: dict[str, str] = {}
-        filled = 0
-        parts = [part]
-        for run in stage.runs:
-            if sizes[run.id] > LARGEST:
-                raise BadInput(f"job.json of {run.job.name} has {sizes[run.id]} bytes; a ConfigMap takes {LARGEST}")
-            if part and filled + sizes[run.id] > MAP:
-                part, filled = {}, 0
-                parts.append(part)
-            part[keys[run.id]] = texts[run.id]
-            filled += sizes[run.id]
-        held = {key: run for run, key in keys.items() if any(run == own.id for own in stage.runs)}
-        for part in parts:
-            called = f"{name}-{hashlib.sha256(canonical(part)).hexdigest()[:8]}"
-            where |= {held[key]: called for key in part}
-            labels = _marks(name, stages, runs)
-            about = {"name": called, **_namespace(stage.job), "labels": labels}
-            maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "immutable": True, "data": part})
+        if not stage.array and inline <= names.INLINE:
+            continue
+        for part in _parts(stage.runs, sizes):
+            keys = {run.id: job_key(run.id) for run in part}
+            if stage.array:
+                keys = {run.id: f"{stage.runs.index(run)}.json" for run in part}
+            data = {key: texts[run] for run, key in keys.items()}
+            called = f"{name}-{hashlib.sha256(canonical(data)).hexdigest()[:8]}"
+            where |= dict.fromkeys(keys, called)
+            about = {"name": called, **_namespace(stage.job), "labels": _marks(name, stages, runs)}
+            maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "immutable": True, "data": data})
     return maps, where
+
+
+def _parts(runs: Sequence[Run], sizes: Mapping[str, int]) -> list[list[Run]]:
+    """Runs whose jobs fit into one ConfigMap each."""
+    parts: list[list[Run]] = [[]]
+    filled = 0
+    for run in runs:
+        size = sizes[run.id]
+        if size > LARGEST:
+            raise BadInput(f"{run.job.name}: its job.json has {size} bytes, and a ConfigMap takes {LARGEST}")
+        if parts[-1] and filled + size > MAP:
+            parts.append([])
+            filled = 0
+        parts[-1].append(run)
+        filled += size
+    return parts
