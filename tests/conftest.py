@@ -8,7 +8,7 @@ import pytest
 
 from launcher.store.base import Store, open_store
 
-pytest_plugins = ["tests.support.s3"]
+pytest_plugins = ["tests.support.s3", "tests.support.cluster.fixtures"]
 
 
 @pytest.fixture

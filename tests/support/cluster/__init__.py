@@ -1,0 +1,1 @@
+"""A real Kubernetes cluster for tests: see tests/cluster/README.md."""

@@ -1,0 +1,246 @@
+"""A Kubernetes cluster of real parts, made from nothing for a test run and gone after it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from tests.support.cluster import addons, images, programs, s3
+from tests.support.cluster.control import ControlPlane
+from tests.support.cluster.node import Node
+from tests.support.cluster.programs import BIN
+from tests.support.cluster.proxy import ApiProxy
+from tests.support.cluster.sandbox import Daemon, Sandbox, wait_for
+from tests.support.engine import Engine
+
+T = TypeVar("T")
+Objects = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Cluster:
+    """
+    kubeconfig  an administrator's
+    s3          the S3 server: .url(), .bucket(), .endpoint, .environment, .daemon
+    nodes       the real ones so far; node(i) gives one, and makes it
+    timings     seconds from the start until each part was there
+    """
+
+    def __init__(self, box: Sandbox) -> None:
+        self.box = box
+        self.folder = box.folder
+        self.kubeconfig = box.folder / "admin.kubeconfig"
+        self.host = box.host  # this machine as pods see it: a test's own server on it is reached from pods
+        self.control = ControlPlane(box)
+        self.server = self.control.pki.server
+        self.s3 = s3.make(box)
+        self.nodes: dict[int, Node] = {}
+        self.daemons: dict[str, Daemon] = {}  # of what was asked for beyond the core
+        self.timings: dict[str, float] = {}
+        self._images: list[Imported] = []
+        self._parts: set[str] = set()
+        self._references: dict[str, str] = {}
+
+    @property
+    def etcd(self) -> Daemon:
+        return self.control.etcd
+
+    @property
+    def apiserver(self) -> Daemon:
+        """After an outage of more than seconds, controllers have backed off: give what follows two minutes."""
+        return self.control.apiserver
+
+    @property
+    def controllers(self) -> Daemon:
+        return self.control.controllers
+
+    @property
+    def scheduler(self) -> Daemon:
+        return self.control.scheduler
+
+    def start(self) -> None:
+        begun = time.monotonic()
+        with ThreadPoolExecutor(3) as pool:
+            control = pool.submit(self.control.start)
+            node = pool.submit(self._prepare, 1)
+            pool.submit(self.s3.start).result()
+            control.result()
+            self.timings["control plane"] = time.monotonic() - begun
+            self.nodes[1] = node.result()
+            self.timings["containerd and pause"] = time.monotonic() - begun
+        self.nodes[1].start()
+        self.timings["node Ready"] = time.monotonic() - begun
+
+    def _prepare(self, index: int) -> Node:
+        node = Node(self.box, self.control, index)
+        node.prepare()
+        archive = self.folder / "pause.tar"
+        if not archive.exists():
+            images.pause_archive(archive)
+        node.import_archive(archive)
+        for image in self._images:
+            self._bring(node, image)
+        return node
+
+    def node(self, index: int = 1) -> Node:
+        """The real node n1, n2, ... (4 at most); made when it is asked for, with every image that the others have."""
+        if index not in self.nodes:
+            node = self._prepare(index)
+            node.start()
+            self.nodes[index] = node
+        return self.nodes[index]
+
+    def kubectl(self, *arguments: str | Path, data: str | None = None, check: bool = True, timeout: float = 120) -> str:
+        """What it prints. Raises RuntimeError with what it said."""
+        command = [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), *map(str, arguments)]
+        done = subprocess.run(command, input=data, capture_output=True, text=True, check=False, timeout=timeout)
+        if check and done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {done.returncode}\n{done.stderr[-4000:]}")
+        return done.stdout if check else done.stdout + done.stderr
+
+    def apply(self, objects: Objects, namespace: str | None = None, server_side: bool = True) -> str:
+        """YAML text, one object or several."""
+        if not isinstance(objects, str):
+            items = [objects] if isinstance(objects, Mapping) else list(objects)
+            objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        flags = ["--server-side", "--force-conflicts"] if server_side else []
+        return self.kubectl("apply", *_in(namespace), *flags, "-f", "-", data=objects)
+
+    def get(self, kind: str, name: str | None = None, namespace: str | None = None, selector: str = "") -> Any:
+        """One object, or without a name the list of them; None if there is none of that name."""
+        arguments = ["get", kind, *([name] if name else []), *_in(namespace), "-o", "json", "--ignore-not-found"]
+        text = self.kubectl(*arguments, *(["-l", selector] if selector else []))
+        if name:
+            return json.loads(text) if text.strip() else None
+        return json.loads(text)["items"] if text.strip() else []
+
+    def logs(self, pod: str, namespace: str, *flags: str) -> str:
+        return self.kubectl("logs", pod, "-n", namespace, *flags)
+
+    def wait_for(self, what: str, try_it: Callable[[], T], timeout: float = 60, every: float = 0.2) -> T:
+        return wait_for(what, try_it, timeout, every)
+
+    def namespace(self, name: str | None = None, enforce: str = "restricted") -> str:
+        """Makes a namespace with this Pod Security level, and gives its name; pods can be made in it."""
+        name = name or f"test-{uuid4().hex[:8]}"
+        labels = {"pod-security.kubernetes.io/enforce": enforce, "pod-security.kubernetes.io/warn": enforce}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        wait_for("its default service account", lambda: self.get("serviceaccount", "default", name), 30)
+        return name
+
+    def secret(self, namespace: str, name: str, values: Mapping[str, str]) -> str:
+        """A Secret; `cluster.secret(ns, "store", cluster.s3.environment)` has the S3 server's credentials."""
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        metadata = {"name": name, "namespace": namespace}
+        self.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        return name
+
+    def py(self) -> str:
+        """A reference of an image with Python and a shell, for pods that are to start at once."""
+        return self._own("test.local/py:1", images.py_archive)
+
+    def launcher(self) -> str:
+        """The same with the launcher of this clone: `python -m launcher.runtime` runs in it, without torch."""
+        return self._own("test.local/launcher:1", images.launcher_archive)
+
+    def _own(self, name: str, make: Callable[[Path], Path]) -> str:
+        reference = self._references.get(name)
+        if reference is None:
+            reference = self._import(name, make(self.folder / f"{uuid4().hex}.tar"), name)
+        return reference
+
+    def import_image(self, engine: Engine, tag: str) -> str:
+        """An image of the tests' Docker engine, on every node; gives `test.local/NAME@sha256:...` for pods."""
+        archive = self.folder / f"{uuid4().hex}.tar"
+        engine.docker("save", "-o", str(archive), tag)
+        name = tag.rpartition("/")[2]
+        domain, _, _ = tag.partition("/")
+        qualified = tag if "/" in tag and ("." in domain or ":" in domain) else f"docker.io/library/{tag}"
+        return self._import(qualified, archive, f"test.local/{name}")
+
+    def _import(self, name: str, archive: Path, wanted: str) -> str:
+        image = Imported(archive, name, wanted)
+        for node in self.nodes.values():
+            self._bring(node, image)
+        self._images.append(image)  # for nodes to come
+        self._references[wanted] = f"{wanted.rpartition(':')[0]}@{self.nodes[1].digest(name)}"
+        return self._references[wanted]
+
+    def _bring(self, node: Node, image: Imported) -> None:
+        node.import_archive(image.archive)
+        # the kubelet finds an image by its digest only under a name that has it
+        for name in (image.wanted, f"{image.wanted.rpartition(':')[0]}@{node.digest(image.name)}"):
+            if name != image.name:
+                node.tag(image.name, name)
+
+    def dns(self) -> None:
+        """CoreDNS and kube-proxy: Services, and pods by their names."""
+        self._once("dns", addons.dns)
+
+    def kwok(self, count: int = 20) -> None:
+        """At least `count` fake nodes with 8 nvidia.com/gpu each: see addons.kwok."""
+        programs.build("kwok")
+        addons.kwok(self, count)
+
+    def crds(self, *names: str) -> None:
+        """The CRDs of "jobset" or "kueue", without anything that acts on them: for server-side dry runs."""
+        for name in names:
+            self._once(f"{name}-crds", addons.crds, name)
+
+    def jobset(self) -> None:
+        """JobSet's manager with its webhooks."""
+        self._once("jobset", addons.jobset)
+
+    def kueue(self) -> None:
+        """Kueue's manager with its webhooks, for Jobs and (asked for before) JobSets."""
+        self._once("kueue", addons.kueue)
+
+    def _once(self, part: str, make: Callable[..., None], *arguments: str) -> None:
+        if part not in self._parts:
+            programs.build(part)
+            begun = time.monotonic()
+            make(self, *arguments)
+            self._parts.add(part)
+            self.timings[part] = time.monotonic() - begun
+
+    @contextmanager
+    def proxy(self, seed: int = 0) -> Iterator[ApiProxy]:
+        """A proxy with faults in front of the API server; launchers use its `.kubeconfig`."""
+        with ApiProxy(self, seed) as proxy:
+            yield proxy
+
+
+@dataclass(frozen=True)
+class Imported:
+    """
+    name    the image's in its archive
+    wanted  test.local/NAME:TAG, what pods may call it
+    """
+
+    archive: Path
+    name: str
+    wanted: str
+
+
+def _in(namespace: str | None) -> list[str]:
+    return ["-n", namespace] if namespace else []
+
+
+@contextmanager
+def running() -> Iterator[Cluster]:
+    """A cluster for as long as the context lasts. Raises NoCluster where there can be none."""
+    programs.check()
+    programs.install()
+    programs.build("core")
+    with Sandbox(programs.pause()) as box:
+        cluster = Cluster(box)
+        cluster.start()
+        yield cluster

@@ -1,0 +1,96 @@
+#!/bin/bash
+# Builds the programs of the tests' Kubernetes cluster, each only when it is named:
+#   tools/build-cluster.sh kube-apiserver kubelet ...     into .tools/bin, once per pin
+#   tools/build-cluster.sh jobset-manifests ...           CRDs and webhooks out of a module, into .tools/cluster; nothing is compiled
+#   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
+# tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=$root/.tools/bin
+state=$root/.tools/cluster
+export PATH="$PATH:/usr/local/go/bin:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
+mode=readonly
+if [ "${1:-}" = --pin ]; then mode=mod; shift; fi
+mkdir -p "$bin" "$state"
+exec 9>"$state/lock"
+flock 9 # two test runs at once: one builds, the other waits and finds it done
+
+pin_of() {
+    case $1 in
+        kube-apiserver | kube-controller-manager | kube-scheduler | kubelet | kube-proxy | kubectl) echo kubernetes ;;
+        kwok | coredns) echo "$1" ;;
+        jobset-manager | jobset-manifests) echo jobset ;;
+        kueue-manager | kueue-manifests) echo kueue ;;
+        *) echo "build-cluster: no program $1 is known" >&2; exit 2 ;;
+    esac
+}
+
+package_of() {
+    case $1 in
+        kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
+        coredns) echo github.com/coredns/coredns ;;
+        jobset-manager) echo sigs.k8s.io/jobset ;;
+        kueue-manager) echo sigs.k8s.io/kueue/cmd/kueue ;;
+        *) echo "k8s.io/kubernetes/cmd/$1" ;;
+    esac
+}
+
+version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$root/tools/cluster/$1/go.mod"; }
+
+# the first field: raised when the flags of a build change
+wanted() { local pin=$root/tools/cluster/$1; cat "$pin/go.mod" "$pin/go.sum" 2>/dev/null | cksum | sed 's/^/1 /'; }
+
+done_before() { # name pin
+    local made=$bin/$1
+    case $1 in *-manifests) made=$state/${1%-manifests} ;; esac
+    [ -e "$made" ] && [ "$(cat "$state/$1.pin" 2>/dev/null)" = "$(wanted "$2")" ]
+}
+
+manifests() { # name pin: the module's own files; go checks them against go.sum as it fetches it
+    local module source
+    module=$(sed -n 's/^require \([^ ]*\) .*/\1/p' "$root/tools/cluster/$2/go.mod")
+    source=$(cd "$root/tools/cluster/$2" && go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    [ -d "$source/config/components/crd/bases" ] || { echo "build-cluster: no CRDs in $module" >&2; exit 1; }
+    rm -rf "${state:?}/$2"
+    mkdir -p "$state/$2"
+    cp "$source"/config/components/crd/bases/*.yaml "$state/$2/"
+    mkdir "$state/$2/webhook"
+    cp "$source/config/components/webhook/manifests.yaml" "$state/$2/webhook/"
+    chmod -R u+w "$state/$2"
+}
+
+compile() { # pin name...: one call of go for all programs of a pin, so that two cores stay busy
+    local pin=$1 version flags work=$state/build.$1 packages=() name
+    shift
+    version=$(version_of "$pin")
+    flags="-s -w"
+    if [ "$pin" = kubernetes ]; then # else the server reports a version that nobody released
+        local variable=k8s.io/component-base/version minor=${version#*.}
+        flags+=" -X $variable.gitVersion=v$version -X $variable.gitMajor=${version%%.*} -X $variable.gitMinor=${minor%%.*}"
+    fi
+    for name; do packages+=("$(package_of "$name")"); done
+    rm -rf "$work" && mkdir -p "$work"
+    echo "build-cluster: $* ($pin $version; minutes, once)"
+    local start=$SECONDS
+    (cd "$root/tools/cluster/$pin" && go build -mod=$mode -trimpath -ldflags "$flags" -o "$work/" "${packages[@]}")
+    for name; do
+        local made=$work/$(basename "$(package_of "$name")")
+        mv "$made" "$bin/$name.new" && mv "$bin/$name.new" "$bin/$name"
+    done
+    rmdir "$work"
+    echo "build-cluster: $* took $((SECONDS - start)) s"
+}
+
+for pin in kubernetes kwok jobset kueue coredns; do
+    missing=() files=()
+    for name; do
+        [ "$(pin_of "$name")" = "$pin" ] || continue
+        if [ $mode = readonly ] && done_before "$name" "$pin"; then continue; fi
+        case $name in *-manifests) files+=("$name") ;; *) missing+=("$name") ;; esac
+    done
+    ((${#missing[@]} + ${#files[@]})) || continue
+    command -v go >/dev/null || { echo "build-cluster: no Go here, so no ${missing[*]} ${files[*]}" >&2; exit 3; }
+    for name in "${files[@]}"; do manifests "$name" "$pin"; done
+    ((${#missing[@]} == 0)) || compile "$pin" "${missing[@]}"
+    for name in "${files[@]}" "${missing[@]}"; do wanted "$pin" >"$state/$name.pin"; done
+done
