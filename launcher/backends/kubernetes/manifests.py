@@ -16,6 +16,7 @@ from launcher.spec.source import Composer, Document, Node, read_text
 _WORDS: Final = frozenset(
     form for word in ("y", "n", "yes", "no", "on", "off") for form in (word, word.capitalize(), word.upper())
 )
+_STARTS: Final = frozenset("yYnNoO+-0")
 
 
 class Manifests(Composer):
@@ -23,7 +24,7 @@ class Manifests(Composer):
 
     def scalar(self, event: Any) -> Node:
         text = event.value
-        if event.tag is None and event.implicit[0]:
+        if text[:1] in _STARTS and event.tag is None and event.implicit[0]:
             if text in _WORDS:
                 self.problem(
                     event, f"`{text}` is a boolean to Kubernetes and a text to others", f'"{text}" or true, false'

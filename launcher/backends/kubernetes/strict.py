@@ -42,6 +42,7 @@ _NAMES: Final = {
 _TIME: Final = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
 # values whose protocol is left out have this one (list maps have it among their keys)
 _DEFAULTS: Final = {"protocol": "TCP"}
+_PLAIN: Final = frozenset((str, int, type(None)))
 
 
 def anything(value: Any, route: Route, found: Found) -> None:
@@ -182,22 +183,24 @@ def _unknown(name: str, fields: Mapping[str, Check]) -> tuple[str, str]:
 
 
 def _duplicates(items: Sequence[Any], keys: Sequence[str], route: Route, found: Found) -> None:
+    """Items of a set that are equal, items of a list map whose keys are. Values of a wrong type are passed over."""
     seen: dict[Any, int] = {}
     for index, item in enumerate(items):
-        if keys:
-            if type(item) is not dict:
-                continue
-            parts = [item.get(key, _DEFAULTS.get(key)) for key in keys]
-            if all(part is None for part in parts):
-                continue
-            identity: Any = tuple((type(part), str(part)) for part in parts)
-            named = ", ".join(f"{key} {show(part)}" for key, part in zip(keys, parts, strict=True) if part is not None)
+        if not keys:
+            identity: Any = item if type(item) is str else None
+        elif type(item) is dict:
+            identity = tuple([item.get(key, _DEFAULTS.get(key)) for key in keys])
+            if not _PLAIN.issuperset(map(type, identity)):
+                identity = None
         else:
-            identity, named = (type(item), str(item)), show(item)
-        if identity in seen:
-            found.append(Finding((*route, index), f"{named} is there already, in [{seen[identity]}]", "each once"))
-        else:
-            seen[identity] = index
+            identity = None
+        if identity is None or identity == (None,):
+            continue
+        first = seen.setdefault(identity, index)
+        if first != index:
+            parts = zip(keys, identity, strict=True) if keys else ()
+            named = ", ".join(f"{key} {show(part)}" for key, part in parts if part is not None) or show(item)
+            found.append(Finding((*route, index), f"{named} is there already, in [{first}]", "each once"))
 
 
 def _string(schema: Mapping[str, Any]) -> Check:

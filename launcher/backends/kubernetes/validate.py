@@ -222,7 +222,7 @@ def _pinned(say: Say, template: Mapping[str, Any], route: Route) -> None:
     for part in ("initContainers", "containers"):
         for at, one in items(spec, part, (*route, "spec")):
             image = one.get("image")
-            if isinstance(image, str) and DIGEST.fullmatch(image) is None:
+            if isinstance(image, str) and DIGEST.search(image) is None:
                 say(
                     (*at, "image"),
                     f"{show(image)} names no digest, so it may be another image tomorrow",

@@ -22,7 +22,7 @@ from launcher.backends.kubernetes.rules.forms import (
 from launcher.spec.problems import show
 from launcher.spec.source import Route
 
-DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
+DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}\Z")
 _IMAGE: Final = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?/)?"
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"

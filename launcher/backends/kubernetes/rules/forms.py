@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes.strict import Finding, Found
@@ -110,10 +111,22 @@ def least(say: Say, value: Mapping[str, Any], route: Route, fields: Mapping[str,
 
 def qualified(say: Say, key: str, route: Route) -> bool:
     """`prefix/name` or `name`: the keys of labels and annotations, resources, conditions."""
+    if _is_qualified(key):
+        return True
     prefix, slash, name = key.rpartition("/")
     if slash and not say.form(route, prefix, SUBDOMAIN, key=True):
         return False
     return say.form(route, name, NAME, key=True)
+
+
+@lru_cache(maxsize=1024)
+def _is_qualified(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    return _fits(name, NAME) and (not slash or _fits(prefix, SUBDOMAIN))
+
+
+def _fits(value: str, form: Form) -> bool:
+    return len(value) <= form.most and form.pattern.fullmatch(value) is not None
 
 
 def labels(say: Say, value: Mapping[str, Any], route: Route) -> None:
