@@ -90,6 +90,9 @@ def warnings(group: Sequence[ResolvedJob]) -> tuple[str, ...]:
     for job in group:
         if job.options.get("host_network"):
             found[f"{job.name}: host_network is refused by namespaces that enforce Pod Security `restricted`"] = None
+        for key, one_input in job.inputs.items():
+            if (one_input.url or "").startswith("file://"):
+                found[f"{job.name}: inputs.{key} is a folder: of the image or of a volume, not of this machine"] = None
         for role, one in job.roles.items():
             need = one.resources
             where = job.name if len(job.roles) == 1 else f"{job.name}, role {role}"
@@ -104,6 +107,8 @@ def _object(stages: list[Stage]) -> Object:
     runs = tuple(sorted((run for stage in stages for run in stage.runs), key=lambda run: run.id))
     name = object_name(stages)
     _same(stages)
+    for run in runs:
+        _reachable(run.job)
     maps, where = _config_maps(name, stages, runs)
 
     def files(stage: Stage) -> tuple[str, ...]:
@@ -124,6 +129,17 @@ def _object(stages: list[Stage]) -> Object:
     head |= {"metadata": _metadata(name, stages, runs), "spec": spec}
     hashes = {run.id: run.hash for run in runs}
     return Object(name, fingerprint(runs), hashes, (*maps, head), len(stages) == 1 and first.array)
+
+
+def _reachable(job: ResolvedJob) -> None:
+    """A folder of this machine is none of a pod's, unless a volume is mounted there."""
+    path = job.store.removeprefix("file://")
+    mounted = [cache["path"].rstrip("/") for cache in job.options.get("caches", ())]
+    if path != job.store and not any(path == one or path.startswith(f"{one}/") for one in mounted):
+        raise BadInput(
+            f"store: {job.store} is a folder of this machine, which pods do not see; allowed: s3://, gs://, az://, or a "
+            "folder on one of `kubernetes.caches`"
+        )
 
 
 def _same(stages: Sequence[Stage]) -> None:
@@ -177,10 +193,11 @@ def _config_maps(
     for stage in stages:
         if not stage.array and inline <= names.INLINE:
             continue
+        index = {run.id: number for number, run in enumerate(stage.runs)}
         for part in _parts(stage.runs, sizes):
             keys = {run.id: job_key(run.id) for run in part}
             if stage.array:
-                keys = {run.id: f"{stage.runs.index(run)}.json" for run in part}
+                keys = {run.id: f"{index[run.id]}.json" for run in part}
             data = {key: texts[run] for run, key in keys.items()}
             called = f"{name}-{hashlib.sha256(canonical(data)).hexdigest()[:8]}"
             where |= dict.fromkeys(keys, called)

@@ -1,0 +1,60 @@
+"""The examples, rendered: byte for byte what is in golden/ (update: python -m tests.unit.kubernetes.update)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.backends.kubernetes.render import objects
+from tests.unit.kubernetes.support import EXAMPLES, GOLDEN, ROOT, example, parsed, written
+
+
+def test_there_are_examples_and_no_golden_of_another() -> None:
+    assert len(EXAMPLES) >= 7
+    assert {path.stem for path in EXAMPLES} == {path.name for path in GOLDEN.iterdir()}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_golden(path: Path) -> None:
+    rendered = written(path)
+    assert rendered.documents == {
+        file.name: file.read_text(encoding="utf-8") for file in (GOLDEN / path.stem).iterdir()
+    }
+    assert rendered.warnings == ()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_what_is_written_is_what_is_sent(path: Path) -> None:
+    texts = written(path).documents
+    assert {one.file: list(one.documents) for one in objects(example(path))} == {
+        name: parsed(text) for name, text in texts.items()
+    }
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_order_of_the_runs_does_not_matter(path: Path) -> None:
+    runs = example(path)
+    assert {one.file: one for one in objects(runs)} == {one.file: one for one in objects(runs[::-1])}
+
+
+def test_another_process_with_another_hash_seed_writes_the_same_bytes() -> None:
+    code = (
+        "from tests.unit.kubernetes.support import EXAMPLES, written\n"
+        "for path in EXAMPLES: print(''.join(written(path).documents.values()), end='')"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert said[0].decode() == "".join("".join(written(path).documents.values()) for path in EXAMPLES)
