@@ -105,8 +105,8 @@ def submit(
         if isinstance(backend, Checks):
             backend.check(new)
         if new and not plan:
-            _check_store(store, checked)
-            _upload_overlays(store, new, overlays or {})
+            check_store(store, checked)
+            upload_overlays(store, new, overlays or {})
         _Rounds(group, store, backend, rendered, ones, threads, plan).go()
     return [one.done for one in ones.values() if one.done is not None]
 
@@ -241,7 +241,8 @@ def _put_group(store: Store, group: Group) -> None:
     store.create(layout.group(group.id), msgspec.json.encode(record))
 
 
-def _check_store(store: Store, checked: Path | None) -> None:
+def check_store(store: Store, checked: Path | None) -> None:
+    """Raises BadInput when the store's create-only puts do not hold; `checked` remembers those that do."""
     if checked is None:
         return
     marker = checked / hashlib.sha256(store.url.encode()).hexdigest()[:24]
@@ -268,10 +269,14 @@ class BlobNote:
     dirty: bool = False
 
 
-def _upload_overlays(store: Store, jobs: Iterable[ResolvedJob], overlays: Mapping[str, Path]) -> None:
+def upload_overlays(store: Store, jobs: Iterable[ResolvedJob], overlays: Mapping[str, Path]) -> dict[str, bool]:
+    """Puts the code overlays of jobs into the store, each once; digest -> whether it had to. `overlays`: digest -> its
+    folder. Raises NotFound and BadInput (the folder changed meanwhile)."""
+    done: dict[str, bool] = {}
     wanted = {job.code.digest for job in jobs if job.code is not None}
     for digest in sorted(wanted):
-        if store.head(layout.blob(digest)) is not None:
+        done[digest] = store.head(layout.blob(digest)) is None
+        if not done[digest]:
             continue
         folder = overlays.get(digest.removeprefix("sha256:")) or overlays.get(digest)
         if folder is None:
@@ -282,6 +287,7 @@ def _upload_overlays(store: Store, jobs: Iterable[ResolvedJob], overlays: Mappin
                 raise BadInput(f"{folder} changed while it was submitted; submit again")
             store.create(layout.blob_note(digest), msgspec.json.encode(_note(folder)))
             store.upload(layout.blob(digest), packed)
+    return done
 
 
 def _note(folder: Path) -> BlobNote:

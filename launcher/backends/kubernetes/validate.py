@@ -70,25 +70,37 @@ def problems(documents: Mapping[str, str], version: str = schemas.DEFAULT, polic
     return [str(problem) for problem in check(documents, version, policy)]
 
 
-def check(documents: Mapping[str, str], version: str = schemas.DEFAULT, policy: Policy = STRICT) -> list[Problem]:
-    """The same as Problems."""
+def check(
+    documents: Mapping[str, str],
+    version: str = schemas.DEFAULT,
+    policy: Policy = STRICT,
+    policies: Mapping[str, Policy] | None = None,
+) -> list[Problem]:
+    """The same as Problems. `policies`: file name -> its own policy, where that is another."""
     found = Problems()
-    read_documents = read(documents, found)
-    objects = [one for document in read_documents for one in _objects(document)]
-    levels = _levels((value for _, _, value in objects), policy.level)
+    judge(read(documents, found), found, version, policy, policies or {})
+    return sorted(found.found)
+
+
+def judge(
+    documents: Iterable[Document], found: Problems, version: str, policy: Policy, policies: Mapping[str, Policy]
+) -> None:
+    """Adds what is wrong with documents that were read. A namespace among them says the level of its own objects."""
+    all_objects = [one for document in documents for one in objects(document)]
+    levels = _levels((value for _, _, value in all_objects), policy.level)
     seen: dict[tuple[str, ...], tuple[str, int, int]] = {}
-    for document, route, value in objects:
-        for item in findings(value, version, policy, levels):
+    for document, route, value in all_objects:
+        own = policies.get(document.file, policy)
+        for item in findings(value, version, own, levels):
             file, line, column = document.place((*route, *item.route), key=item.key)
             found.add(file, line, column, dotted((*route, *item.route)), item.what, item.allowed)
-        if "kind" in value and not policy.patch:
+        if "kind" in value and not own.patch:
             identity = (document.file, string(value, "apiVersion"), string(value, "kind"), *_named(value))
             place = document.place(route)
             if identity in seen:
                 what = f"{identity[2]} `{identity[4]}` is in this file already, on line {seen[identity][1]}"
                 found.add(*place, dotted(route), what, "each object once")
             seen.setdefault(identity, place)
-    return sorted(found.found)
 
 
 def raise_for(documents: Mapping[str, str], version: str = schemas.DEFAULT, policy: Policy = STRICT) -> None:
@@ -174,7 +186,7 @@ def _directive(item: Finding) -> bool:
     return bool(item.route) and str(item.route[-1]).startswith("$")
 
 
-def _objects(document: Document) -> Iterator[tuple[Document, Route, dict[str, Any]]]:
+def objects(document: Document) -> Iterator[tuple[Document, Route, dict[str, Any]]]:
     """The objects of a document: itself, or the items of a List."""
     value = document.value
     if isinstance(value, dict) and value.get("kind") == "List" and value.get("apiVersion") == "v1":

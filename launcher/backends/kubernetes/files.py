@@ -1,0 +1,111 @@
+"""Manifests on disk: which files of a folder are sent to a cluster, and which only go into what kustomize builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from launcher.errors import BadInput, NotFound, Problem
+
+SUFFIXES: Final = (".yaml", ".yml")
+KUSTOMIZATION: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+MAX_BYTES: Final = 16 << 20
+
+
+@dataclass
+class Manifests:
+    """File as it was named -> text.
+
+    whole           objects that are complete in their file
+    built           objects that a kustomization beside them changes, so that images may get their digest there
+    patches         parts of objects, which kustomize merges into others
+    kustomizations  the kustomization files themselves
+    """
+
+    whole: dict[str, str] = field(default_factory=dict)
+    built: dict[str, str] = field(default_factory=dict)
+    patches: dict[str, str] = field(default_factory=dict)
+    kustomizations: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def objects(self) -> dict[str, str]:
+        return {**self.whole, **self.built, **self.patches}
+
+
+def gather(paths: Iterable[Path]) -> Manifests:
+    """The manifests among files and folders (with all below, but for what begins with a dot). A file that is named is
+    taken for a manifest whatever lies beside it. Raises NotFound, and BadInput when there is none."""
+    found = Manifests()
+    named = list(paths)
+    for path in named:
+        if path.is_dir():
+            _folder(path, found)
+        elif path.exists():
+            _take(path, found, found.whole)
+        else:
+            raise NotFound(f"{path}: no such file or folder")
+    if not (found.objects or found.kustomizations or found.problems):
+        raise BadInput(
+            f"{', '.join(map(str, named))}: no manifests; allowed: files that end in {' or '.join(SUFFIXES)}"
+        )
+    return found
+
+
+def _folder(folder: Path, found: Manifests) -> None:
+    known = next((folder / name for name in KUSTOMIZATION if (folder / name).is_file()), None)
+    patches, others = _parts(known, found) if known is not None else (set(), set())
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            _folder(path, found)
+        elif path.suffix in SUFFIXES and path.name not in KUSTOMIZATION and path.name not in others:
+            target = found.patches if path.name in patches else found.built if known is not None else found.whole
+            _take(path, found, target)
+
+
+def _parts(path: Path, found: Manifests) -> tuple[set[str], set[str]]:
+    """Names of the files beside a kustomization that are patches, and of those that are no manifests at all."""
+    _take(path, found, found.kustomizations)
+    try:
+        value: Any = yaml.load(
+            found.kustomizations.get(str(path), ""), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+    except yaml.YAMLError:
+        return set(), set()  # whoever reads it says what is wrong
+    if not isinstance(value, dict):
+        return set(), set()
+    patches = {str(one.get("path")) for one in _dicts(value.get("patches"))}
+    patches |= {str(one) for one in value.get("patchesStrategicMerge") or () if isinstance(one, str)}
+    others: set[str] = set()
+    for key in ("configMapGenerator", "secretGenerator"):
+        for one in _dicts(value.get(key)):
+            others |= {str(file).rpartition("=")[2] for file in one.get("files") or ()}
+    return patches, others
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _take(path: Path, found: Manifests, target: dict[str, str]) -> None:
+    shown = str(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            found.problems.append(
+                Problem(shown, 0, 0, "", "too large for a manifest", f"at most {MAX_BYTES >> 20} MiB")
+            )
+            return
+        target[shown] = data.decode("utf-8-sig")
+    except OSError as error:
+        found.problems.append(Problem(shown, 0, 0, "", f"can not be read: {error.strerror}"))
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{data[error.start]:02x} at {error.start} is not UTF-8"
+        found.problems.append(Problem(shown, 0, 0, "", what, "UTF-8 text"))

@@ -1,0 +1,43 @@
+"""`launcher validate`: would a cluster take these manifests? Asked of vendored schemas, not of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "Says everything that a cluster would refuse in manifests, without asking one."
+EXAMPLE = "launcher validate k8s/ --kubernetes-version 1.33"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="YAML files, or folders of them")
+    parser.add_argument(
+        "--kubernetes-version",
+        default="1.34",
+        metavar="MINOR",
+        help="which API to check against (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--pod-security",
+        choices=("restricted", "baseline", "privileged"),
+        default="restricted",
+        help="level of namespaces that are not among the files, or that enforce none (default: %(default)s)",
+    )
+    parser.add_argument("--allow-tags", action="store_true", help="images need no digest")
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.backends.kubernetes import validate
+    from launcher.backends.kubernetes.files import gather
+    from launcher.errors import BadInput
+
+    found = gather(args.paths)
+    policy = validate.Policy(args.pod_security, digests=not args.allow_tags)
+    policies = {name: policy._replace(digests=False) for name in found.built}
+    policies |= {name: policy._replace(patch=True) for name in found.patches}
+    problems = [*found.problems, *validate.check(found.objects, args.kubernetes_version, policy, policies)]
+    if problems:
+        raise BadInput(sorted(problems))
+    count = len(found.objects)
+    print(f"{count} file{'' if count == 1 else 's'}: nothing that Kubernetes {args.kubernetes_version} would refuse")
+    return 0
