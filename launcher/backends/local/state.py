@@ -152,7 +152,8 @@ class StateDir:
 
         for folder in self.run(run).glob("*"):
             shutil.rmtree(folder / "work", ignore_errors=True)
-            (folder / "record.json").unlink(missing_ok=True)
+            for name in ("record.json", "private.json"):  # the latter: credentials, as a container gets them
+                (folder / name).unlink(missing_ok=True)
         for file in (self.site(run), self.note(run), self.cancel(run), self.entry(run)):
             file.unlink(missing_ok=True)
         sync_folder(self.queue)

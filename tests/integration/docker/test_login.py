@@ -27,11 +27,11 @@ __all__ = ["s3_server", "s3_url"]
 LOGIN = str(ROOT / "examples" / "login")
 JOBS = ("login-episodes", "login-model", "login-before", "login-sft", "login-after")
 SHORT = (
-    "login-episodes:config.tasks.count=60",
-    "login-sft:config.steps=8",
-    "login-sft:config.save_every=4",
-    "login-before:config.tasks.count=6",
-    "login-after:config.tasks.count=6",
+    "login-episodes:config.tasks.count=24",
+    "login-sft:config.steps=4",
+    "login-sft:config.save_every=2",
+    "login-before:config.tasks.count=4",
+    "login-after:config.tasks.count=4",
 )
 CHANCE, GOAL = 0.10, 0.60  # success before and after: the promise of the demo
 
