@@ -273,20 +273,43 @@ def packed(value: Any) -> bytes:
     return gzip.compress(json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), 9, mtime=0)
 
 
+def readme(made: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """README.md: where every file comes from."""
+    lines = [
+        "# Schemas of the API, vendored",
+        "",
+        "Made by `python tools/schemas.py` (needs Go) from the API documents in Go modules; nothing here is edited by hand.",
+        "Descriptions, defaults, `status` and rules in CEL are left out, objects with fixed fields are closed. All modules are",
+        "under the Apache License 2.0; their authors are The Kubernetes Authors, the Argo CD, Flux and prometheus-operator",
+        "projects. `sum` is the checksum of the module as Go's checksum database has it.",
+        "",
+        "| file | module | version | path | sum |",
+        "|---|---|---|---|---|",
+    ]
+    for name, value in made.items():
+        for one in value["source"]:
+            fields = (f"{name}.json.gz", one["module"], one["version"], one["path"], f"`{one['sum']}`")
+            lines.append(f"| {' | '.join(fields)} |")
+    lines += ["", "Kinds:", ""]
+    lines += [f"- {name}: {', '.join(sorted(value['kinds']))}" for name, value in made.items()]
+    return ("\n".join(lines) + "\n").encode()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes the vendored schemas of Kubernetes' kinds.")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when a file would change")
     check = parser.parse_args().check
     made = {f"kubernetes-{version.rpartition('.')[0]}": kubernetes(version) for version in KUBERNETES}
     made |= {name: custom(modules) for name, modules in CRDS.items()}
+    files = {f"{name}.json.gz": packed(value) for name, value in made.items()} | {"README.md": readme(made)}
     changed = 0
-    for name, value in made.items():
-        path, data = FOLDER / f"{name}.json.gz", packed(value)
+    for name, data in files.items():
+        path = FOLDER / name
         same = path.is_file() and path.read_bytes() == data
         changed += not same
         if not same and not check:
             path.write_bytes(data)
-        print(f"{path.name}: {len(data)} bytes, {len(value['kinds'])} kinds{'' if same else ', changed'}")
+        print(f"{name}: {len(data)} bytes{'' if same else ', changed'}")
     return 1 if check and changed else 0
 
 

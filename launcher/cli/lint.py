@@ -1,0 +1,40 @@
+"""`launcher lint`: for the CI of a GitOps repository. Exit 2 on errors; warnings only with --strict."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+SUMMARY = "Checks folders of rendered jobs that Argo CD or Flux apply: edited, unpinned, expiring, twice, stale."
+EXAMPLE = "launcher lint gitops/ --strict"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="rendered files, or folders of them")
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    parser.add_argument(
+        "--kubernetes-version",
+        default="1.34",
+        metavar="MINOR",
+        help="which API to check against (default: %(default)s)",
+    )
+    parser.add_argument("--profile", metavar="NAME", help="a named profile of slipway.yaml, for its image catalogue")
+
+
+def run(args: argparse.Namespace) -> int:
+    from launcher.backends.kubernetes.files import gather
+    from launcher.backends.kubernetes.lint import lint
+    from launcher.spec.profile import load_profile
+
+    profile = load_profile(Path.cwd(), args.profile, os.environ)
+    found = gather(args.paths)
+    lines = lint(found, profile.images, args.kubernetes_version)
+    if lines:
+        print("\n".join(map(str, lines)))
+    counts = {level: sum(line.level == level for line in lines) for level in ("error", "warning", "note")}
+    said = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items() if count]
+    files = len(found.objects)
+    print(f"{files} file{'' if files == 1 else 's'}: {', '.join(said) or 'nothing found'}", file=sys.stderr)
+    return 2 if counts["error"] or (args.strict and counts["warning"]) else 0
