@@ -34,10 +34,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.groups import Stage
+from launcher.backends.kubernetes.groups import Stage, fingerprint
 from launcher.backends.kubernetes.pod import Seat, template
 from launcher.errors import BadInput
 from launcher.reasons import EXIT_NEVER, MAX_INFRASTRUCTURE_ATTEMPTS
+from launcher.spec.hashing import ID_DIGITS
 
 TRIES: Final = 5 * MAX_INFRASTRUCTURE_ATTEMPTS
 DEPENDENCIES: Final = 5  # that JobSet 0.10 takes for one replicatedJob
@@ -88,9 +89,7 @@ def _pod_failure_policy(never: str, disrupted: str) -> dict[str, Any]:
 
 def jobset_spec(name: str, stages: Sequence[Stage], files: Callable[[Stage], tuple[str, ...]]) -> dict[str, Any]:
     """`files`: the ConfigMaps that hold a stage's jobs. Raises BadInput for what a JobSet can't be."""
-    children = {
-        (number, role): child for number, stage in enumerate(stages) for role, child in _children(stages, stage)
-    }
+    children = _children(name, stages)
     owner = {run.id: number for number, stage in enumerate(stages) for run in stage.runs}
     last = {number: child for (number, role), child in children.items() if role == stages[number].job.leading}
     pipeline = {names.PIPELINE: name} if len(stages) > 1 else {}
@@ -146,24 +145,30 @@ def _failure_policy(alone: Sequence[str], together: Sequence[Stage]) -> dict[str
     return {"maxRestarts": most, "restartStrategy": "BlockingRecreate", "rules": rules}
 
 
-def _children(stages: Sequence[Stage], stage: Stage) -> list[tuple[str, str]]:
-    """(role, name of its child Job), the leading role first."""
-    roles = list(dict.fromkeys(member.rpartition("-")[0] for member in stage.job.members()))
+def _children(name: str, stages: Sequence[Stage]) -> dict[tuple[int, str], str]:
+    """(stage, role) -> its child Job, in the order in which they are written: the leading role of a stage first. In a
+    set of one run a child is called as its role is; in a pipeline as the stage's job, with some of the run's hash where
+    several are called so or the whole would be too long."""
+    roles = [list(dict.fromkeys(member.rpartition("-")[0] for member in stage.job.members())) for stage in stages]
     if len(stages) == 1:
-        return [(role, role) for role in roles]
-    title = _title(stages, stage)
-    return [(role, title if len(roles) == 1 else f"{title}-{role}") for role in roles]
-
-
-def _title(stages: Sequence[Stage], stage: Stage) -> str:
-    """What a stage is called in its pipeline: its job's name, with some of its hash where several are called so or the
-    whole is too long."""
-    own = stage.job.name
-    room = names.NAME_LENGTH - len(f"{object_name(stages)}--0-{_last(stage)}{_SUFFIX}")
-    if len(own) <= room and sum(other.job.name == own for other in stages) == 1:
-        return own
-    short = stage.id[-12:][:4]
-    return f"{own[: max(1, room - 5)].rstrip('-')}-{short}"
+        return {(0, role): role for role in roles[0]}
+    names_of = [stage.job.name for stage in stages]
+    for digits in range(4, ID_DIGITS + 1):
+        titles = []
+        for stage, own, of_stage in zip(stages, names_of, roles, strict=True):
+            suffix = max(len(f"-{role}") for role in of_stage) if len(of_stage) > 1 else 0
+            room = names.NAME_LENGTH - len(f"{name}--0-{_last(stage)}{_SUFFIX}") - suffix
+            if len(own) > room or names_of.count(own) > 1 or digits > 4:
+                own = f"{own[: max(1, room - digits - 1)].rstrip('-')}-{stage.id[-ID_DIGITS:][:digits]}"
+            titles.append(own)
+        found = {
+            (number, role): title if len(roles[number]) == 1 else f"{title}-{role}"
+            for number, title in enumerate(titles)
+            for role in roles[number]
+        }
+        if len(set(found.values())) == len(found):
+            break
+    return found
 
 
 def _last(stage: Stage) -> int:
@@ -175,9 +180,6 @@ def object_name(stages: Sequence[Stage]) -> str:
     """A run's id; of a pipeline the first name of those that nobody reads from, with the hash over all its runs."""
     if len(stages) == 1:
         return stages[0].id
-    from launcher.backends.kubernetes.groups import fingerprint
-    from launcher.spec.hashing import ID_DIGITS
-
     read = {run for stage in stages for run in stage.after}
     ends = [stage.job.name for stage in stages if not read.intersection(run.id for run in stage.runs)]
     return f"{min(ends)}-{fingerprint(run for stage in stages for run in stage.runs)[:ID_DIGITS]}"
