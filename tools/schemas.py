@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -278,20 +279,23 @@ def readme(made: Mapping[str, Mapping[str, Any]]) -> bytes:
     lines = [
         "# Schemas of the API, vendored",
         "",
-        "Made by `python tools/schemas.py` (needs Go) from the API documents in Go modules; nothing here is edited by hand.",
-        "Descriptions, defaults, `status` and rules in CEL are left out, objects with fixed fields are closed. All modules are",
-        "under the Apache License 2.0; their authors are The Kubernetes Authors, the Argo CD, Flux and prometheus-operator",
-        "projects. `sum` is the checksum of the module as Go's checksum database has it.",
+        "Made by `python tools/schemas.py` (needs Go) from the API documents in Go modules; nothing is edited by hand.",
+        "Descriptions, defaults, `status` and rules in CEL are left out; objects with fixed fields are closed. All modules",
+        "are under the Apache License 2.0, by the Kubernetes, Argo CD, Flux and Prometheus Operator authors. `sum` is a",
+        "module's checksum as Go's checksum database has it.",
         "",
         "| file | module | version | path | sum |",
         "|---|---|---|---|---|",
     ]
+    kinds: dict[str, list[str]] = {}
     for name, value in made.items():
+        kinds.setdefault(", ".join(sorted(value["kinds"])), []).append(name)
         for one in value["source"]:
             fields = (f"{name}.json.gz", one["module"], one["version"], one["path"], f"`{one['sum']}`")
             lines.append(f"| {' | '.join(fields)} |")
     lines += ["", "Kinds:", ""]
-    lines += [f"- {name}: {', '.join(sorted(value['kinds']))}" for name, value in made.items()]
+    for listed, names in kinds.items():
+        lines += textwrap.wrap(f"- {', '.join(names)}: {listed}", 118, subsequent_indent="  ", break_on_hyphens=False)
     return ("\n".join(lines) + "\n").encode()
 
 
