@@ -84,6 +84,7 @@ class Entered(Protocol):
 BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
     "local": ("launcher.backends.local", None),
     "docker": ("launcher.backends.docker", "docker"),
+    "kubernetes": ("launcher.backends.kubernetes", "kubernetes"),
 }
 
 

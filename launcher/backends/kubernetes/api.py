@@ -1,0 +1,348 @@
+"""Requests to a cluster's API server: who we are is the official package's matter, what is sent is ours.
+
+The package reads kubeconfigs, runs credential plugins and sets TLS up; its own calls go through models that keep a
+thread pool at some 100 creates/s, so ours are raw bytes over the connection pool that it makes. Every request is one
+that can be repeated: creates answer 409 the second time, deletes 404.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from launcher.errors import BadInput, SlipwayError, Unreachable
+
+CONNECTIONS: Final = 32  # kept open; as many requests are on their way at once
+CONNECT: Final = 5.0  # seconds
+READ: Final = 30.0
+FIRST: Final = 6.0  # seconds of trying while the cluster has never answered: most likely it is not there
+PATIENCE: Final = 60.0  # seconds of trying one request afterwards
+LONGEST_PAUSE: Final = 30.0  # of what a Retry-After may ask for
+AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+TOKEN_KEPT: Final = 5.0  # seconds before the package is asked for the token again; it knows when that expires
+IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+ONLY_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class Refused(SlipwayError):
+    """The API server said no, and would say so again."""
+
+    def __init__(self, status: int, reason: str, message: str, what: str) -> None:
+        self.status, self.reason, self.message = status, reason, message
+        super().__init__(f"{what}: {message}" if message else f"{what}: {status} {reason}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+@dataclass(frozen=True)
+class Login:
+    """A cluster and how to reach it. `context` is the kubeconfig's, empty inside a cluster."""
+
+    configuration: Any
+    context: str
+    namespace: str  # the context's own, or `default`
+    kubeconfig: str = ""
+
+
+class _Status(msgspec.Struct):
+    """metav1.Status, as far as it is read."""
+
+    reason: str = ""
+    message: str = ""
+    details: dict[str, Any] | None = None
+
+
+def login(context: str | None = None) -> Login:
+    """From $KUBECONFIG, ~/.kube/config, or the service account of the pod that this is. Raises BadInput, Unreachable."""
+    from kubernetes import config
+    from kubernetes.client import Configuration
+    from kubernetes.config.config_exception import ConfigException
+
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    # the package looks at $KUBECONFIG when it is imported, which may have been long ago
+    files = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    there = [path for path in files.split(os.pathsep) if path and Path(path).is_file()]
+    try:
+        if not there:
+            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                config.load_incluster_config(client_configuration=configuration)
+                return Login(configuration, "", _read(IN_CLUSTER / "namespace") or "default")
+            raise BadInput(f"no cluster: there is no kubeconfig at {files}; set KUBECONFIG")
+        joined = os.pathsep.join(there)
+        contexts, active = config.list_kube_config_contexts(config_file=joined)
+        known = {entry["name"]: entry for entry in contexts or ()}
+        if context is not None and context not in known:
+            raise BadInput(f"no context `{context}` in {joined}; there is: {', '.join(sorted(known)) or 'none'}")
+        chosen = known[context] if context is not None else active
+        config.load_kube_config(
+            config_file=joined, context=context, client_configuration=configuration, persist_config=False
+        )
+    except ConfigException as error:
+        raise Unreachable(f"kubeconfig {files}: {error}") from None
+    namespace = (chosen.get("context") or {}).get("namespace") or "default"
+    return Login(configuration, str(chosen["name"]), str(namespace), joined)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+@dataclass
+class Api:
+    """One cluster. Thread-safe; connections are kept and shared."""
+
+    login: Login
+    _pool: Any = field(init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _token: tuple[float, str] = (0.0, "")
+    _answered: bool = False
+    known: dict[str, tuple[float, bool]] = field(default_factory=dict)  # API group -> when asked, whether it is served
+    _not_before: float = 0.0  # backpressure: a 429 to one request holds all of them
+
+    def __post_init__(self) -> None:
+        from kubernetes.client.rest import RESTClientObject
+
+        self._pool = RESTClientObject(self.login.configuration).pool_manager
+
+    @property
+    def host(self) -> str:
+        return str(self.login.configuration.host)
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"{self.login.context} ({self.host})" if self.login.context else self.host
+
+    def get(self, path: str, *, accept: str = "application/json", **query: str) -> Answer | None:
+        """The object or list; None when it is not there."""
+        try:
+            return self.request("GET", path, query=query, accept=accept)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+        query: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+    ) -> Answer:
+        """The answer to a request that took effect. Raises Refused, and Unreachable when `patience` seconds of trying
+        brought no answer that would stand: connections lost, 429, 5xx."""
+        url = self._url(path, query)
+        headers = {"accept": accept}
+        if body is not None:
+            headers["content-type"] = content
+        began, tries = time.monotonic(), 0
+        while True:
+            self._hold()
+            pause, said = 0.0, ""
+            try:
+                response = self._send(method, url, headers, body, tries)
+            except _Lost as error:
+                said = str(error)
+                if error.final:
+                    raise Unreachable(f"cluster {self.where}: {said}") from None
+            else:
+                self._answered = True
+                if response.status < 400:
+                    return Answer(response.status, response.data, _warnings(response.headers.get("warning")))
+                refused = _refusal(response.status, response.data, f"{method} {path.rpartition('/apis/')[2]}")
+                if response.status == 401:
+                    if tries:
+                        raise Unreachable(f"cluster {self.where} refuses the credentials: {refused.message}")
+                    with self._lock:
+                        self._token = (0.0, "")
+                elif response.status not in AGAIN and not _passing(refused):
+                    raise refused
+                said = refused.message or str(refused.status)
+                pause = _retry_after(response.headers.get("retry-after"))
+                if response.status == 429:
+                    self._not_before = time.monotonic() + (pause or 1.0)
+            tries += 1
+            # full jitter: what was refused together does not come back together
+            pause = max(pause, random.uniform(0.05, min(4.0, 0.1 * 2**tries)))
+            left = (patience if self._answered else min(patience, FIRST)) - (time.monotonic() - began)
+            if left < pause:
+                raise Unreachable(f"cluster {self.where}: {said}")
+            time.sleep(pause)
+
+    def stream(self, path: str, *, query: Mapping[str, str], read: float) -> Any:
+        """An open response whose body comes bit by bit; the caller closes it. `read`: seconds of silence that are one
+        too many. Raises Refused, Unreachable; tries once."""
+        self._hold()
+        try:
+            response = self._send("GET", self._url(path, query), {"accept": "*/*"}, None, 0, read=read, whole=False)
+        except _Lost as error:
+            raise Unreachable(f"cluster {self.where}: {error}") from None
+        if response.status >= 400:
+            body = response.read()
+            response.release_conn()
+            refused = _refusal(response.status, body, f"GET {path}")
+            if response.status in AGAIN or response.status == 401:
+                raise Unreachable(f"cluster {self.where}: {refused.message or response.status}")
+            raise refused
+        self._answered = True
+        return response
+
+    def pages(self, path: str, *, accept: str = "application/json", **query: str) -> Iterator[Any]:
+        """The pages of a list, decoded; none where the kind is not known to the cluster. A list whose continuation
+        has expired begins again, so an item may come twice."""
+        following, restarted = "", 0
+        while True:
+            try:
+                answer = self.request(
+                    "GET", path, accept=accept, query={**query, "limit": "500", "continue": following}
+                )
+            except Refused as error:
+                if error.status == 404:
+                    return
+                if error.status == 410 and following and restarted < 5:
+                    following, restarted = "", restarted + 1
+                    continue
+                raise
+            page = answer.json()
+            yield page
+            following = (page.get("metadata") or {}).get("continue") or ""
+            if not following:
+                return
+
+    def headers(self) -> dict[str, str]:
+        """What says who we are."""
+        with self._lock:
+            at, token = self._token
+            if time.monotonic() - at < TOKEN_KEPT and at:
+                return {"authorization": token} if token else {}
+            try:
+                settings = self.login.configuration.auth_settings()
+            except Exception as error:  # a credential plugin failed: the package raises what it likes
+                raise Unreachable(f"cluster {self.where}: no credentials: {error}") from None
+            token = str((settings.get("BearerToken") or {}).get("value") or "")
+            self._token = (time.monotonic(), token)
+        return {"authorization": token} if token else {}
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _hold(self) -> None:
+        while (left := self._not_before - time.monotonic()) > 0:
+            time.sleep(min(left, 1.0))
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        asked = {key: value for key, value in (query or {}).items() if value}
+        return f"{self.host}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        tries: int,
+        *,
+        read: float = READ,
+        whole: bool = True,
+    ) -> Any:
+        import urllib3
+
+        try:
+            return self._pool.urlopen(
+                method,
+                url,
+                headers={**headers, **self.headers(), "user-agent": "slipway"},
+                body=body,
+                retries=False,
+                redirect=False,
+                preload_content=whole,
+                timeout=urllib3.Timeout(connect=CONNECT, read=read),
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _lost(error, self._answered or tries > 0) from None
+
+
+class _Lost(Exception):
+    """No answer. `final`: nor will there be one."""
+
+    def __init__(self, message: str, final: bool) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+def _lost(error: Exception, answered: bool) -> _Lost:
+    import urllib3
+
+    if isinstance(error, urllib3.exceptions.SSLError):
+        text = str(error)
+        return _Lost(f"TLS: {text}", "CERTIFICATE_VERIFY" in text.upper() and not answered)
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return _Lost("its name is not known here", not answered)
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return _Lost("the connection is refused", False)
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return _Lost("it does not answer in time", False)
+    return _Lost("the connection broke", False)
+
+
+def _refusal(status: int, body: bytes, what: str) -> Refused:
+    try:
+        said = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        said = _Status(message=body[:300].decode("utf-8", "replace").strip())
+    return Refused(status, said.reason, said.message, what)
+
+
+def _passing(refused: Refused) -> bool:
+    """A 409 that is not about the object: two requests that met at a quota."""
+    return refused.status == 409 and refused.reason == "Conflict" and "resourcequotas" in refused.message
+
+
+def _retry_after(value: str | None) -> float:
+    try:
+        return min(LONGEST_PAUSE, max(0.0, float(value or 0)))
+    except ValueError:
+        return 1.0
+
+
+def _warnings(value: str | None) -> tuple[str, ...]:
+    """The texts of a Warning header: `299 - "text", 299 - "text"` (RFC 9111's older 5.5, as the API server writes it)."""
+    if not value:
+        return ()
+    found, position = [], 0
+    while (start := value.find('"', position)) >= 0:
+        text, position = [], start + 1
+        while position < len(value) and value[position] != '"':
+            if value[position] == "\\":
+                position += 1
+            text.append(value[position : position + 1])
+            position += 1
+        found.append("".join(text))
+        position += 1
+    return tuple(found)

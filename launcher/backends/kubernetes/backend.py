@@ -1,0 +1,385 @@
+"""The Kubernetes backend as design 8 wants it: what is rendered is what is sent, and everything is found again by name
+and by label, so that no state on this machine is ever needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from launcher.backends.base import Handle, Observation, Rendered
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, Login, Refused, login
+from launcher.backends.kubernetes.creating import PARALLEL, Creator
+from launcher.backends.kubernetes.objects import (
+    CARRIERS,
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    JOB_SET,
+    POD,
+    WORKLOAD,
+    File,
+    Kind,
+    Metadata,
+    files,
+    handle,
+)
+from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children
+from launcher.backends.kubernetes.watch import Board
+from launcher.errors import Conflict, NotFound, SlipwayError
+from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.model import ResolvedJob
+
+FEW: Final = 16  # runs that are asked for one by one; more are listed
+OFTEN: Final = 6  # look-ups within `LATELY` after which a watch takes over
+LATELY: Final = 3.0  # seconds
+LOOK: Final = 5.0  # seconds after which a run is judged again although nothing changed: what only time tells
+
+_shared: dict[tuple[str, str], Api] = {}
+_boards: dict[tuple[int, str], Board] = {}
+_lock = threading.Lock()
+
+
+def shared(context: str | None) -> Api:
+    """One Api for each cluster and process: connections and tokens are kept."""
+    key = (os.environ.get("KUBECONFIG", ""), context or "")
+    with _lock:
+        if key not in _shared:
+            _shared[key] = Api(login(context))
+        return _shared[key]
+
+
+class KubernetesBackend:
+    """Runs on a cluster. `options`: namespace, context (of the kubeconfig), and the rest of the job's block."""
+
+    name = NAME
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        import kubernetes  # noqa: F401 - a missing SDK is said here, by launcher.backends.base
+
+        self.options = options
+        self._creator: Creator | None = None
+        self._asked: deque[float] = deque(maxlen=OFTEN)
+
+    @property
+    def api(self) -> Api:
+        return shared(str(self.options["context"]) if self.options.get("context") else None)
+
+    @property
+    def login(self) -> Login:
+        return self.api.login
+
+    @property
+    def namespace(self) -> str:
+        return str(self.options.get("namespace") or self.login.namespace)
+
+    @property
+    def creator(self) -> Creator:
+        if self._creator is None:
+            self._creator = Creator(self.api)
+        return self._creator
+
+    def render(self, group: Sequence[ResolvedJob]) -> Rendered:
+        from launcher.backends.kubernetes.render import render
+
+        return render(group)
+
+    def check(self, group: Sequence[ResolvedJob]) -> None:
+        """What a cluster can be asked before anything is written. Raises BadInput with everything that is missing."""
+        from launcher.backends.kubernetes.checking import check
+
+        check(self, group)
+
+    def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        hashes = {run_id(job): run_hash(job) for job in group}
+        if strange := sorted(set(rendered.objects) - set(hashes)):
+            raise Conflict(f"{strange[0]} is no run of this submit")
+        made = files(rendered, self.namespace)
+        for run, name in rendered.objects.items():
+            carried = made[name].carrier.metadata.runs
+            if carried.get(run) != hashes[run]:
+                raise Conflict(f"{name} does not carry {run} as it is submitted")
+        self.creator.try_out(document for each in made.values() for document in each.documents)
+        there = self.creator.create_all(made.values())
+        return {run: self._handle(run, made[name], there[name]) for run, name in rendered.objects.items()}
+
+    def _handle(self, run: str, file: File, there: Metadata) -> Handle:
+        return handle(run, NAME, file.carrier.kind, there, self.login.context)
+
+    # looking
+
+    def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
+        """The handles of those runs that the cluster has, in few requests however many are asked for."""
+        if len(runs) <= FEW:
+            with ThreadPoolExecutor(FEW) as threads:
+                found = threads.map(self._owner, runs)
+                return {
+                    run: handle(run, NAME, owner.kind, owner.metadata, self.login.context)
+                    for run, owner in zip(runs, found, strict=True)
+                    if owner is not None
+                }
+        wanted, handles = set(runs), {}
+        for kind in self._kinds():
+            path = kind.path(self.namespace)
+            for page in self.api.pages(path, accept=ONLY_METADATA_LIST, labelSelector=names.SELECTOR):
+                for item in page.get("items") or ():
+                    metadata = msgspec.convert(item.get("metadata") or {}, Metadata, strict=False)
+                    for run in wanted & set(metadata.runs):
+                        if names.JOBSET_NAME not in metadata.labels:
+                            handles[run] = handle(run, NAME, kind, metadata, self.login.context)
+        return handles
+
+    def look_up(self, run: str) -> Observation | None:
+        """Asked once, it asks the cluster; asked often, it keeps a watch and answers from that."""
+        board = self._board_if_busy()
+        if board is not None and (seen := board.look_up(run)) is not None:
+            return seen
+        return self._look(run)[0]
+
+    def _look(self, run: str) -> tuple[Observation | None, Sight, Owner | None]:
+        """The run as the cluster has it now, and what that was seen by."""
+        sight = Sight(self.login.context)
+        owner = self._owner(run)
+        if owner is None:
+            return None, sight, None
+        space = owner.metadata.namespace
+        sight.put(owner.kind, owner.value)
+        for pod in self._pods(owner, run):
+            sight.put(POD, pod)
+        seen = sight.observe(run)
+        if seen is None or not seen.active or seen.phase == "running":
+            return seen, sight, owner
+        # why it does not run is told by events, and by the queue
+        about = [owner.metadata.name, *(children(owner.value) if owner.kind is JOB_SET else ())]
+        about += [str((pod.get("metadata") or {}).get("name")) for pod in sight.members(owner, run)]
+        for name in about[:FEW]:
+            for event in self._items(EVENT, space, fieldSelector=f"involvedObject.name={name},type=Warning"):
+                sight.put(EVENT, event)
+        if names.QUEUE in owner.metadata.labels and (owner.value.get("spec") or {}).get("suspend"):
+            for workload in self._items(WORKLOAD, space, labelSelector=f"kueue.x-k8s.io/job-uid={owner.metadata.uid}"):
+                sight.put(WORKLOAD, workload)
+            sight.positions.update(self._positions(space, owner.metadata.labels[names.QUEUE], sight))
+        return sight.observe(run), sight, owner
+
+    def _owner(self, run: str) -> Owner | None:
+        """The Job or JobSet that carries a run: by its name, otherwise among those of several runs."""
+        from launcher.backends.kubernetes.sight import owner
+
+        for kind in self._kinds():
+            answer = self.api.get(kind.path(self.namespace, run))
+            found = owner(kind, answer.json()) if answer is not None else None
+            if found is not None:
+                return found
+        for kind, label in ((JOB_SET, names.PIPELINE), (JOB, names.ARRAY)):
+            if kind not in self._kinds():
+                continue
+            for value in self._items(kind, self.namespace, labelSelector=label):
+                found = owner(kind, value)
+                if found is not None and run in found.metadata.runs:
+                    return found
+        return None
+
+    def _pods(self, owner: Owner, run: str) -> Iterator[Object]:
+        array = names.ARRAY in owner.metadata.labels
+        selector = f"{names.ARRAY}={owner.metadata.name}" if array else f"{names.RUN}={run}"
+        yield from self._items(POD, owner.metadata.namespace, labelSelector=selector)
+
+    def _items(self, kind: Kind, namespace: str, **query: str) -> Iterator[Object]:
+        """Of what may not be listed, nothing."""
+        try:
+            for page in self.api.pages(kind.path(namespace), **query):
+                yield from page.get("items") or ()
+        except Refused as error:
+            if error.status != 403 or kind in CARRIERS:
+                raise
+
+    def _positions(self, namespace: str, queue: str, sight: Sight) -> dict[str, int]:
+        """uid -> place in Kueue's queue, where its visibility API is served."""
+        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
+        try:
+            answer = self.api.get(path)
+        except SlipwayError:
+            return {}
+        places = {
+            str((item.get("metadata") or {}).get("name")): int(item.get("positionInLocalQueue") or 0)
+            for item in (answer.json().get("items") or () if answer is not None else ())
+        }
+        found = {}
+        for (_, name), workload in sight.workloads.items():
+            for each in (workload.get("metadata") or {}).get("ownerReferences") or ():
+                if name in places:
+                    found[str(each.get("uid"))] = places[name]
+        return found
+
+    def _kinds(self) -> tuple[Kind, ...]:
+        return CARRIERS if self.serves(JOB_SET) else (JOB,)
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the cluster knows a kind; asked once in a while."""
+        known = self.api.known
+        at, there = known.get(kind.group, (0.0, False))
+        if not at or (not there and time.monotonic() - at > LATELY):
+            there = self.api.get(kind.group) is not None
+            known[kind.group] = (time.monotonic(), there)
+        return there
+
+    # watching
+
+    def _board_if_busy(self) -> Board | None:
+        key = (id(self.api), self.namespace)
+        with _lock:
+            board = _boards.get(key)
+        if board is not None and board.living:
+            return board
+        now = time.monotonic()
+        self._asked.append(now)
+        if len(self._asked) < OFTEN or now - self._asked[0] > LATELY:
+            return None
+        try:
+            return self.board()
+        except SlipwayError:
+            return None  # who may not watch may still get
+
+    def board(self) -> Board:
+        """The watch over this backend's namespace; one for each process. Raises Unreachable, Refused."""
+        key = (id(self.api), self.namespace)
+        with _lock:
+            board = _boards.get(key)
+            if board is None or not board.living:
+                board = Board(self.api, self.namespace, self.login.context)
+                board.start()
+                _boards[key] = board
+            return board
+
+    def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[Observation]:
+        """What changes about the runs, until none is active. A watch goes on from where it was by itself, so `cursor`
+        adds nothing: the first observations are how everything is now."""
+        left = {handle.run: handle for handle in handles}
+        last: dict[str, Observation] = {}
+        board = self.board()
+        for runs in board.follow(left, LOOK):
+            for run in sorted(runs & left.keys()):
+                seen = board.look_up(run)
+                if seen is None and run not in last:
+                    seen = self._look(run)[0]  # made after the board was last told, or never
+                seen = seen or Observation(left[run], active=False, phase="ended")
+                if last.get(run) != seen:
+                    changed = run not in last or _essence(seen) != _essence(last[run])
+                    last[run] = seen
+                    if changed:
+                        yield seen
+                if not seen.active:
+                    del left[run]
+            if not left:
+                return
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        from launcher.backends.kubernetes.logs import logs
+
+        return logs(self, handle, role, rank, previous)
+
+    def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
+        from launcher.backends.kubernetes.entering import execute
+
+        return execute(self, run, member, command, tty=tty)
+
+    def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
+        from launcher.backends.kubernetes.entering import forward
+
+        return forward(self, run, member, ports)
+
+    def pod_of(self, run: str, member: str) -> Object:
+        """The newest pod of a member that runs. Raises NotFound."""
+        from launcher.backends.kubernetes.logs import pods_of
+
+        role, _, rank = member.rpartition("-")
+        seen, sight, owner = self._look(run)
+        if owner is None:
+            raise NotFound(f"{run}: cluster {self.api.where} has nothing of it in namespace {self.namespace}")
+        running = [
+            pod
+            for pod in pods_of(sight, owner, run, role, int(rank))
+            if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+        ]
+        if not running:
+            why = f": {seen.evidence}" if seen is not None and seen.evidence else ""
+            raise NotFound(f"{run}: {member} has no pod that runs{why}")
+        return running[-1]
+
+    # ending
+
+    def cancel(self, handles: Collection[Handle]) -> None:
+        """Deletes the objects, and what they own. Of an object that carries other runs too, only these runs' pods go:
+        their runtimes find cancel.json, whatever starts them again."""
+        wanted = {one.run for one in handles}
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
+            for _ in threads.map(lambda one: self._cancel(one, wanted), handles):
+                pass
+
+    def _cancel(self, one: Handle, wanted: set[str]) -> None:
+        owner = self._owner(one.run)
+        if owner is None or (one.place.get("uid") or owner.metadata.uid) != owner.metadata.uid:
+            return  # gone, or another one since
+        if set(owner.metadata.runs) <= wanted:
+            self._delete(owner.kind, owner.metadata)
+            for name in config_maps(owner.value):
+                self._delete(CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
+            return
+        sight = Sight(self.login.context)
+        sight.put(owner.kind, owner.value)
+        for pod in self._pods(owner, one.run):
+            sight.put(POD, pod)
+        for pod in sight.members(owner, one.run):
+            if (pod.get("status") or {}).get("phase") in ("Pending", "Running"):
+                self._delete(POD, msgspec.convert(pod["metadata"], Metadata, strict=False))
+
+    def _delete(self, kind: Kind, metadata: Metadata) -> None:
+        options: dict[str, object] = {"propagationPolicy": "Foreground" if kind in CARRIERS else "Background"}
+        if metadata.uid:
+            options["preconditions"] = {"uid": metadata.uid}
+        try:
+            self.api.request("DELETE", kind.path(metadata.namespace, metadata.name), body=msgspec.json.encode(options))
+        except Refused as error:
+            if error.status not in (404, 409) and not (error.status == 403 and kind is CONFIG_MAP):
+                raise
+
+    def mine(self) -> Iterator[Observation]:
+        """In every namespace that may be listed, otherwise in this one."""
+        sight = Sight(self.login.context)
+        kinds: Iterable[Kind] = (*self._kinds(), POD)
+        for kind in kinds:
+            for space in ("", self.namespace):
+                try:
+                    for page in self.api.pages(kind.path(space), labelSelector=names.SELECTOR):
+                        for item in page.get("items") or ():
+                            sight.put(kind, item)
+                    break
+                except Refused as error:
+                    if error.status != 403 or space:
+                        raise
+        yield from sight.all()
+
+
+def _essence(seen: Observation) -> tuple[object, ...]:
+    return (seen.handle, seen.active, seen.phase, seen.reason, seen.evidence)
+
+
+def config_maps(value: Object) -> list[str]:
+    """The ConfigMaps that an object's pods mount; ours are of that object alone."""
+    spec = value.get("spec") or {}
+    templates = [spec.get("template") or {}]
+    templates += [((each.get("template") or {}).get("spec") or {}).get("template") or {} for each in spec.get("replicatedJobs") or ()]
+    found = {
+        str(volume["configMap"].get("name"))
+        for template in templates
+        for volume in (template.get("spec") or {}).get("volumes") or ()
+        if volume.get("configMap")
+    }
+    return sorted(found)

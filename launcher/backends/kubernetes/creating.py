@@ -1,0 +1,182 @@
+"""Giving objects to a cluster, exactly once each.
+
+A create that meets its own name (409) reads what is there and compares fingerprints: the same is adopted, which also
+repairs a response that was lost after the object was made; another is a Conflict, never overwritten, never ignored.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.api import ONLY_METADATA, Answer, Api, Refused
+from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Document, File, Metadata, bare
+from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
+
+PARALLEL: Final = 16
+YAML: Final = "application/yaml"
+WRITE: Final = {"fieldManager": names.APP, "fieldValidation": "Strict"}
+DRY: Final = {**WRITE, "dryRun": "All"}
+TRIES: Final = 5  # of create, gone meanwhile, create
+
+
+@dataclass
+class Creator:
+    """Creates objects in one cluster; remembers which shapes were tried."""
+
+    api: Api
+    tried: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def try_out(self, documents: Iterable[Document]) -> None:
+        """A strict dry run on the server of each that is the first of its shape. Raises BadInput with all complaints:
+        a Job whose pods Pod Security will refuse is accepted with no more than a warning, and never starts."""
+        firsts: dict[str, Document] = {}
+        for document in documents:
+            shape = document.shape
+            if shape not in self.tried:
+                firsts.setdefault(shape, document)
+        wrong: list[str] = []
+        for shape, document in firsts.items():
+            wrong += self._try(document)
+            self.tried.add(shape)
+        if wrong:
+            raise BadInput("\n".join(dict.fromkeys(wrong)))
+
+    def _try(self, document: Document) -> list[str]:
+        what = f"{document.kind.name} {document.metadata.name}"
+        try:
+            answer = self._post(document, DRY)
+        except Refused as error:
+            if error.status == 409:  # it is there already: creating it will compare
+                return []
+            refused = explain(error, document, self.api)
+            if not isinstance(refused, BadInput):
+                raise refused from None
+            return [str(refused)]
+        wrong = [f"{what}: its pods would be refused: {text}" for text in answer.warnings if "PodSecurity" in text]
+        if not wrong:
+            self.note(*(f"{what}: {text}" for text in answer.warnings))
+        return wrong
+
+    def note(self, *texts: str) -> None:
+        """Says something that stops nothing, once."""
+        with self._lock:
+            for text in texts:
+                if text not in self.notes:
+                    self.notes.append(text)
+                    print(f"note: {text}", file=sys.stderr)
+
+    def create_all(self, files: Iterable[File]) -> dict[str, Metadata]:
+        """Creates every file's objects, what a carrier needs before it. File name -> the carrier as the cluster has it."""
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="create") as threads:
+            futures = {each.name: threads.submit(self.create_file, each) for each in files}
+            done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
+            if any(future.exception() is not None for future in done):
+                threads.shutdown(cancel_futures=True)
+            # the first in the order of the files, so that the same mistake is told the same way
+            failed = [each for each in futures.values() if not each.cancelled() and each.exception() is not None]
+            for future in failed:
+                future.result()
+            return {name: future.result() for name, future in futures.items()}
+
+    def create_file(self, file: File) -> Metadata:
+        made = {each.path: self.create(each) for each in file.before}
+        carrier = self.create(file.carrier)
+        for each in file.before:
+            if each.kind is CONFIG_MAP and file.carrier.metadata.name:
+                self._give(each, made[each.path], file.carrier, carrier)
+        return carrier
+
+    def create(self, document: Document) -> Metadata:
+        for _ in range(TRIES):
+            try:
+                return bare(self._post(document, WRITE).body).metadata
+            except Refused as error:
+                if error.status != 409 or error.reason != "AlreadyExists":
+                    raise explain(error, document, self.api) from None
+            if document.kind is CONFIG_MAP:
+                found = self.api.get(document.path)
+                if found is not None:
+                    return _same_data(document, found)
+            else:
+                found = self.api.get(document.path, accept=ONLY_METADATA)
+                if found is not None:
+                    return _ours(document, bare(found.body).metadata)
+        raise Unreachable(f"{document.kind.name} {document.metadata.name} comes and goes in {self.api.where}")
+
+    def _post(self, document: Document, query: dict[str, str]) -> Answer:
+        collection = document.kind.path(document.metadata.namespace)
+        return self.api.request("POST", collection, body=document.body, content=YAML, accept=ONLY_METADATA, query=query)
+
+    def _give(self, document: Document, there: Metadata, carrier: Document, owner: Metadata) -> None:
+        """Makes the carrier the owner of what it needs, so that it goes when the carrier goes. It could not be before:
+        an owner has a uid only once it is made. Who may not patch leaves it to `cancel`."""
+        reference = {
+            "apiVersion": carrier.value.get("apiVersion"),
+            "kind": carrier.kind.name,
+            "name": owner.name,
+            "uid": owner.uid,
+        }
+        body = msgspec.json.encode({"metadata": {"uid": there.uid, "ownerReferences": [reference]}})
+        try:
+            self.api.request(
+                "PATCH", document.path, body=body, content="application/merge-patch+json", accept=ONLY_METADATA
+            )
+        except Refused as error:
+            if error.status not in (403, 404, 409, 422):
+                raise
+
+
+def _ours(document: Document, there: Metadata) -> Metadata:
+    what = f"{document.kind.name} {there.name} in namespace {there.namespace}"
+    if there.fingerprint != document.metadata.fingerprint or not there.fingerprint:
+        whose = "another job" if there.fingerprint else "not ours"
+        raise Conflict(f"{what} is {whose}; give this job another name")
+    if there.deletion:
+        raise Conflict(f"{what} is being deleted since {there.deletion}; submit again when it is gone")
+    return there
+
+
+def _same_data(document: Document, found: Answer) -> Metadata:
+    """An immutable ConfigMap, named by the hash of what it holds."""
+    value = found.json()
+    metadata = bare(found.body).metadata
+    same = all((value.get(key) or {}) == (document.value.get(key) or {}) for key in ("data", "binaryData"))
+    if not same:
+        raise Conflict(f"ConfigMap {metadata.name} in namespace {metadata.namespace} is there and holds something else")
+    if metadata.deletion:
+        raise Conflict(f"ConfigMap {metadata.name} is being deleted; submit again when it is gone")
+    return metadata
+
+
+def explain(error: Refused, document: Document, api: Api) -> SlipwayError:
+    """A refusal in words of the user's; BadInput where the job or its block has to change."""
+    what = f"{document.kind.name} {document.metadata.name}"
+    space = document.metadata.namespace
+    if error.status == 404 and "namespaces" in error.message:
+        return BadInput(f"namespace {space} is not in cluster {api.where}")
+    if error.status == 404 and document.kind is JOB_SET:
+        return BadInput(
+            f"{what}: cluster {api.where} has no JobSet; several ranks, roles or stages need it: "
+            "https://jobset.sigs.k8s.io/docs/installation/"
+        )
+    if error.status == 403 and "exceeded quota" in error.message:
+        return Unreachable(f"{what}: {error.message}; submit again when there is room: nothing is submitted twice")
+    if error.status == 403 and ("denied the request" in error.message or "PodSecurity" in error.message):
+        return BadInput(f"{what}: {error.message}")
+    if error.status == 403 and "being terminated" in error.message:
+        return BadInput(f"{what}: namespace {space} is being deleted")
+    if error.status == 403:
+        return Unreachable(f"{what}: {error.message}")
+    if error.status in (400, 413, 415, 422):
+        return BadInput(f"{what} is refused by cluster {api.where}: {error.message}")
+    return error

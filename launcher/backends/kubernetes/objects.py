@@ -1,0 +1,168 @@
+"""Our objects, as rendered text and as a cluster holds them: kinds, addresses, whose they are."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from launcher.backends.base import Handle, Rendered
+from launcher.backends.kubernetes import names
+from launcher.errors import BadInput
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    group: str  # as in a path: /api/v1, /apis/batch/v1
+    plural: str
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Of one object, or of all in a namespace; without a namespace of all in the cluster."""
+        inside = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.group}{inside}/{self.plural}" + (f"/{name}" if name else "")
+
+
+CONFIG_MAP: Final = Kind("ConfigMap", "/api/v1", "configmaps")
+SECRET: Final = Kind("Secret", "/api/v1", "secrets")
+POD: Final = Kind("Pod", "/api/v1", "pods")
+EVENT: Final = Kind("Event", "/api/v1", "events")
+SERVICE_ACCOUNT: Final = Kind("ServiceAccount", "/api/v1", "serviceaccounts")
+JOB: Final = Kind("Job", "/apis/batch/v1", "jobs")
+JOB_SET: Final = Kind("JobSet", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets")
+WORKLOAD: Final = Kind("Workload", "/apis/kueue.x-k8s.io/v1beta1", "workloads")
+LOCAL_QUEUE: Final = Kind("LocalQueue", "/apis/kueue.x-k8s.io/v1beta1", "localqueues")
+SENT: Final = {kind.name: kind for kind in (CONFIG_MAP, JOB, JOB_SET)}
+CARRIERS: Final = (JOB, JOB_SET)  # kinds that carry runs
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """The part of an object that says whose it is."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation: str = msgspec.field(name="creationTimestamp", default="")
+    deletion: str = msgspec.field(name="deletionTimestamp", default="")
+
+    @property
+    def fingerprint(self) -> str:
+        return self.annotations.get(names.FINGERPRINT, "")
+
+    @property
+    def runs(self) -> dict[str, str]:
+        """run id -> run hash, of every run that the object carries."""
+        try:
+            return msgspec.json.decode(self.annotations.get(names.RUNS, "{}"), type=dict[str, str])
+        except msgspec.MsgspecError:
+            return {}
+
+
+class Bare(msgspec.Struct, frozen=True):
+    """An object of which only the metadata are read."""
+
+    metadata: Metadata = Metadata()
+    kind: str = ""
+
+
+bare: Final = msgspec.json.Decoder(Bare).decode
+
+
+@dataclass(frozen=True)
+class Document:
+    """One object of a rendered file. `body` is what is sent: its part of the file, byte for byte."""
+
+    kind: Kind
+    metadata: Metadata
+    body: bytes
+    value: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        return self.kind.path(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def shape(self) -> str:
+        """What decides how a cluster judges the object: equal for jobs that differ in name, values and arguments."""
+        return hashlib.sha256(msgspec.json.encode(_shape(self.value), order="sorted")).hexdigest()
+
+
+@dataclass(frozen=True)
+class File:
+    """A rendered file: what its object needs first, then the object that carries the runs."""
+
+    name: str
+    before: tuple[Document, ...]
+    carrier: Document
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        return (*self.before, self.carrier)
+
+
+def files(rendered: Rendered, namespace: str) -> dict[str, File]:
+    """The files of a submit, by name. `namespace` is for objects that name none. Raises BadInput."""
+    return {name: _file(name, text, namespace) for name, text in rendered.documents.items()}
+
+
+def _file(name: str, text: str, namespace: str) -> File:
+    found = list(documents(text, namespace, name))
+    carriers = [each for each in found if each.kind in CARRIERS]
+    if len(carriers) != 1:
+        raise BadInput(f"{name}: {len(carriers)} objects that run something; allowed: one")
+    return File(name, tuple(each for each in found if each.kind not in CARRIERS), carriers[0])
+
+
+def documents(text: str, namespace: str, where: str) -> Iterator[Document]:
+    for part in _SEPARATOR.split(text):
+        if not part.strip():
+            continue
+        try:
+            value = yaml.load(part, Loader=Loader)
+        except yaml.YAMLError as error:
+            raise BadInput(f"{where}: {error}") from None
+        if value is None:
+            continue  # only comments
+        kind = SENT.get(str(value.get("kind"))) if isinstance(value, dict) else None
+        if kind is None:
+            raise BadInput(f"{where}: not an object of ours; allowed: {', '.join(SENT)}")
+        metadata = msgspec.convert(value.get("metadata") or {}, Metadata, strict=False)
+        if not metadata.namespace:
+            metadata = msgspec.structs.replace(metadata, namespace=namespace)
+        yield Document(kind, metadata, part.lstrip("\n").encode(), value)
+
+
+def _shape(value: Any, inside: str = "") -> Any:
+    if isinstance(value, dict):
+        if inside == "env":
+            return sorted(value)
+        return {
+            key: _shape(item, key)
+            for key, item in value.items()
+            if key not in ("labels", "annotations", "command", "args", "name", "configMap") or key == inside
+        }
+    if isinstance(value, list):
+        return [_shape(item, inside) for item in value]
+    return value
+
+
+def handle(run: str, backend: str, kind: Kind, metadata: Metadata, context: str) -> Handle:
+    """How the cluster's object carries a run. `fingerprint` is the run's hash: of one in a pipeline or an array, the
+    one that the object's list of runs has for it."""
+    place = {
+        "context": context,
+        "namespace": metadata.namespace,
+        "kind": kind.name,
+        "uid": metadata.uid,
+    }
+    return Handle(run, backend, metadata.name, metadata.runs.get(run, metadata.fingerprint), place)

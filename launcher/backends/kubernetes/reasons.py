@@ -1,0 +1,392 @@
+"""Why a run on a cluster waits, runs or has ended: a pure reading of its objects, with the evidence.
+
+Input are objects as the API server gives them (decoded JSON): the Job or JobSet, the run's pods, events about them, and
+Kueue's Workload. What a pod's own runtime wrote into the store tells more, and wins, wherever there is any; this here
+is for what no process could tell: why nothing starts, and why it is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from launcher.backends.kubernetes import names
+from launcher.reasons import EXIT_AGAIN, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, RULES, Reason
+
+Object = Mapping[str, Any]
+
+TOO_LONG: Final = 30.0  # seconds after which a pod that should be gone is said to hang
+LENGTH: Final = 400  # characters of evidence
+
+# reasons of a waiting container
+_IMAGE: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+# of these none goes away by waiting
+_HOPELESS: Final = frozenset({"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"})
+
+# condition DisruptionTarget of a pod: its reason
+_DISRUPTED: Final = {
+    "PreemptionByScheduler": Reason.PREEMPTED,
+    "PreemptionByKubeScheduler": Reason.PREEMPTED,
+    "EvictionByEvictionAPI": Reason.EVICTED,
+    "TerminationByKubelet": Reason.EVICTED,
+    "DeletionByTaintManager": Reason.LOST,
+    "DeletionByPodGC": Reason.LOST,
+}
+_EXITS: Final = {
+    EXIT_USER: Reason.USER_ERROR,
+    EXIT_AGAIN: Reason.INFRASTRUCTURE,
+    EXIT_NEVER: Reason.CONFIG_ERROR,
+    EXIT_PREEMPTED: Reason.PREEMPTED,
+}
+# a container that never got to its own code: the image lacks the runtime, or its interpreter
+_NEVER_RAN: Final = frozenset({"StartError", "ContainerCannotRun"})
+
+
+class Verdict(NamedTuple):
+    """`active`: something runs or may still start. `hopeless`: nothing starts until somebody changes something."""
+
+    active: bool
+    phase: str
+    reason: str = ""
+    evidence: str = ""
+    hopeless: bool = False
+
+
+class Why(NamedTuple):
+    reason: Reason
+    evidence: str
+    hopeless: bool = False
+
+
+def judge(
+    owner: Object,
+    pods: Sequence[Object] = (),
+    events: Sequence[Object] = (),
+    workload: Object | None = None,
+    *,
+    run: str = "",
+    now: float = 0.0,
+    position: int | None = None,
+) -> Verdict:
+    """What a cluster has of a run.
+
+    owner     the Job, or the JobSet; of several runs where `run` says which is meant
+    pods      the run's own
+    events    of the owner, its Jobs and its pods
+    workload  Kueue's, where the owner is queued; `position` its place in the queue, from 0
+    now       seconds since the epoch
+    """
+    ended = outcome(owner, run)
+    if ended is not None:
+        succeeded, condition = ended
+        if succeeded:
+            return Verdict(False, "succeeded")
+        ending = _why_ended(condition, pods)
+        return Verdict(False, "failed", ending.reason, ending.evidence)
+    hanging = _lost(pods, now)
+    if _at(owner, "metadata", "deletionTimestamp"):
+        return Verdict(True, "stopping", *(hanging[:2] if hanging else ("", "")))
+    if hanging:
+        return Verdict(True, "stopping", *hanging)
+    alive = [pod for pod in pods if _at(pod, "status", "phase") in ("Pending", "Running", None)]
+    waiting = [why for pod in alive if (why := _why_waiting(pod, events)) is not None]
+    if waiting:
+        return Verdict(True, "pending", *_worst(waiting))
+    if queued := _queued(owner, workload, position):
+        return queued
+    if not alive:
+        refused = _refused(owner, events)
+        if refused is not None and not any(_at(pod, "status", "phase") == "Succeeded" for pod in pods):
+            return Verdict(True, "pending", *refused)
+        before = _last_end(pods)
+        return Verdict(True, "pending", *(before[:2] if before else ("", "")))
+    phase = "running" if all(_running(pod) for pod in alive) else "starting"
+    return Verdict(True, phase)
+
+
+def outcome(owner: Object, run: str = "") -> tuple[bool, Object] | None:
+    """(succeeded, the condition that says so) once it has ended. Of a JobSet with several runs: once this one's Jobs
+    have all succeeded, or the whole set has ended."""
+    for condition in _at(owner, "status", "conditions") or ():
+        if condition.get("status") == "True":
+            if condition.get("type") in ("Complete", "Completed"):
+                return True, condition
+            if condition.get("type") == "Failed":
+                own = _stages(owner, run)
+                return (True, {}) if own and _all_done(owner, own) else (False, condition)
+    own = _stages(owner, run)
+    if own and _all_done(owner, own):
+        return True, {}
+    return None
+
+
+def index_outcome(owner: Object, index: int) -> Verdict | None:
+    """How one index of an Indexed Job has ended; None while it has not."""
+    if _within(_at(owner, "status", "completedIndexes") or "", index):
+        return Verdict(False, "succeeded")
+    if _within(_at(owner, "status", "failedIndexes") or "", index):
+        return Verdict(False, "failed", Reason.USER_ERROR, f"index {index} failed for good")
+    return None
+
+
+def _within(ranges: str, index: int) -> bool:
+    """Whether `1,3-5,7` holds a number."""
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        if int(first) <= index <= int(last or first):
+            return True
+    return False
+
+
+def _stages(owner: Object, run: str) -> dict[str, int]:
+    """The replicated Jobs of a run in a JobSet of several: name -> how many Jobs."""
+    if names.PIPELINE not in (_at(owner, "metadata", "labels") or {}):
+        return {}
+    found = {}
+    for each in _at(owner, "spec", "replicatedJobs") or ():
+        labels = _at(each, "template", "spec", "template", "metadata", "labels") or {}
+        if labels.get(names.RUN) == run:
+            found[each.get("name", "")] = int(each.get("replicas", 1))
+    return found
+
+
+def _all_done(owner: Object, stages: Mapping[str, int]) -> bool:
+    told = _at(owner, "status", "replicatedJobsStatus") or ()
+    done = {each.get("name", ""): int(each.get("succeeded") or 0) for each in told}
+    return all(done.get(name, 0) >= replicas for name, replicas in stages.items())
+
+
+# what does not start
+
+
+def _why_waiting(pod: Object, events: Sequence[Object]) -> Why | None:
+    """Why a pod has not begun; None where it has, or where there is nothing wrong."""
+    name = _at(pod, "metadata", "name") or "?"
+    if _at(pod, "metadata", "deletionTimestamp"):
+        return None
+    for condition in _at(pod, "status", "conditions") or ():
+        if condition.get("type") != "PodScheduled" or condition.get("status") != "False":
+            continue
+        if condition.get("reason") == "Unschedulable":
+            return Why(Reason.UNSCHEDULABLE, _unschedulable(name, condition.get("message") or ""))
+    statuses = [*(_at(pod, "status", "initContainerStatuses") or ()), *(_at(pod, "status", "containerStatuses") or ())]
+    for status in statuses:
+        waiting = _at(status, "state", "waiting") or {}
+        said = waiting.get("reason") or ""
+        evidence = _cut(f"pod {name}: {said}: {waiting.get('message') or status.get('image') or ''}")
+        if said in _IMAGE:
+            return Why(Reason.IMAGE_PULL, evidence, said in _HOPELESS)
+        if said in _CONFIG:
+            return Why(Reason.CONFIG_ERROR, evidence, said in _HOPELESS)
+    if _at(pod, "status", "phase") == "Pending" and not any(_at(each, "state", "running") for each in statuses):
+        return _why_no_container(name, events)
+    return None
+
+
+def _why_no_container(pod: str, events: Sequence[Object]) -> Why | None:
+    """A pod on its node without a container: volumes and the network are told by events alone."""
+    for event in _newest(events):
+        if event.get("type") != "Warning" or _at(event, "involvedObject", "name") != pod:
+            continue
+        message = event.get("message") or ""
+        evidence = _cut(f"pod {pod}: {event.get('reason')}: {message}")
+        if event.get("reason") in ("FailedMount", "FailedAttachVolume"):
+            missing = "not found" in message or "references non-existent" in message
+            return Why(Reason.CONFIG_ERROR if missing else Reason.INFRASTRUCTURE, evidence, missing)
+        if event.get("reason") == "FailedCreatePodSandBox":
+            return Why(Reason.INFRASTRUCTURE, evidence)
+    return None
+
+
+def _unschedulable(pod: str, message: str) -> str:
+    """The scheduler's sentence, with what is short in front. As in: `0/3 nodes are available: 3 Insufficient cpu.`"""
+    short = sorted(set(re.findall(r"Insufficient ([\w./-]+\w)", message)))
+    what = f"no node has enough {', '.join(short)}" if short else "no node takes it"
+    return _cut(f"pod {pod}: {what}: {message}")
+
+
+def _refused(owner: Object, events: Sequence[Object]) -> Why | None:
+    """Why there are no pods at all: a controller's FailedCreate, which no condition of the owner shows."""
+    for event in _newest(events):
+        if event.get("reason") not in ("FailedCreate", "JobCreationFailed", "FailedToCreateJob"):
+            continue
+        message = event.get("message") or ""
+        evidence = _cut(f"{_at(event, 'involvedObject', 'kind')} {_at(event, 'involvedObject', 'name')}: {message}")
+        if "exceeded quota" in message or "must specify" in message:
+            return Why(Reason.QUOTA, evidence)
+        if "violates PodSecurity" in message:
+            return Why(Reason.CONFIG_ERROR, evidence, True)
+        refused = any(word in message for word in ("forbidden", "denied", "is invalid", "not found"))
+        return Why(Reason.CONFIG_ERROR if refused else Reason.INFRASTRUCTURE, evidence)
+    return None
+
+
+def _queued(owner: Object, workload: Object | None, position: int | None) -> Verdict | None:
+    """A run that Kueue holds back. It is suspended by Kueue's webhook; a Job of ours never says so itself."""
+    queue = (_at(owner, "metadata", "labels") or {}).get(names.QUEUE)
+    if not queue or not _at(owner, "spec", "suspend"):
+        return None
+    place = f", place {position + 1} in it" if position is not None else ""
+    told = {each.get("type"): each for each in _at(workload or {}, "status", "conditions") or ()}
+    evicted = told.get("Evicted") or {}
+    message = (told.get("QuotaReserved") or {}).get("message") or "it waits for its turn"
+    evidence = _cut(f"queue {queue}{place}: {message}")
+    if "doesn't exist" in message or "does not exist" in message:
+        return Verdict(True, "queued", Reason.CONFIG_ERROR, evidence, True)
+    if evicted.get("status") == "True" and evicted.get("reason") in ("Preempted", "InClusterQueue"):
+        said = _cut(f"queue {queue}{place}: {evicted.get('message') or 'preempted'}")
+        return Verdict(True, "queued", Reason.PREEMPTED, said)
+    return Verdict(True, "queued", Reason.QUOTA, evidence)
+
+
+# what hangs
+
+
+def _lost(pods: Sequence[Object], now: float) -> Why | None:
+    """A pod whose node is gone stays Terminating, and its Job starts no other while it is there."""
+    for pod in pods:
+        due = moment(_at(pod, "metadata", "deletionTimestamp"))
+        if due is None or _at(pod, "status", "phase") in ("Succeeded", "Failed"):
+            continue
+        disrupted = _disruption(pod)
+        gone = disrupted is not None and disrupted.get("reason") == "DeletionByTaintManager"
+        if now - due > TOO_LONG or (gone and now > due):
+            name, space = _at(pod, "metadata", "name"), _at(pod, "metadata", "namespace") or "default"
+            node = _at(pod, "spec", "nodeName") or "none"
+            return Why(
+                Reason.LOST,
+                f"pod {name} hangs in Terminating: its node {node} does not answer, and no other starts while it is "
+                f"there. When the node is gone for good: kubectl delete pod -n {space} {name} --force --grace-period=0",
+            )
+    return None
+
+
+# what has ended
+
+
+def _why_ended(condition: Object, pods: Sequence[Object]) -> Why:
+    """Why the Job or JobSet failed: what its last pods say, and where they say nothing, its own condition."""
+    reason, message = condition.get("reason") or "", condition.get("message") or ""
+    told = _cut(": ".join(part for part in (reason, message) if part))
+    if reason == "DeadlineExceeded":
+        return Why(Reason.DEADLINE, told)
+    last = _last_end(pods)
+    if last is not None:
+        return Why(last.reason, _cut(f"{last.evidence}; {told}") if told else last.evidence)
+    if reason == "PodFailurePolicy" and f"exit code {EXIT_NEVER}" in message:
+        return Why(Reason.CONFIG_ERROR, told)
+    return Why(Reason.INFRASTRUCTURE, told)
+
+
+def _last_end(pods: Iterable[Object]) -> Why | None:
+    """Why the pods of the newest try ended: the worst of its reasons."""
+    ends = [(moment(_at(pod, "metadata", "creationTimestamp")) or 0.0, pod) for pod in pods]
+    for _, pod in sorted(ends, key=lambda end: end[0], reverse=True):
+        why = why_pod_ended(pod)
+        if why is not None:
+            return why
+    return None
+
+
+def why_pod_ended(pod: Object) -> Why | None:
+    """Why a pod failed; None for one that did not."""
+    name = _at(pod, "metadata", "name") or "?"
+    if _at(pod, "status", "phase") != "Failed":
+        return None
+    said, message = _at(pod, "status", "reason") or "", _at(pod, "status", "message") or ""
+    if said == "DeadlineExceeded":
+        return Why(Reason.DEADLINE, _cut(f"pod {name}: {said}: {message}"))
+    main: Object = next(
+        (each for each in _at(pod, "status", "containerStatuses") or () if each.get("name") == names.CONTAINER), {}
+    )
+    ended = _at(main, "state", "terminated") or {}
+    code = ended.get("exitCode")
+    if ended.get("reason") == "OOMKilled":
+        limit = next((_at(each, "resources", "limits", "memory") for each in _at(pod, "spec", "containers") or ()), None)
+        above = f" at its limit of {limit}" if limit else ""
+        return Why(Reason.OUT_OF_MEMORY, f"pod {name}: OOMKilled, exit code {code}{above}")
+    disrupted = _disruption(pod)
+    if disrupted is not None:
+        why = _DISRUPTED.get(disrupted.get("reason") or "", Reason.EVICTED)
+        return Why(why, _cut(f"pod {name}: {disrupted.get('reason')}: {disrupted.get('message') or ''}"))
+    if said == "Evicted":
+        return Why(Reason.EVICTED, _cut(f"pod {name}: {said}: {message}"))
+    if said in ("NodeLost", "NodeAffinity", "NodeShutdown", "Terminated", "Shutdown"):
+        return Why(Reason.LOST, _cut(f"pod {name}: {said}: {message}"))
+    if said in ("UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"):
+        return Why(Reason.CAPACITY, _cut(f"pod {name}: {said}: {message}"))
+    if ended.get("reason") in _NEVER_RAN:
+        return Why(Reason.CONFIG_ERROR, _cut(f"pod {name}: {ended['reason']}: {ended.get('message') or ''}"))
+    if code is not None:
+        why = _EXITS.get(int(code), Reason.INFRASTRUCTURE)
+        return Why(why, _cut(f"pod {name}: exit code {code}: {ended.get('message') or ended.get('reason') or ''}"))
+    return Why(Reason.INFRASTRUCTURE, _cut(f"pod {name}: {said or 'Failed'}: {message}"))
+
+
+def _disruption(pod: Object) -> Object | None:
+    for condition in _at(pod, "status", "conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            found: Object = condition
+            return found
+    return None
+
+
+# small things
+
+
+def _running(pod: Object) -> bool:
+    statuses = _at(pod, "status", "containerStatuses") or ()
+    return bool(statuses) and all(_at(each, "state", "running") for each in statuses)
+
+
+def _worst(found: Sequence[Why]) -> Why:
+    """One reason for several pods: what is hopeless, then by the table."""
+    return max(found, key=lambda why: (why.hopeless, RULES[why.reason].severity))
+
+
+def _newest(events: Iterable[Object]) -> list[Object]:
+    return sorted(events, key=_event_time, reverse=True)
+
+
+def _event_time(event: Object) -> float:
+    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if (found := moment(event.get(key))) is not None:
+            return found
+    return moment(_at(event, "metadata", "creationTimestamp")) or 0.0
+
+
+def moment(text: Any) -> float | None:
+    """RFC 3339 -> seconds since the epoch."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _at(value: Any, *route: str) -> Any:
+    """A value deep inside; None where any part of the way is missing."""
+    for key in route:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split()).rstrip(": ")
+    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
