@@ -45,6 +45,7 @@ LOOK: Final = 5.0  # seconds after which a run is judged again although nothing 
 _shared: dict[tuple[str, str], Api] = {}
 _boards: dict[tuple[int, str], Board] = {}
 _lock = threading.Lock()
+_starting = threading.Lock()
 
 
 def shared(context: str | None) -> Api:
@@ -233,9 +234,7 @@ class KubernetesBackend:
     # watching
 
     def _board_if_busy(self) -> Board | None:
-        key = (id(self.api), self.namespace)
-        with _lock:
-            board = _boards.get(key)
+        board = _boards.get((id(self.api), self.namespace))
         if board is not None and board.living:
             return board
         now = time.monotonic()
@@ -249,11 +248,12 @@ class KubernetesBackend:
 
     def board(self) -> Board:
         """The watch over this backend's namespace; one for each process. Raises Unreachable, Refused."""
-        key = (id(self.api), self.namespace)
-        with _lock:
+        api = self.api
+        key = (id(api), self.namespace)
+        with _starting:
             board = _boards.get(key)
             if board is None or not board.living:
-                board = Board(self.api, self.namespace, self.login.context)
+                board = Board(api, self.namespace, self.login.context)
                 board.start()
                 _boards[key] = board
             return board
