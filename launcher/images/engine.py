@@ -29,7 +29,7 @@ class Engine:
             import docker
             from docker.errors import DockerException
         except ImportError:
-            raise BadInput("this needs the Docker SDK: pip install 'slipway[docker]'") from None
+            raise BadInput("this needs the Docker SDK for Python beside launcher: `uv pip install docker`") from None
         settings = docker.utils.kwargs_from_env(environment=None if environ is None else dict(environ))
         # the first question has a short timeout, builds and pushes a long one
         asking: Any = docker.APIClient(version="1.24", timeout=10, **settings)
@@ -134,8 +134,13 @@ class Engine:
 
     def ensure_network(self, name: str) -> None:
         """A bridge in which containers find each other by name."""
-        if not self._call(lambda: self.api.networks(names=[name])):
-            self._call(lambda: self.api.create_network(name, driver="bridge", check_duplicate=True))
+        if not self.has_network(name):
+            with contextlib.suppress(Conflict):  # another process was quicker
+                self._call(lambda: self.api.create_network(name, driver="bridge", check_duplicate=True))
+
+    def has_network(self, name: str) -> bool:
+        found = self._call(lambda: self.api.networks(names=[name]))  # the engine takes it for a part of names
+        return any(one["Name"] == name for one in found)
 
     def container(self, known: str) -> dict[str, Any]:
         """Its state: Running, ExitCode, OOMKilled, ... Raises NotFound, Unreachable."""

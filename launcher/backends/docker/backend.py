@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from launcher.backends.docker import container
 from launcher.backends.local.backend import LocalBackend
@@ -15,26 +16,33 @@ class DockerBackend(LocalBackend):
     name = "docker"
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
-        """As on local; and there must be an engine, with every image that it can not pull. Raises Unreachable."""
+        """As on local; and there must be an engine, with every image that it can not pull, and stores that a container
+        reaches. Raises Unreachable."""
         from launcher.images.engine import Engine
 
         super().check(group)
+        wrong = [text for job in group if (text := _unreachable(job, os.environ))]
         engine = Engine()
-        wrong = []
+        users: dict[str, list[str]] = {}
         for job in group:
             for role in job.roles:
-                reference = container.image(job, role)
-                try:
-                    labels = engine.inspect(reference)["Config"].get("Labels") or {}
-                except NotFound:
-                    if "/" not in reference:
-                        name = reference.partition(":")[0]
-                        wrong.append(f"{run_id(job)}: no image {reference} here: `launcher images build {name}`")
-                    continue
-                if container.RUNTIME_LABEL not in labels:
-                    wrong.append(f"{run_id(job)}: image {reference} has no Slipway runtime: {container.FIX}")
+                users.setdefault(container.image(job, role), []).append(run_id(job))
+        for reference, runs in users.items():
+            asks = f"{', '.join(dict.fromkeys(runs))}: "
+            try:
+                labels = engine.inspect(reference)["Config"].get("Labels") or {}
+            except NotFound:
+                if "/" not in reference:  # with one, the supervisor pulls it
+                    wrong.append(asks + container.unbuilt(reference))
+                continue
+            if container.RUNTIME_LABEL not in labels:
+                wrong.append(f"{asks}image {reference} has no Slipway runtime: {container.FIX}")
+        networks = {container.network(job) for job in group} - {*container.BUILT_IN, container.NETWORK}
+        for name in sorted(networks):
+            if not engine.has_network(name):
+                wrong.append(f"docker.network: the engine has no network `{name}`: `docker network create {name}`")
         if wrong:
-            raise BadInput("\n".join(wrong))
+            raise BadInput("\n".join(dict.fromkeys(wrong)))
 
     def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
         """The argv that runs a command in a member's container. Raises NotFound when it has none that runs."""
@@ -45,3 +53,16 @@ class DockerBackend(LocalBackend):
         if not found:
             raise NotFound(f"{run}: {member} has no container that runs")
         return ["docker", "exec", *(["-it"] if tty else ["-i"]), found[0]["Id"], *command]
+
+
+def _unreachable(job: ResolvedJob, environ: Mapping[str, str]) -> str | None:
+    """What is wrong when the store is a server on this machine's loopback, which in a container is the container's."""
+    if container.network(job) == "host" or job.store.startswith("file://"):
+        return None
+    named = [environ[name] for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if environ.get(name)]
+    if not any(container.loopback(one) for one in (job.store, *named[:1])):
+        return None
+    return (
+        f"the store's server is on this machine's loopback, which containers in the network "
+        f"`{container.network(job)}` do not reach: `--set docker.network=host`, or an address that they reach"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +24,27 @@ ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
 WORK: Final = "/work"
 PRIVATE: Final = "/run/slipway/private.json"
 LOG_SIZE, LOG_FILES = "64m", 2  # the engine's own copy of the output; the whole of it is in the store
+BUILT_IN: Final = ("bridge", "host", "none")
 NETWORK: Final = "slipway"  # of runs with several members, which find each other by container name
+# The project is on no package index (what is called slipway there is somebody else's), so a wheel is copied.
 FIX: Final = (
-    f'add `RUN pip install slipway` and `LABEL {RUNTIME_LABEL}="1"` to its Dockerfile, or build it FROM one of the '
-    "images of `launcher images list`"
+    f'add `COPY slipway-*.whl /tmp/`, `RUN pip install /tmp/slipway-*.whl` and `LABEL {RUNTIME_LABEL}="1"` to its '
+    "Dockerfile (`uv build --wheel` in a clone of Slipway makes the file), or build it FROM one of the images of "
+    "`launcher images list`"
+)
+TOOLKIT: Final = (
+    "the engine can not give GPUs to containers: install the NVIDIA Container Toolkit on its machine "
+    "(nvidia-container-toolkit), then `nvidia-ctk runtime configure --runtime=docker` and restart Docker"
+)
+AWS: Final = "/run/slipway/aws"  # the submitter's ~/.aws, where no credentials are in the environment
+# variables that name a file which the store's client reads; it is seen in the container under its own path
+CREDENTIAL_FILES: Final = (
+    "AWS_CA_BUNDLE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
 )
 
 
@@ -39,6 +56,7 @@ class Place:
     work: Path
     private: Path
     gpus: tuple[str, ...] = ()
+    credentials: Mapping[str, str] = field(default_factory=dict)  # file or folder here -> its path in the container
 
 
 def name(run: str, member: str, start: int) -> str:
@@ -52,12 +70,48 @@ def image(job: ResolvedJob, role: str) -> str:
     return f"{found.reference}@{found.digest}" if found.digest else found.reference
 
 
+def unbuilt(reference: str) -> str:
+    """What is wrong where an image of no registry is missing, and the command that makes it."""
+    return f"no image {reference} here: `launcher images build {reference.partition(':')[0]}`"
+
+
 def network(job: ResolvedJob) -> str:
     chosen: str = job.options.get("network") or (NETWORK if len(job.members()) > 1 else "bridge")
     return chosen
 
 
-def environment(job: ResolvedJob, run: str, member: str, start: int, gpus: tuple[str, ...]) -> dict[str, str]:
+def user(job: ResolvedJob, place: Place) -> str | None:
+    """uid:gid; None is the image's own."""
+    chosen: str = job.options.get("user", "me")
+    return place.user if chosen == "me" else None if chosen == "image" else chosen
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL, or a store's `endpoint=`, names this machine in a way that means the container in a container."""
+    from urllib.parse import parse_qs, urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme in ("s3", "gs", "az"):
+        return any(loopback(endpoint) for endpoint in parse_qs(parts.query).get("endpoint", ()))
+    host = parts.hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def credentials(private: Mapping[str, str], home: Path | None) -> dict[str, str]:
+    """The files by which the submitter's shell opens stores, and where a container finds them: those that variables
+    name under their own paths; ~/.aws where no variable brings a key."""
+    found = {}
+    for variable in CREDENTIAL_FILES:
+        path = private.get(variable, "")
+        if path.startswith("/") and Path(path).is_file():
+            found[path] = path
+    named = {"AWS_ACCESS_KEY_ID", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} & set(private)
+    if not named and home is not None and (home / ".aws").is_dir():
+        found[str(home / ".aws")] = AWS
+    return found
+
+
+def environment(job: ResolvedJob, run: str, member: str, start: int, place: Place) -> dict[str, str]:
     """In the clear: nothing here is a secret, `docker inspect` shows it."""
     from launcher.spec.hashing import encode_job
 
@@ -75,7 +129,12 @@ def environment(job: ResolvedJob, run: str, member: str, start: int, gpus: tuple
         "SLIPWAY_PLACEMENT": json.dumps({"kind": "container", "where": f"docker/{run}", "host": host}),
         "SLIPWAY_WORKDIR": WORK,
         "SLIPWAY_PRIVATE": PRIVATE,
-        **({} if gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+        **({} if place.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+        **(
+            {"AWS_SHARED_CREDENTIALS_FILE": f"{AWS}/credentials", "AWS_CONFIG_FILE": f"{AWS}/config"}
+            if AWS in place.credentials.values()
+            else {}
+        ),
     }
 
 
@@ -87,6 +146,7 @@ def mounts(job: ResolvedJob, place: Place) -> list[str]:
     for one in job.inputs.values():
         if one.url is not None and (source := _file(one.url)) is not None:
             binds.append(f"{source}:{source}:ro")
+    binds += [f"{here}:{there}:ro" for here, there in place.credentials.items()]
     return [*dict.fromkeys(binds), *job.options.get("volumes", ())]
 
 
@@ -106,7 +166,6 @@ def settings(
     role = member.rpartition("-")[0]
     need = job.roles[role].resources
     options = job.options
-    chosen = options.get("user", "me")
     host: dict[str, Any] = {
         "binds": mounts(job, place),
         "network_mode": network(job),
@@ -131,9 +190,9 @@ def settings(
         "hostname": name(run, member, start)[:63],
         "entrypoint": list(ENTRYPOINT),
         "command": [],
-        "user": place.user if chosen == "me" else None if chosen == "image" else chosen,
+        "user": user(job, place),
         "working_dir": WORK,
-        "environment": {**environment(job, run, member, start, place.gpus), **extra},
+        "environment": {**environment(job, run, member, start, place), **extra},
         "labels": {RUN: run, MEMBER: member, MARK: mark, START: str(start)},
         "stop_signal": "SIGTERM",
         "host_config": host,

@@ -46,12 +46,19 @@ class DockerSpawner:
         launch.work.mkdir(parents=True, exist_ok=True)
         private = launch.work.parent / "private.json"
         replace(private, json.dumps(dict(launch.private)).encode())
-        place = Place(f"{os.getuid()}:{os.getgid()}", launch.work, private, record.gpus)
+        home = launch.environment.get("HOME")
+        files = container.credentials(launch.private, Path(home) if home else None)
+        place = Place(f"{os.getuid()}:{os.getgid()}", launch.work, private, record.gpus, files)
+        if container.user(launch.job, place) != place.user:
+            _open_to_others(launch.work, private)
         tuning = {name: value for name, value in launch.environment.items() if name == "SLIPWAY_TUNING"}
         chosen = container.settings(launch.job, launch.run, launch.member, record.starts, launch.mark, place, tuning)
         if container.network(launch.job) == container.NETWORK:
             engine.ensure_network(container.NETWORK)
-        made = engine.start_container(chosen)
+        try:
+            made = engine.start_container(chosen)
+        except SlipwayError as error:
+            raise _for_good(error, container.image(launch.job, role)) or error from None
         known = msgspec.structs.replace(record, container=made, machine=machine())
         return _Container(engine, known, launch.output)
 
@@ -93,8 +100,7 @@ class DockerSpawner:
             found = engine.inspect(reference)
         except NotFound:
             if "/" not in reference:
-                text = f"there is no image {reference} here: `launcher images build {reference.partition(':')[0]}`"
-                raise NeverStarts(Reason.IMAGE_PULL, text) from None
+                raise NeverStarts(Reason.IMAGE_PULL, container.unbuilt(reference)) from None
             pull = self._pulls.setdefault(reference, _Pull(engine, reference))
             if pull.running:
                 raise NotYet(f"pulling {reference}") from None
@@ -113,6 +119,24 @@ def spawners() -> Callable[[Mapping[str, str]], DockerSpawner]:
         return made.setdefault(environ.get("DOCKER_HOST", ""), DockerSpawner(environ))
 
     return spawner
+
+
+def _open_to_others(work: Path, private: Path) -> None:
+    """Lets a container of another user in. On this machine the folder above keeps everybody else out."""
+    work.parent.chmod(0o700)
+    work.chmod(0o777)
+    private.chmod(0o644)
+
+
+def _for_good(error: SlipwayError, reference: str) -> NeverStarts | None:
+    """A refusal of the engine that no second try can mend, by its words: it has no codes for them."""
+    text = str(error)
+    if "could not select device driver" in text or "nvidia-container-cli" in text:
+        return NeverStarts(Reason.CONFIG_ERROR, f"{container.TOOLKIT} ({text})")
+    if f'exec: "{container.ENTRYPOINT[0]}"' in text:
+        what = f"image {reference} has no `{container.ENTRYPOINT[0]}` on its PATH"
+        return NeverStarts(Reason.CONFIG_ERROR, f"{what}: {container.FIX}")
+    return None
 
 
 class _Pull:
