@@ -201,7 +201,8 @@ def _commit(root: Path) -> tuple[str, int]:
 
 def _tell(step: Step) -> None:
     took = "cached" if step.cached else f"{step.seconds:.1f} s"
-    print(f"{step.image:<12} {step.number:>6} {took:>8}  {' '.join(step.text.split())[:88]}", flush=True)
+    # one write, line and end together: with BuildKit several images tell theirs at once
+    print(f"{step.image:<12} {step.number:>6} {took:>8}  {' '.join(step.text.split())[:88]}\n", end="", flush=True)
 
 
 def _push(args: argparse.Namespace) -> int:

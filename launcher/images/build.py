@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,9 @@ from typing import Any, Final
 from launcher import __version__
 from launcher.errors import SlipwayError
 from launcher.images.definition import DOCKERFILE, FOLDER, Definition
-from launcher.images.engine import Engine, no_space
+from launcher.images.engine import Engine, hint
 
-LICENCES: Final = "Apache-2.0"
+_ENDING: Final = 5.0  # seconds that a failed buildctl is given to say why
 
 
 class BuildFailed(SlipwayError):
@@ -103,6 +104,12 @@ def context_tar(one: Definition, epoch: int) -> bytes:
     return buffer.getvalue()
 
 
+def context_folder(one: Definition, epoch: int, folder: Path) -> None:
+    """The same as files in a folder, for a builder that reads one."""
+    with tarfile.open(fileobj=io.BytesIO(context_tar(one, epoch))) as tar:
+        tar.extractall(folder, filter="data")
+
+
 def build(
     engine: Engine, wanted: Iterable[Definition], options: Options, tell: Tell, buildkit: str | None
 ) -> list[Built]:
@@ -129,7 +136,7 @@ def _classic(engine: Engine, one: Definition, options: Options, tell: Tell) -> B
         tell(step)
     if log.error:
         raise log.failed(one.name)
-    return _built(engine, one, tag, version, begun)
+    return _built(engine, one, options, version, begun)
 
 
 def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) -> Iterator[Step]:
@@ -153,28 +160,50 @@ def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) ->
 
 
 def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, address: str) -> Built:
-    """buildctl reads the folder itself; what it may not see is kept out by the .dockerignore beside it."""
     version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
-    command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
-    command += [f"--local=context={one.root}", f"--local=dockerfile={one.folder}", "--opt=image-resolve-mode=local"]
-    for name, value in options.build_arguments(version).items():
-        command.append(f"--opt=build-arg:{name}={value}")
-    if options.network == "host":
-        command += ["--allow=network.host", "--opt=force-network-mode=host"]
-    command += [f"--output=type=docker,name={tag}"]
     log = _Log(one.name, options.logs)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
+        context_folder(one, options.epoch, Path(folder))
+        command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
+        command += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{one.name}"]
+        command += ["--opt=image-resolve-mode=local"]
+        for name, value in options.build_arguments(version).items():
+            command.append(f"--opt=build-arg:{name}={value}")
+        if options.network == "host":
+            command += ["--allow=network.host", "--opt=force-network-mode=host"]
+        _piped(engine, [*command, f"--output=type=docker,name={tag}"], one.name, log, tell)
+    return _built(engine, one, options, version, begun)
+
+
+def _piped(engine: Engine, command: Sequence[str], image: str, log: _Log, tell: Tell) -> None:
+    """Runs buildctl, whose output is the image, into the engine. Raises BuildFailed, Unreachable."""
+    refused: SlipwayError | None = None
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        ThreadPoolExecutor(1) as pool,
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
-        with ThreadPoolExecutor(1) as pool:
-            told = pool.submit(_buildkit_steps, one.name, process.stderr, log, tell)
+        told = pool.submit(_buildkit_steps, image, process.stderr, log, tell)
+        try:
             engine.load(process.stdout)
-            told.result()
-    if process.returncode:
+        except SlipwayError as error:
+            refused = error
+            try:
+                process.wait(_ENDING)
+            except subprocess.TimeoutExpired:  # it has an image that nobody reads
+                process.kill()
+        except BaseException:
+            process.kill()
+            raise
+        told.result()
+    # an engine refuses what a failed build did not write, too: then the build is the reason
+    if process.returncode > 0:
         log.error = log.last
-        raise log.failed(one.name)
-    return _built(engine, one, tag, version, begun)
+        raise log.failed(image)
+    if refused is not None:
+        raise refused
 
 
 def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -> None:
@@ -191,9 +220,11 @@ def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -
             tell(Step(image, number, texts.pop(number), seconds, rest == "CACHED"))
 
 
-def _built(engine: Engine, one: Definition, tag: str, version: str, begun: float) -> Built:
+def _built(engine: Engine, one: Definition, options: Options, version: str, begun: float) -> Built:
+    """A build on another base gets, too, the tag without it, which is the one that jobs of the docker backend ask for."""
+    tag = f"{one.name}:{version}"
     found = engine.inspect(tag)
-    if (own := one.version()) != version:
+    if (own := one.version(None, options.arguments)) != version:
         engine.tag(tag, one.name, own)
     layers = len(found["RootFS"]["Layers"])
     return Built(one.name, tag, version, found["Id"], found["Size"], layers, time.monotonic() - begun)
@@ -216,5 +247,4 @@ class _Log:
             file.write(text)
 
     def failed(self, image: str) -> BuildFailed:
-        hint = "; free some: `launcher images prune`" if no_space(self.error) else ""
-        return BuildFailed(f"{image} {__version__}: {self.error}{hint}; the whole log: {self.path}")
+        return BuildFailed(f"{image} {__version__}: {self.error}{hint(self.error)}; the whole log: {self.path}")

@@ -13,8 +13,9 @@ from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreacha
 T = TypeVar("T")
 
 
-def no_space(text: str) -> bool:
-    return "no space left on device" in text.lower()
+def hint(text: str) -> str:
+    """What to do about an engine's error, to be added to it; empty when nothing is known."""
+    return "; free some: `launcher images prune`" if "no space left on device" in text.lower() else ""
 
 
 class Engine:
@@ -61,9 +62,11 @@ class Engine:
 
     def load(self, stream: IO[bytes]) -> None:
         """Takes a docker-archive."""
-        for line in self._call(lambda: self.api.load_image(stream, quiet=True)) or ():
+        for line in self._call(lambda: list(self.api.load_image(stream, quiet=True) or ())):
             if isinstance(line, dict) and line.get("error"):
-                raise Unreachable(f"the engine did not take the image: {line['error']}")
+                raise Unreachable(
+                    f"the engine did not take the image: {str(line['error']).strip()}{hint(line['error'])}"
+                )
 
     def inspect(self, reference: str) -> dict[str, Any]:
         """Raises NotFound when the engine has no such image."""
@@ -187,8 +190,7 @@ class Engine:
             text = str(error.explanation or error)
             if error.status_code == 409:
                 raise Conflict(text.strip()) from None
-            hint = "; free some: `launcher images prune`" if no_space(text) else ""
-            raise Unreachable(f"the Docker engine refused: {text.strip()}{hint}") from None
+            raise Unreachable(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
         except (DockerException, OSError) as error:  # requests' errors are OSErrors
             raise Unreachable(_why(error)) from None
 

@@ -77,23 +77,32 @@ def _push_once(engine: Engine, repository: str, version: str) -> tuple[str, str]
 def export(engine: Engine, local: str, target: Path) -> str:
     """Writes an image as an OCI layout folder at `target`; gives the manifest's digest.
 
-    The same image gives the same bytes. The folder appears whole, by rename. Raises SlipwayError when it is there.
+    The same image gives the same bytes. The folder appears whole, by rename. Raises SlipwayError when it is there, or
+    can not be written.
     """
     if target.exists():
         raise SlipwayError(f"{target} is there already; name another folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        archive = work / "archive.tar"
-        with archive.open("wb") as file:
-            for piece in engine.save(local):
-                file.write(piece)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise SlipwayError(f"{target} can not be written: {error.strerror}") from None
+    try:
         layout = work / "layout"
-        digest = _layout(archive, layout, local)
+        digest = _layout(_saved(engine, local, work / "archive.tar"), layout, local)
         layout.replace(target)
         return digest
+    except OSError as error:
+        raise SlipwayError(f"{target} can not be written: {error.strerror or error}; nothing was left there") from None
     finally:
         shutil.rmtree(work)
+
+
+def _saved(engine: Engine, local: str, archive: Path) -> Path:
+    with archive.open("wb") as file:
+        for piece in engine.save(local):
+            file.write(piece)
+    return archive
 
 
 def _layout(archive: Path, layout: Path, reference: str) -> str:

@@ -8,17 +8,18 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from launcher.cli import main
 from tests.support.engine import Engine, engine
 from tests.support.faultproxy import FaultProxy
 from tests.unit.images.project import project
 
-__all__ = ["engine", "registry", "root"]
+__all__ = ["engine", "registry", "root", "small_disk"]
 
 OWN = """\
 RUN echo built > /built
@@ -26,6 +27,8 @@ COPY source /opt/source
 ARG SLIPWAY_VERSION=0
 LABEL org.opencontainers.image.title="tiny" org.opencontainers.image.version="${SLIPWAY_VERSION}"
 """
+
+BCRYPT = "$2b$04$JWdAJ1eIUS0tx05e6n71xu4Nj5r9SwuQK0Bx/fCx/gCM2mPJnb9WG"  # of "secret-word"
 
 
 @dataclass
@@ -41,9 +44,42 @@ class Registry:
         return f"127.0.0.1:{self.proxy.port}/team"
 
 
+@dataclass
+class SmallDisk:
+    """Mounts small file systems, which fill up soon; they go with the test."""
+
+    mounted: list[Path]
+
+    def mount(self, folder: Path, size: str) -> None:
+        folder.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+        self.mounted.append(folder)
+
+
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    """Debian's docker-registry over a folder, behind the fault proxy."""
+def small_disk() -> Iterator[SmallDisk]:
+    disk = SmallDisk([])
+    yield disk
+    for folder in reversed(disk.mounted):
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def flags(engine: Engine) -> Sequence[str]:
+    """What a build on the tests' engine needs; the first two are part of the version."""
+    return ["--base", engine.base, "--network", "host"] if engine.base else []
+
+
+def build(engine: Engine, *more: str) -> int:
+    return main(["images", "build", "tiny", *flags(engine), *more])
+
+
+@pytest.fixture
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+    """Debian's docker-registry over a folder, behind the fault proxy. With the parameter `password` it lets in only
+    the user `me` with `secret-word`."""
     program = shutil.which("docker-registry")
     if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(["apt-get", "install", "-qy", "docker-registry"], capture_output=True, check=False)
@@ -60,6 +96,11 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         "version: 0.1\nlog: {accesslog: {disabled: true}, level: error}\n"
         f"storage: {{filesystem: {{rootdirectory: {folder}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n"
     )
+    if getattr(request, "param", "") == "password":
+        known = tmp_path / "htpasswd"
+        known.write_text(f"me:{BCRYPT}\n")
+        with config.open("a") as file:
+            file.write(f"auth: {{htpasswd: {{realm: tests, path: {known}}}}}\n")
     with (tmp_path / "registry.log").open("wb") as log:
         process = subprocess.Popen([program, "serve", str(config)], stdout=log, stderr=log)
     deadline = time.monotonic() + 30
