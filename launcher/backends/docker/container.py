@@ -60,8 +60,14 @@ class Place:
 
 
 def name(run: str, member: str, start: int) -> str:
-    """The container's name, and its host name for the other members. Each start is a container of its own."""
+    """The container's name. Each start is a container of its own."""
     return f"slipway-{run}-{member}-{start}"
+
+
+def host(run: str, member: str, start: int) -> str:
+    """Its host name, by which other members find it: its name, where that fits into the 63 characters of DNS."""
+    whole = name(run, member, start)
+    return whole if len(whole) <= 63 else name(run[-12:], member, start)
 
 
 def image(job: ResolvedJob, role: str) -> str:
@@ -116,7 +122,7 @@ def environment(job: ResolvedJob, run: str, member: str, start: int, place: Plac
     from launcher.spec.hashing import encode_job
 
     role, _, rank = member.rpartition("-")
-    host = "127.0.0.1" if network(job) == "host" else name(run, member, start)
+    address = "127.0.0.1" if network(job) == "host" else host(run, member, start)
     return {
         "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
         "PYTHONUNBUFFERED": "1",
@@ -126,7 +132,7 @@ def environment(job: ResolvedJob, run: str, member: str, start: int, place: Plac
         "SLIPWAY_ROLE": role,
         "SLIPWAY_RANK": rank,
         "SLIPWAY_JOB": encode_job(job).decode(),
-        "SLIPWAY_PLACEMENT": json.dumps({"kind": "container", "where": f"docker/{run}", "host": host}),
+        "SLIPWAY_PLACEMENT": json.dumps({"kind": "container", "where": f"docker/{run}", "host": address}),
         "SLIPWAY_WORKDIR": WORK,
         "SLIPWAY_PRIVATE": PRIVATE,
         **({} if place.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
@@ -166,7 +172,7 @@ def settings(
     role = member.rpartition("-")[0]
     need = job.roles[role].resources
     options = job.options
-    host: dict[str, Any] = {
+    limits: dict[str, Any] = {
         "binds": mounts(job, place),
         "network_mode": network(job),
         "cap_drop": ["ALL"],
@@ -176,18 +182,18 @@ def settings(
         "log_config": {"type": "json-file", "config": {"max-size": LOG_SIZE, "max-file": str(LOG_FILES)}},
         "restart_policy": {"Name": "no"},  # its own policies can not spare exit code 78: the supervisor decides
     }
-    if host["read_only"]:
-        host["tmpfs"] = {"/tmp": "rw,exec,nosuid,nodev,mode=1777"}
+    if limits["read_only"]:
+        limits["tmpfs"] = {"/tmp": "rw,exec,nosuid,nodev,mode=1777"}
     if need.memory is not None:
-        host["mem_limit"] = host["memswap_limit"] = need.memory
+        limits["mem_limit"] = limits["memswap_limit"] = need.memory
     if need.shm is not None:
-        host["shm_size"] = need.shm
+        limits["shm_size"] = need.shm
     if place.gpus:
-        host["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]
+        limits["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]
     return {
         "image": image(job, role),
         "name": name(run, member, start),
-        "hostname": name(run, member, start)[:63],
+        "hostname": host(run, member, start),
         "entrypoint": list(ENTRYPOINT),
         "command": [],
         "user": user(job, place),
@@ -195,5 +201,5 @@ def settings(
         "environment": {**environment(job, run, member, start, place), **extra},
         "labels": {RUN: run, MEMBER: member, MARK: mark, START: str(start)},
         "stop_signal": "SIGTERM",
-        "host_config": host,
+        "host_config": limits,
     }

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launcher import secrets
+from launcher.backends.docker.container import NETWORK, RUNTIME_LABEL, network
 from launcher.cancel import cancel
+from launcher.cli import main
 from launcher.errors import BadInput, Unreachable
+from launcher.images.engine import Engine as Client
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, Ready, Resources, Role
 from tests.integration.docker.conftest import TUNING, Containers
 from tests.integration.local.machine import wait_for
 from tests.integration.local.test_local import CHECKPOINTS, COUNT
-from tests.support.engine import Engine, run_folder
+from tests.support.engine import ROOT, Engine, run_folder
 from tests.support.jobs import OUT, reads
+from tests.support.s3 import KEY, SECRET, s3_server, s3_url
+
+__all__ = ["s3_server", "s3_url"]
+LOGIN = str(ROOT / "examples" / "login")
 
 WRITE = "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out'); out.mkdir(exist_ok=True)\n"
 
@@ -186,13 +195,17 @@ def test_roles_find_each_other(here: Containers) -> None:
 def test_an_image_without_the_runtime_is_refused_with_the_line_to_add(here: Containers) -> None:
     base = here.engine.base or "debian:bookworm-slim"
     one = here.job("bare", "pass", image=base)
-    with pytest.raises(BadInput, match=r"no Slipway runtime: add .RUN pip install slipway. and .LABEL slipway.runtime"):
+    with pytest.raises(BadInput, match=r"no Slipway runtime: add .COPY slipway-\*.whl .* and .LABEL slipway.runtime"):
         here.backend.check([one])
 
 
 def test_an_image_that_is_not_built_names_the_command(here: Containers) -> None:
     with pytest.raises(BadInput, match="launcher images build slipway-cpu"):
         here.backend.check([here.job("missing", "pass", image="slipway-cpu:0.0.0-00000000")])
+    several = [here.job(name, "pass", image="slipway-cpu:0.0.0-00000000") for name in ("one", "two")]
+    with pytest.raises(BadInput) as caught:
+        here.backend.check(several)
+    assert len(str(caught.value).splitlines()) == 1  # one image, one line
 
 
 def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
@@ -204,6 +217,143 @@ def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
     assert (done.returncode, done.stdout) == (3, "inside\n")
     (here.path / "go").touch()
     assert here.wait(one)[0].outcome == "succeeded"
+
+
+def test_ranks_find_each_other_by_name_in_a_network_of_their_own(here: Containers) -> None:
+    """Nothing says which network: several members get the bridge `slipway`, where the engine answers for names."""
+    script = (
+        "import socket\n"
+        "where = E['MASTER_ADDR'], int(E['MASTER_PORT'])\n"
+        "if E['RANK'] == '0':\n"
+        "    server = socket.create_server(('', where[1]))\n"
+        "    say('heard', server.accept()[0].recv(99).decode(), where[0])\n"
+        "else:\n"
+        "    for _ in range(600):\n"
+        "        try:\n"
+        "            line = socket.create_connection(where)\n"
+        "            break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.1)\n"
+        "    line.sendall(b'rank 1 of ' + E['WORLD_SIZE'].encode())\n"
+    )
+    one = here.job("pair", script, role={"replicas": 2})
+    one = replace(one, options={key: value for key, value in one.options.items() if key != "network"})
+    assert network(one) == NETWORK
+    here.submit(one)
+    assert here.wait(one)[0].outcome == "succeeded", here.explain()
+    assert here.lines("heard") == [f"rank 1 of 2 slipway-{run_id(one)}-main-0-1"]
+    here.engine.docker("network", "rm", NETWORK, check=False)
+
+
+def test_an_engine_without_gpus_says_what_to_install(tmp_path: Path, here: Containers) -> None:
+    if "nvidia" in here.engine.docker("info", "--format", "{{.Runtimes}}").stdout:
+        pytest.skip("this engine gives GPUs")
+    (tmp_path / "gpu").mkdir()
+    with_gpu = Containers(tmp_path / "gpu", here.engine, here.image, gpus=["0"])
+    try:
+        one = with_gpu.job("wants", "pass", role={"resources": Resources(cpus=0.1, gpus=1)})
+        with_gpu.submit(one)
+        (result,) = with_gpu.wait(one)
+    finally:
+        with_gpu.close()
+    assert (result.outcome, result.reason) == ("failed", Reason.CONFIG_ERROR)
+    assert "install the NVIDIA Container Toolkit" in result.message
+
+
+def test_an_image_whose_label_lies_ends_with_the_line_to_add(here: Containers) -> None:
+    made = here.engine.docker("create", here.engine.base or "debian:bookworm-slim", "true").stdout.strip()
+    tag = "slipway-test-lies:1"
+    try:
+        here.engine.docker("commit", f"--change=LABEL {RUNTIME_LABEL}=1", made, tag)
+        one = here.job("lies", "pass", image=tag)
+        here.backend.check([one])
+        here.submit(one)
+        (result,) = here.wait(one)
+        assert (result.outcome, result.reason) == ("failed", Reason.CONFIG_ERROR)
+        assert "has no `python` on its PATH: add `COPY slipway-*.whl" in result.message
+    finally:
+        here.engine.docker("rm", made)
+        here.engine.docker("rmi", "-f", tag, check=False)
+
+
+def test_another_user_than_the_submitter_works_with_an_object_store(
+    tmp_path: Path, here: Containers, s3_url: str
+) -> None:
+    (folder := tmp_path / "other").mkdir()
+    tmp_path.chmod(0o711)
+    folder.chmod(0o777)
+    other = Containers(folder, here.engine, here.image, store=s3_url)
+    try:
+        script = WRITE + "(out / 'a').write_text('x'); say('who', os.getuid(), os.getgid())"
+        one = other.job("other", script, outputs=OUT, options={"user": "1000:1000"})
+        other.submit(one)
+        (result,) = other.wait(one)
+    finally:
+        other.close()
+    assert result.outcome == "succeeded"
+    assert other.lines("who") == ["1000 1000"]
+
+
+def test_credentials_in_a_file_of_the_submitters_home_are_enough(
+    tmp_path: Path, here: Containers, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home := tmp_path / "home" / ".aws").mkdir(parents=True)
+    text = f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+    (home / "credentials").write_text(text)
+    (home / "credentials").chmod(0o600)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home.parent))
+    (tmp_path / "keyless").mkdir()
+    keyless = Containers(tmp_path / "keyless", here.engine, here.image, store=s3_url)
+    try:
+        one = keyless.job("keyless", "say('up', 1); time.sleep(0.5)")
+        keyless.submit(one)
+        wait_for(lambda: keyless.lines("up"), 60, keyless.explain)
+        assert SECRET not in str(keyless.containers())
+        assert keyless.wait(one)[0].outcome == "succeeded"
+    finally:
+        keyless.close()
+
+
+def test_a_store_on_loopback_is_refused_where_containers_can_not_reach_it(here: Containers, s3_url: str) -> None:
+    one = replace(here.job("one", "pass"), store=s3_url, options={})
+    with pytest.raises(BadInput, match=r"loopback, which containers in the network `bridge` .*docker.network=host"):
+        here.backend.check([one])
+    here.backend.check([replace(one, options={"network": "host"})])
+
+
+def test_a_network_that_is_not_there_is_refused_with_the_command_that_makes_it(here: Containers) -> None:
+    with pytest.raises(BadInput, match="no network `slipw`: `docker network create slipw`"):
+        here.backend.check([here.job("one", "pass", options={"network": "slipw"})])
+
+
+def test_an_engine_that_this_user_may_not_ask_says_what_to_do(tmp_path: Path, here: Containers) -> None:
+    root = os.geteuid() == 0
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        (tmp_path / "s").chmod(0)
+        if root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(Unreachable, match="join the group `docker`, or set DOCKER_HOST"):
+                Client({"DOCKER_HOST": f"unix://{tmp_path / 's'}"})
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+def test_the_verb_says_in_one_line_that_there_is_no_engine(
+    here: Containers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+    monkeypatch.chdir(here.path)
+    store = here.path / "empty"
+    assert main(["submit", LOGIN, "--backend", "docker", "--store", str(store)]) == 4  # a backend that is away
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "there is no Docker engine: start one (`systemctl start docker`, Docker Desktop), or set DOCKER_HOST" in said
+    assert not list(store.rglob("job.json"))
 
 
 def test_without_an_engine_nothing_is_submitted(here: Containers, monkeypatch: pytest.MonkeyPatch) -> None:

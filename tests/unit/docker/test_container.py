@@ -106,3 +106,40 @@ def test_an_image_with_a_digest_is_asked_for_by_it() -> None:
         == "host/a@sha256:00"
     )
     assert container.image(pinned, "main") == "slipway-cpu:0.1.0-00000000"
+
+
+def test_a_host_name_always_fits_into_dns_and_stays_unique() -> None:
+    long = "a-pipeline-with-a-long-name-0123456789ab"
+    names = {container.host(long, f"evaluation-server-rol-{rank}", start) for rank in range(12) for start in (1, 10)}
+    assert len(names) == 24
+    assert max(map(len, names)) <= 63
+    assert container.host("hello-0123456789ab", "main-0", 1) == container.name("hello-0123456789ab", "main-0", 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("s3://bucket/x?endpoint=http://127.0.0.1:9000&region=us-east-1", True),
+        ("s3://bucket/x?endpoint=http://localhost:9000", True),
+        ("s3://bucket/x?endpoint=http://[::1]:9000", True),
+        ("s3://bucket/x?endpoint=http://10.0.0.1:9000", False),
+        ("s3://127.0.0.1/x", False),  # a bucket's name
+        ("http://localhost:9000", True),
+        ("gs://bucket/x", False),
+    ],
+)
+def test_a_store_on_loopback_is_known(url: str, loopback: bool) -> None:
+    assert container.loopback(url) is loopback
+
+
+def test_files_with_credentials_are_seen_read_only_and_only_they(tmp_path: Path) -> None:
+    (key := tmp_path / "key.json").write_text("{}")
+    (tmp_path / ".aws").mkdir()
+    named = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "AWS_CA_BUNDLE": "/not/there", "AWS_PROFILE": "work"}
+    found = container.credentials(named, tmp_path)
+    assert found == {str(key): str(key), str(tmp_path / ".aws"): container.AWS}
+    place = Place("1:1", Path("/w"), Path("/p"), (), found)
+    assert f"{key}:{key}:ro" in made(one(), place)["host_config"]["binds"]
+    assert made(one(), place)["environment"]["AWS_CONFIG_FILE"] == f"{container.AWS}/config"
+    assert container.credentials({"AWS_ACCESS_KEY_ID": "x"}, tmp_path) == {}  # keys are there: nothing else is shown
+    assert "AWS_CONFIG_FILE" not in made(one())["environment"]
