@@ -1,5 +1,5 @@
-"""Makes the cluster, step by step. Every step asks what is there and does only what is missing, so that a run that was cut
-off anywhere is completed by the next one; a step that fails says so, and the rest is left for then."""
+"""Makes the cluster, step by step. Every step asks what is there and does only what is missing, so that a run that was
+cut off anywhere is completed by the next one; a step that fails says so, and the rest is left for then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def up(
     images: Sequence[str],
     additions: Sequence[str],
     tell: Tell,
-    pause: float = PAUSE,
 ) -> str:
     """What to do next. Raises BadInput for what is missing here, before anything is touched, and Unreachable."""
     root = tree(cwd)
@@ -41,7 +40,7 @@ def up(
     loaded = load(place, root, wanted, tell)
     for name in additions:
         install(place, name, tell)
-    apply(place, root, loaded, "kueue" in additions, tell, pause)
+    apply(place, root, loaded, "kueue" in additions, tell)
     keys = store_keys(place, tell)
     wait(place, plan.STORE_NAMESPACE, "store", tell)
     write(place.environment, plan.environment(place, keys), private=True)
@@ -175,7 +174,7 @@ def install(place: Place, name: str, tell: Tell) -> None:
     wait(place, added.namespace, added.deployment, tell)
 
 
-def apply(place: Place, root: Path, images: Mapping[str, str], queues: bool, tell: Tell, pause: float = PAUSE) -> None:
+def apply(place: Place, root: Path, images: Mapping[str, str], queues: bool, tell: Tell) -> None:
     """The tree, with what is known only here."""
     base = root / "k8s" / "overlays" / ("kind-queues" if queues else "kind")
     place.overlay.mkdir(parents=True, exist_ok=True)
@@ -189,7 +188,7 @@ def apply(place: Place, root: Path, images: Mapping[str, str], queues: bool, tel
             break
         if attempt + 1 == TRIES or "webhook" not in answer.err:
             raise Unreachable(f"`kubectl apply -k {base}` failed ({answer.code}):\n{answer.words}")
-        time.sleep(pause)
+        time.sleep(PAUSE)
     tell(f"tree: {base.relative_to(root)} applied")
 
 

@@ -1,0 +1,64 @@
+"""What the tests of k8s/ share: the folders, and kustomize's output for each, built once per process."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+TREE = ROOT / "k8s"
+OVERLAYS = sorted(path.name for path in (TREE / "overlays").iterdir())
+COMPONENTS = sorted(path.name for path in (TREE / "components").iterdir())
+# every folder that somebody applies
+FOLDERS = (
+    "base",
+    *(f"overlays/{name}" for name in OVERLAYS),
+    "serve",
+    "gitops/argocd",
+    "gitops/argocd/health",
+    "gitops/flux",
+)
+
+
+def kubectl() -> str:
+    """The cluster tests' own, or the machine's: both bring kustomize."""
+    own = ROOT / ".tools" / "bin" / "kubectl"
+    found = str(own) if own.is_file() else shutil.which("kubectl")
+    if found is None:
+        pytest.skip("no kubectl: `make cluster-tools` builds it, or install your system's package")
+    return found
+
+
+@cache
+def text(folder: str) -> str:
+    """What `kubectl apply -k k8s/FOLDER` would send."""
+    done = subprocess.run([kubectl(), "kustomize", str(TREE / folder)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    # kustomize warns of what it is going to refuse one day
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+@cache
+def objects(folder: str) -> tuple[dict[str, Any], ...]:
+    found = tuple(yaml.load_all(text(folder), yaml.CSafeLoader))
+    assert found
+    return found
+
+
+def pods(one: dict[str, Any]) -> dict[str, Any] | None:
+    """The pod template of an object that has one."""
+    if one["kind"] == "CronJob":
+        one = one["spec"]["jobTemplate"]
+    template: dict[str, Any] | None = one.get("spec", {}).get("template") if one.get("spec") else None
+    return template
+
+
+def name(one: dict[str, Any]) -> str:
+    return f"{one['kind']}/{one['metadata'].get('namespace', '')}/{one['metadata']['name']}"

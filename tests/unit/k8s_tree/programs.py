@@ -1,0 +1,229 @@
+"""`kind`, `kubectl` and `docker` with a memory, for tests of `launcher cluster`: one program that goes by three names,
+or, for tests that make hundreds of calls, a function in the test's own process.
+
+State lies in $FAKE_CLUSTER/state.json, calls in calls.jsonl. $FAKE_CLUSTER/fault holds `NUMBER MODE`: the call of that
+number fails, `before` it has an effect or `after`. What `kubectl apply -k` is given is built by the real kubectl, which
+$REAL_KUBECTL names, once per content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from base64 import b64encode
+from pathlib import Path
+from typing import Any, NoReturn
+
+State = dict[str, Any]
+CONTROLLERS = {
+    "jobset": ("jobset-system", "JobSet"),
+    "kueue": ("kueue-system", "ClusterQueue LocalQueue ResourceFlavor"),
+}
+QUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
+
+
+class Refused(Exception):
+    """The program ends with 1 and these words; what it has done until then stays done."""
+
+
+def home() -> Path:
+    return Path(os.environ["FAKE_CLUSTER"])
+
+
+def fail(words: str) -> NoReturn:
+    raise Refused(words)
+
+
+def option(argv: list[str], name: str) -> str:
+    return argv[argv.index(name) + 1] if name in argv else ""
+
+
+def docker(argv: list[str], state: State, text: str) -> str:
+    if argv[0] == "version":
+        return "28.0.0"
+    if argv[:2] == ["image", "inspect"]:
+        if argv[-1] not in state["images"]:
+            fail(f"Error: No such image: {argv[-1]}")
+        return str(state["images"][argv[-1]])
+    if argv[0] == "build":
+        if not (Path(argv[-1]) / "versitygw").is_file():
+            fail("COPY versitygw: no such file")
+        state["images"][option(argv, "-t")] = "sha256:" + "5" * 64
+        return ""
+    if argv[0] != "exec":
+        fail(f"docker {argv}")
+    node, ctr = argv[1], argv[2:]
+    cluster = next((one for name, one in state["clusters"].items() if node == f"{name}-control-plane"), None)
+    if cluster is None:
+        fail(f"Error: No such container: {node}")
+    if "ls" in ctr:
+        name = ctr[-1].removeprefix("name==")
+        row = f"{name} application/vnd.oci.image.manifest.v1+json {cluster['loaded'].get(name)} 1 MiB linux -"
+        return "REF TYPE DIGEST SIZE PLATFORMS LABELS" + ("\n" + row if name in cluster["loaded"] else "")
+    if "tag" not in ctr:
+        fail(f"docker exec {ctr}")
+    cluster["loaded"][ctr[-1]] = cluster["loaded"][ctr[-2]]
+    return ""
+
+
+def kind(argv: list[str], state: State, text: str) -> str:
+    name = option(argv, "--name")
+    if argv[:2] == ["get", "clusters"]:
+        return "\n".join(sorted(state["clusters"]))
+    if argv[:2] == ["get", "nodes"]:
+        return f"{name}-control-plane" if name in state["clusters"] else ""
+    if argv[:2] == ["create", "cluster"]:
+        if name in state["clusters"]:
+            fail("ERROR: failed to create cluster: node(s) already exist for a cluster with the name")
+        Path(option(argv, "--config")).read_text()
+        whole = not state.pop("half", False)
+        state["clusters"][name] = {"whole": whole, "loaded": {}, "objects": {}, "made": state["made"]}
+        state["made"] += 1
+        Path(option(argv, "--kubeconfig")).write_text("config")
+        if not whole:
+            fail("ERROR: failed to create cluster: failed to init node with kubeadm")
+    elif argv[:2] == ["delete", "cluster"]:
+        state["clusters"].pop(name, None)
+    elif argv[:2] == ["export", "kubeconfig"]:
+        if name not in state["clusters"]:
+            fail(f"ERROR: could not locate any control plane nodes for cluster named '{name}'")
+        Path(option(argv, "--kubeconfig")).write_text("config")
+    elif argv[:2] == ["load", "docker-image"]:
+        if argv[-1] not in state["images"]:
+            fail(f"ERROR: image: {argv[-1]} not present locally")
+        host = argv[-1].partition("/")[0]
+        full = argv[-1] if "." in host and "/" in argv[-1] else f"docker.io/library/{argv[-1]}"
+        state["clusters"][name]["loaded"][full] = "sha256:" + hashlib.sha256(full.encode()).hexdigest()
+    else:
+        fail(f"kind {argv}")
+    return ""
+
+
+def built(folder: str) -> list[dict[str, Any]]:
+    """The objects of a kustomization; built once for each text of it."""
+    import yaml
+
+    text = (Path(folder) / "kustomization.yaml").read_text()
+    cached = home() / f"built-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    if not cached.exists():
+        command = [os.environ["REAL_KUBECTL"], "kustomize", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            fail(done.stderr)
+        cached.write_text(json.dumps(list(yaml.load_all(done.stdout, yaml.CSafeLoader))))
+    found: list[dict[str, Any]] = json.loads(cached.read_text())
+    return found
+
+
+def put(cluster: dict[str, Any], objects: list[dict[str, Any]]) -> None:
+    """One after the other, as apply does: what comes before a refused object stays."""
+    for one in objects:
+        namespace, name = one["metadata"].get("namespace", ""), one["metadata"]["name"]
+        if one["kind"] in QUEUE_KINDS and "Namespace//kueue-system" not in cluster["objects"]:
+            fail(f'error: resource mapping not found for name: "{name}": no matches for kind "{one["kind"]}"')
+        if namespace and f"Namespace//{namespace}" not in cluster["objects"]:
+            fail(f'Error from server (NotFound): namespaces "{namespace}" not found')
+        cluster["objects"][f"{one['kind']}/{namespace}/{name}"] = one
+
+
+def ready(cluster: dict[str, Any], namespace: str, name: str) -> bool:
+    found = cluster["objects"].get(f"Deployment/{namespace}/{name}")
+    if found is None or namespace != "slipway-store":
+        return found is not None
+    image = found["spec"]["template"]["spec"]["containers"][0]["image"]
+    return image in cluster["loaded"] and "Secret/slipway-store/slipway-store" in cluster["objects"]
+
+
+def kubectl(argv: list[str], state: State, text: str) -> str:
+    config, context = option(argv, "--kubeconfig"), option(argv, "--context")
+    if not config or not Path(config).is_file():
+        fail(f"error: stat {config}: no such file or directory")
+    cluster = state["clusters"].get(context.removeprefix("kind-"))
+    if cluster is None or not cluster["whole"]:
+        fail("The connection to the server 127.0.0.1:41234 was refused - did you specify the right host or port?")
+    rest = argv[4:]
+    namespace = option(rest, "-n")
+    rest = rest[2:] if namespace else rest
+    if rest[0] == "apply":
+        return applied(rest, state, cluster, text)
+    objects = cluster["objects"]
+    if rest[0] == "get" and "--raw" in rest:
+        return "ok"
+    if rest[0] == "version":
+        return json.dumps({"serverVersion": {"gitVersion": "v1.34.0"}})
+    if rest[:2] == ["rollout", "status"]:
+        if not ready(cluster, namespace, rest[2].removeprefix("deployment/")):
+            fail("error: timed out waiting for the condition")
+        return ""
+    if rest[:2] == ["get", "deployments"]:
+        items = [dict(one) for key, one in objects.items() if key.startswith("Deployment/")]
+        for one in items:
+            where = one["metadata"]
+            one["status"] = {"readyReplicas": int(ready(cluster, where["namespace"], where["name"]))}
+        return json.dumps({"items": items})
+    if rest[0] != "get":
+        fail(f"kubectl {rest}")
+    named = {"secret": "Secret", "cronjob": "CronJob"}[rest[1]]
+    found = objects.get(f"{named}/{namespace}/{rest[2]}")
+    return json.dumps(found) if found else ""
+
+
+def applied(rest: list[str], state: State, cluster: dict[str, Any], text: str) -> str:
+    if "-k" in rest:
+        if state.get("webhook", 0):
+            state["webhook"] -= 1
+            fail('Error from server (InternalError): failed calling webhook "mclusterqueue.kb.io": connect: refused')
+        put(cluster, built(option(rest, "-k")))
+        return ""
+    what = option(rest, "-f")
+    if what == "-":
+        items = json.loads(text)["items"]
+        for item in items:
+            item["data"] = {key: b64encode(value.encode()).decode() for key, value in item.pop("stringData").items()}
+        put(cluster, items)
+        return ""
+    name = next(name for name in CONTROLLERS if f"/{name}/" in what)
+    metadata = {"namespace": f"{name}-system", "name": f"{name}-controller-manager"}
+    spec = {"template": {"spec": {"containers": [{"image": f"{name}:released"}]}}}
+    put(
+        cluster,
+        [
+            {"kind": "Namespace", "metadata": {"name": f"{name}-system"}},
+            {"kind": "Deployment", "metadata": metadata, "spec": spec},
+        ],
+    )
+    return ""
+
+
+def respond(name: str, argv: list[str], text: str) -> tuple[int, str, str]:
+    """(exit code, output, complaint) of one call."""
+    with (home() / "calls.jsonl").open("a+") as file:
+        file.write(json.dumps([name, *argv]) + "\n")
+        file.seek(0)
+        number = sum(1 for _ in file)
+    fault = home() / "fault"
+    which, _, mode = fault.read_text().partition(" ") if fault.exists() else ("0", "", "")
+    if number == int(which) and mode == "before":
+        return 1, "", "fault injected: before"
+    state = json.loads((home() / "state.json").read_text())
+    try:
+        answer = (0, {"docker": docker, "kind": kind, "kubectl": kubectl}[name](argv, state, text), "")
+    except Refused as refused:
+        answer = (1, "", str(refused))
+    (home() / "state.json").write_text(json.dumps(state))
+    return (1, "", "fault injected: after") if number == int(which) else answer
+
+
+def main() -> int:
+    argv = sys.argv[1:]
+    code, out, err = respond(Path(sys.argv[0]).name, argv, sys.stdin.read() if argv[-1:] == ["-"] else "")
+    print(out)
+    print(err, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
