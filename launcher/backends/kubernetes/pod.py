@@ -219,7 +219,7 @@ def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[d
     }
     if (store := job.options.get("store_secret")) is not None:
         container["envFrom"] = [{"secretRef": {"name": store}}]
-    ports = [{"name": name, "containerPort": port} for name, port in sorted(chosen.ports.items()) if port]
+    ports = [{"name": name, "containerPort": port} for port, name in _ports(chosen.ports).items()]
     if ports:
         container["ports"] = ports
     container["resources"] = _resources(chosen.resources)
@@ -227,6 +227,16 @@ def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[d
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["volumeMounts"] = mounts
     return container
+
+
+def _ports(ports: Mapping[str, int]) -> dict[int, str]:
+    """number -> its (first) name, for people: nothing depends on what a pod declares. Without those that the runtime
+    picks, and those whose name is none to Kubernetes."""
+    found: dict[int, str] = {}
+    for name, number in sorted(ports.items()):
+        if number and "--" not in name:
+            found.setdefault(number, name)
+    return found
 
 
 def image(job: ResolvedJob, role: str) -> str:
