@@ -12,8 +12,6 @@ export PATH="$PATH:/usr/local/go/bin:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS=
 mode=readonly
 if [ "${1:-}" = --pin ]; then mode=mod; shift; fi
 mkdir -p "$bin" "$state"
-exec 9>"$state/lock"
-flock 9 # two test runs at once: one builds, the other waits and finds it done
 
 pin_of() {
     case $1 in
@@ -21,7 +19,7 @@ pin_of() {
         kwok | coredns) echo "$1" ;;
         jobset-manager | jobset-manifests) echo jobset ;;
         kueue-manager | kueue-manifests) echo kueue ;;
-        *) echo "build-cluster: no program $1 is known" >&2; exit 2 ;;
+        *) echo "build-cluster: no program $1 is known" >&2; return 2 ;;
     esac
 }
 
@@ -80,6 +78,13 @@ compile() { # pin name...: one call of go for all programs of a pin, so that two
     rmdir "$work"
     echo "build-cluster: $* took $((SECONDS - start)) s"
 }
+
+for name; do pin_of "$name" >/dev/null || exit 2; done
+all_done() { for name; do done_before "$name" "$(pin_of "$name")" || return 1; done; }
+
+if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
+exec 9>"$state/lock"
+flock 9 # two test runs at once: one builds, the other waits and finds it done
 
 for pin in kubernetes kwok jobset kueue coredns; do
     missing=() files=()

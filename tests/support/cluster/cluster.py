@@ -125,6 +125,18 @@ class Cluster:
     def logs(self, pod: str, namespace: str, *flags: str) -> str:
         return self.kubectl("logs", pod, "-n", namespace, *flags)
 
+    def ended(self, pod: str, namespace: str, timeout: float = 60) -> str:
+        """Waits for the end of a pod; gives its phase. Raises TimeoutError with what the pod's events say."""
+
+        def phase() -> str | None:
+            found = self.get("pod", pod, namespace)
+            return found["status"]["phase"] if found["status"].get("phase") in ("Succeeded", "Failed") else None
+
+        try:
+            return wait_for(f"the end of pod {pod}", phase, timeout) or ""
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.kubectl('describe', 'pod', pod, '-n', namespace)[-2500:]}") from None
+
     def wait_for(self, what: str, try_it: Callable[[], T], timeout: float = 60, every: float = 0.2) -> T:
         return wait_for(what, try_it, timeout, every)
 

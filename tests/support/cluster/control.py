@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -111,15 +112,19 @@ class ControlPlane:
         wait_for("the default service account", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default"))
 
     def get(self, path: str) -> bytes:
-        """A GET as admin. Raises URLError."""
+        """A GET as admin. Raises URLError, RuntimeError."""
         if self._opener is None:
             context = ssl.create_default_context(cafile=str(self.pki.ca))
             context.load_cert_chain(self.pki.cert("admin"), self.pki.key("admin"))
             handlers = [urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({})]
             self._opener = urllib.request.build_opener(*handlers)
-        with self._opener.open(f"{self.pki.server}{path}", timeout=5) as answer:
-            body: bytes = answer.read()
-            return body
+        try:
+            with self._opener.open(f"{self.pki.server}{path}", timeout=5) as answer:
+                body: bytes = answer.read()
+                return body
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RuntimeError(f"{path}: {error.code} {error.read(500)!r}") from None
 
     def stop(self) -> None:
         for daemon in (self.scheduler, self.controllers, self.apiserver, self.etcd):

@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tests.support.cluster.programs import ROOT, STATE, pause
+from tests.support.engine import BUNDLE
 
 FOLDER = STATE / "images"
 TOOLS = ("sh", "cat", "ls", "sleep", "env", "id", "true", "false", "kill", "mkdir", "rm", "touch", "tar", "df", "head")
@@ -131,6 +132,8 @@ def python_layer() -> Path:
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     library = Path(sysconfig.get_path("stdlib"))
     files: dict[str, Path | bytes] = {"tmp/.keep": b"", "work/.keep": b"", **ETC}
+    if BUNDLE.exists():
+        files[str(BUNDLE).lstrip("/")] = BUNDLE  # clients of object stores do not start without certificates
     programs = {f"bin/{name}": Path(found).resolve() for name in TOOLS if (found := shutil.which(name))}
     python = Path(sys.base_prefix, "bin", version).resolve()
     programs |= {f"usr/local/bin/{name}": python for name in ("python", "python3", version)}
@@ -163,6 +166,8 @@ def packages_layer() -> Path:
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 wanted.append(requirement.name)
+    extensions = [file for file in files.values() if isinstance(file, Path) and ".so" in file.suffixes]
+    files |= {str(needed).lstrip("/"): needed for needed in _libraries(extensions)}
     return layer("packages", files)
 
 

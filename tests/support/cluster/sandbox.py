@@ -71,6 +71,8 @@ class Daemon:
         self.wait(timeout)
 
     def launch(self) -> None:
+        if self.process is not None:
+            self.process.wait(10)  # it ended by itself; one that lives is not started twice
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
@@ -115,8 +117,7 @@ class Daemon:
     def end(self, number: int, patience: float = 10) -> None:
         if self.process is None:
             return
-        if self.alive:
-            wait_for(f"nsenter to start {self.name}", lambda: self.pid or not self.alive, 5, every=0.01)
+        wait_for(f"nsenter to start {self.name}", lambda: self.pid or not self.alive, 5, every=0.01)
         self.signal(number)
         try:
             self.process.wait(patience)
@@ -146,6 +147,7 @@ class Sandbox:
         self._pause = pause
         self._lock: IO[bytes]
         self._init: subprocess.Popen[bytes] | None = None
+        self._daemons: list[Daemon] = []
         self.number = 0
         self.pid = 0  # of process 1, as seen outside
 
@@ -164,9 +166,9 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         if self._init is not None:
-            if self._init.stdin is not None:
-                self._init.stdin.close()
-            self._init.wait()
+            self._init.communicate()  # closes its input, and waits
+            for daemon in self._daemons:
+                daemon.end(signal.SIGKILL)
         remove(self.number)
         self._lock.close()
 
@@ -206,7 +208,9 @@ class Sandbox:
         ready: Callable[[], object] | None = None,
         network: bool = True,
     ) -> Daemon:
-        return Daemon(name, self.inside(command, network), self.folder / "log" / f"{name}.log", ready=ready)
+        made = Daemon(name, self.inside(command, network), self.folder / "log" / f"{name}.log", ready=ready)
+        self._daemons.append(made)
+        return made
 
     def run(self, *command: object, data: bytes | None = None, timeout: float = 60) -> str:
         return run(*self.inside(command), data=data, timeout=timeout)

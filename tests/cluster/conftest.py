@@ -1,0 +1,33 @@
+"""Helpers for tests on a real cluster; the fixture `cluster` is everybody's (tests/support/cluster/fixtures.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.pods import pod
+from tests.support.cpu_image import cpu_image
+from tests.support.engine import engine
+
+__all__ = ["cpu_image", "engine"]
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    """A restricted namespace of the test's own."""
+    return cluster.namespace()
+
+
+@pytest.fixture
+def run_pod(cluster: Cluster, namespace: str) -> Callable[..., str]:
+    """Runs a pod to its end and gives its log."""
+
+    def run(name: str, *command: str, image: str | None = None, **spec: Any) -> str:
+        cluster.apply(pod(name, image or cluster.py(), *command, **spec), namespace)
+        cluster.ended(name, namespace)
+        return cluster.logs(name, namespace)
+
+    return run
