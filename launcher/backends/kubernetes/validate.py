@@ -129,6 +129,8 @@ def findings(
     if found or name is None:
         return found or [_unknown(str(api), str(kind), known.kinds)]
     compiler.named(name)(value, (), found)
+    if kind == "JobSet":
+        _jobs(value, compiler, found)
     if policy.patch:
         return [item for item in found if not item.what.endswith("` is missing") and not _directive(item)]
     say = Say(found, _numbers(version))
@@ -160,6 +162,16 @@ def templates(value: Mapping[str, Any]) -> Iterator[tuple[Route, Mapping[str, An
     elif kind == "JobSet":
         for at, one in items(mapping(value, "spec"), "replicatedJobs", ("spec",)):
             yield (*at, "template", "spec", "template"), mapping(one, "template", "spec", "template")
+
+
+def _jobs(value: Mapping[str, Any], compiler: Compiler, found: Found) -> None:
+    """A JobSet's own schema takes any text where a Job's names a few; its Jobs would be refused one by one."""
+    more: Found = []
+    for at, one in items(mapping(value, "spec"), "replicatedJobs", ("spec",)):
+        if isinstance(mapping(one, "template").get("spec"), dict):
+            compiler.named("io.k8s.api.batch.v1.JobSpec")(one["template"]["spec"], (*at, "template", "spec"), more)
+    known = {item.route for item in found}
+    found += [item for item in more if item.route not in known]
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -80,11 +81,11 @@ JOB_SET: dict[str, Any] = {
             ],
         },
         "replicatedJobs": [
-            {"name": "server", "replicas": 1, "template": {"spec": JOB["spec"]}},
+            {"name": "server", "replicas": 1, "template": {"spec": copy.deepcopy(JOB["spec"])}},
             {
                 "name": "main",
                 "dependsOn": [{"name": "server", "status": "Ready"}],
-                "template": {"spec": JOB["spec"]},
+                "template": {"spec": copy.deepcopy(JOB["spec"])},
             },
         ],
     },
@@ -121,3 +122,23 @@ def said(value: Mapping[str, Any], version: str = "1.34", **policy: Any) -> list
 def line(one: Finding) -> str:
     where = dotted(one.route)
     return f"{where + ': ' if where else ''}{one.what}{f'; allowed: {one.allowed}' if one.allowed else ''}"
+
+
+BASES: dict[str, dict[str, Any]] = {
+    "JOB": JOB,
+    "JOB_SET": JOB_SET,
+    **read((Path(__file__).parent / "bases.yaml").read_text(encoding="utf-8")),
+}
+
+
+def cases() -> list[dict[str, Any]]:
+    """`of`: which base; `set` (path and value) or `drop` (path): what is changed; `says`: the findings."""
+    found: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def spoiled(case: Mapping[str, Any]) -> dict[str, Any]:
+    made = BASES[case["of"]]
+    for path, value in case.get("set", {}).items():
+        made = changed(made, path, value)
+    return changed(made, case["drop"], ...) if "drop" in case else made

@@ -59,8 +59,6 @@ def container(say: Say, value: Mapping[str, Any], route: Route, volumes: Collect
         if name in mapping(value, "lifecycle"):
             at = (*route, "lifecycle", name)
             _handler(say, mapping(value, "lifecycle", name), at, ("exec", "httpGet", "sleep", "tcpSocket"))
-    if string(value, "terminationMessagePolicy") not in ("", "File", "FallbackToLogsOnError"):
-        say((*route, "terminationMessagePolicy"), "is not one of them", "File, FallbackToLogsOnError")
 
 
 def _environment(say: Say, value: Mapping[str, Any], route: Route) -> None:

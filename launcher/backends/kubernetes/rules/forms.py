@@ -58,13 +58,13 @@ class Say:
             return True
         return False
 
-    def one_of(self, value: Mapping[str, Any], route: Route, fields: tuple[str, ...]) -> str:
-        """The one field of several that is there; says so when it is not exactly one."""
+    def one_of(self, value: Mapping[str, Any], route: Route, fields: tuple[str, ...], shown: str = "") -> str:
+        """The one field of several that is there; says so when it is not exactly one. `shown`: what to name of them."""
         there = [name for name in fields if name in value]
         if len(there) == 1:
             return there[0]
         what = f"has {' and '.join(f'`{name}`' for name in there)}" if there else "says nothing of what it is"
-        self(route, what, "one of " + ", ".join(fields))
+        self(route, what, f"one of {shown or ', '.join(fields)}")
         return ""
 
 

@@ -122,9 +122,6 @@ def binding(say: Say, value: Mapping[str, Any]) -> None:
 def network_policy(say: Say, value: Mapping[str, Any]) -> None:
     spec = mapping(value, "spec")
     selector(say, spec.get("podSelector"), ("spec", "podSelector"))
-    for at, one in texts(spec, "policyTypes", ("spec",)):
-        if one not in ("Ingress", "Egress"):
-            say(at, f"{show(one)} is not one of them", "Ingress, Egress")
     types = [one for _, one in texts(spec, "policyTypes", ())]
     for part, peers in (("ingress", "from"), ("egress", "to")):
         if part in spec and types and part.capitalize() not in types:
@@ -217,12 +214,6 @@ def priority_class(say: Say, value: Mapping[str, Any]) -> None:
         say(("value",), f"`{amount}` is the system's", "at most 1000000000")
     if name.startswith("system-"):
         say(("metadata", "name"), "names that begin with system- are the system's")
-    if string(value, "preemptionPolicy") not in ("", "PreemptLowerPriority", "Never"):
-        say(
-            ("preemptionPolicy",),
-            f"{show(value['preemptionPolicy'])} is not one of them",
-            "PreemptLowerPriority, Never",
-        )
 
 
 def autoscaler(say: Say, value: Mapping[str, Any]) -> None:

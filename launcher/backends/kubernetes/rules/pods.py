@@ -36,7 +36,6 @@ VOLUMES: Final = (
 )
 # source -> the field without which it says nothing
 _NEEDED: Final = {"configMap": "name", "secret": "secretName"}
-_EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def template(say: Say, value: Mapping[str, Any], route: Route) -> None:
@@ -89,7 +88,7 @@ def _volumes(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Route
         name = string(value, "name")
         if name and say.form((*at, "name"), name, LABEL):
             found[name] = at
-        kind = say.one_of(value, at, VOLUMES)
+        kind = say.one_of(value, at, VOLUMES, "emptyDir, configMap, secret, persistentVolumeClaim, projected ...")
         inside, where = mapping(value, kind), (*at, kind)
         if kind == "emptyDir":
             if string(inside, "medium") not in ("", "Memory") and not string(inside, "medium").startswith("HugePages"):
@@ -144,14 +143,11 @@ def _toleration(say: Say, value: Mapping[str, Any], route: Route) -> None:
         say((*route, "value"), "Exists takes no value", "leave it out, or `operator: Equal`")
     elif operator == "Equal":
         say.form((*route, "value"), value.get("value"), VALUE)
-    if effect not in _EFFECTS:
-        say((*route, "effect"), f"{show(effect)} is not one of them", ", ".join(_EFFECTS[1:]))
     if "tolerationSeconds" in value and effect != "NoExecute":
         say((*route, "tolerationSeconds"), "is only for `effect: NoExecute`")
 
 
 def _spread(say: Say, spec: Mapping[str, Any], route: Route) -> None:
-    seen: set[tuple[str, str]] = set()
     for at, value in items(spec, "topologySpreadConstraints", route):
         least(say, value, at, {"maxSkew": 1, "minDomains": 1})
         key = (string(value, "topologyKey"), string(value, "whenUnsatisfiable"))
@@ -159,9 +155,6 @@ def _spread(say: Say, spec: Mapping[str, Any], route: Route) -> None:
             say(at, "`topologyKey` is missing", key=True)
         else:
             qualified(say, key[0], (*at, "topologyKey"))
-        if key in seen:
-            say(at, f"{key[0]} with {key[1]} is there already", "each once")
-        seen.add(key)
         if "minDomains" in value and key[1] != "DoNotSchedule":
             say((*at, "minDomains"), "is only for `whenUnsatisfiable: DoNotSchedule`")
         selector(say, value.get("labelSelector"), (*at, "labelSelector"))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes.rules.forms import (
     LABEL,
+    SUBDOMAIN,
     Say,
     items,
     least,
@@ -55,7 +56,7 @@ def job(say: Say, value: Mapping[str, Any]) -> None:
                 f"its last pod would be called {host}, {len(host)} characters",
                 f"at most {MAX_NAME}",
             )
-        elif name and not LABEL.pattern.fullmatch(host):
+        elif SUBDOMAIN.pattern.fullmatch(name) and not LABEL.pattern.fullmatch(host):
             say(("metadata", "name"), f"its pods would be called {show(host)}", LABEL.allowed)
 
 
@@ -75,7 +76,7 @@ def job_spec(say: Say, spec: Mapping[str, Any], route: Route, *, restart: str = 
             say((*route, name), "is only for Indexed Jobs", "completionMode: Indexed")
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         say((*route, "maxFailedIndexes"), "needs backoffLimitPerIndex")
-    if (number(spec, "maxFailedIndexes") or 0) > (completions if completions is not None else _BIG):
+    if "maxFailedIndexes" in spec and (number(spec, "maxFailedIndexes") or 0) > (completions or _BIG):
         say((*route, "maxFailedIndexes"), "is more than there are indexes", f"at most {completions}")
     _selector(say, spec, route)
     pods = mapping(spec, "template", "spec")
