@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -57,6 +58,13 @@ def install() -> None:
     if not shutil.which("apt-get"):
         raise NoCluster(f"install {', '.join(missing)}: there is no apt-get here to do it with")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _apt_get(environment, missing)
+
+
+def _apt_get(environment: dict[str, str], missing: list[str]) -> None:
     for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-qy", "--no-install-recommends", *missing]):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
