@@ -160,20 +160,17 @@ TIMING: Final = Struct(
 )
 PLACES: Final = MapOf(VARIABLE, Text("a place"))
 
-_DNS_LABEL: Final = Text(
-    "a Kubernetes name", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and - within, at most 63 characters", 63
-)
+_DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_DNS_LABEL: Final = Text("a Kubernetes name", _DNS, "a-z, 0-9 and - within, at most 63 characters", 63)
 _DNS_NAME: Final = Text(
-    "a Kubernetes name", r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", "a-z, 0-9, - and . within, at most 253 characters", 253
+    "a Kubernetes name", rf"{_DNS}(?:\.{_DNS})*", "a-z, 0-9, - and . within, at most 253 characters", 253
 )
 _SECRET_PLACE: Final = Text(
     "a place",
-    r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9._-]+",
+    rf"{_DNS}(?:\.{_DNS})*/[A-Za-z0-9._-]+",
     "secret/key: the name of a Kubernetes secret and one of its keys",
 )
-_NODE_LABEL: Final = Text(
-    "a node label", rf"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?{_LABEL}", "name, or domain/name", 253 + 1 + 63
-)
+_NODE_LABEL: Final = Text("a node label", rf"(?:{_DNS}(?:\.{_DNS})*/)?{_LABEL}", "name, or domain/name", 253 + 1 + 63)
 _TOLERATION: Final = Struct(
     "a toleration",
     Field("key", _NODE_LABEL, "of the taint", "any"),

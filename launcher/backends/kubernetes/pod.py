@@ -30,7 +30,8 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
 
-_PLACE: Final = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)/([A-Za-z0-9._-]{1,253})")
+_DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_PLACE: Final = re.compile(rf"({_DNS}(?:\.{_DNS})*)/([A-Za-z0-9._-]{{1,253}})")
 _FIELD: Final = {
     "SLIPWAY_POD": "metadata.name",
     "SLIPWAY_ADDRESS": "status.podIP",
@@ -41,8 +42,8 @@ _FIELD: Final = {
     "SLIPWAY_INDEX": f"metadata.labels['{names.COMPLETION_INDEX}']",
 }
 _UNITS: Final = (
-    *((unit, 1024 ** (power + 1)) for power, unit in reversed(list(enumerate(("Ki", "Mi", "Gi", "Ti"))))),
-    *((unit, 1000 ** (power + 1)) for power, unit in reversed(list(enumerate(("k", "M", "G", "T"))))),
+    *((unit, 1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)),
+    *((unit, 1000**power) for power, unit in enumerate(("k", "M", "G", "T"), 1)),
 )
 MARGIN: Final = 3600  # seconds for what the deadline does not count: images, inputs, waiting for the other ranks
 _JOBS: Final = "jobs"  # the volume of job files
@@ -341,11 +342,9 @@ def cores(cpus: float) -> str:
 
 
 def quantity(size: int) -> str:
-    """Bytes in the largest unit that holds them exactly."""
-    for unit, factor in _UNITS:
-        if size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)
+    """Bytes, exactly, in the unit that needs the fewest digits."""
+    texts = [f"{size // factor}{unit}" for unit, factor in _UNITS if size % factor == 0]
+    return min(texts, key=len, default=str(size))
 
 
 def _volumes(job: ResolvedJob, need: Resources, seat: Seat) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 
 from launcher.backends.base import Rendered
 from launcher.backends.kubernetes.render import Object, objects, render
+from launcher.errors import BadInput
+from launcher.spec.hashing import work_hash
 from launcher.spec.load import load
 from launcher.spec.model import Image, Input, Limits, ResolvedJob, Resources, Role
 from launcher.spec.profile import Local, Profile
@@ -63,6 +66,20 @@ def reading(*works: str) -> dict[str, Input]:
 def only(group: Sequence[ResolvedJob]) -> Object:
     (found,) = objects(group)
     return found
+
+
+def chain(*names_of: str, **changes: Any) -> list[ResolvedJob]:
+    """Jobs of which each reads the one before."""
+    made: list[ResolvedJob] = []
+    for name in names_of:
+        made.append(job(name, inputs=reading(*(work_hash(one) for one in made[-1:])), config={"n": name}, **changes))
+    return made
+
+
+def refused(*jobs: ResolvedJob) -> str:
+    with pytest.raises(BadInput) as caught:
+        objects(jobs)
+    return str(caught.value)
 
 
 def pods(document: Mapping[str, Any]) -> list[dict[str, Any]]:
