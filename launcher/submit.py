@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,15 @@ class Checks(Protocol):
     """A backend that can refuse jobs before anything is written."""
 
     def check(self, group: Iterable[ResolvedJob]) -> None: ...
+
+
+@runtime_checkable
+class Finds(Protocol):
+    """A backend that can be asked for many runs at once."""
+
+    def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
+        """The handles of those that it has."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,9 @@ class _Rounds:
         if not self.grouped:
             _put_group(self.store, self.group)
             self.grouped = True
+        self.look_up({run: one for run, one in left.items() if isinstance(one.action, decide.LookUp)})
         for run, one in left.items():
             match one.action:
-                case decide.LookUp():
-                    self.look_up(run, one)
                 case decide.Refuse():
                     raise Conflict(f"{run}: the backend has another job under that name; give this job another name")
                 case decide.Report(outcome):
@@ -180,14 +188,20 @@ class _Rounds:
                 raise Conflict(f"{run}: the store has another job under that name")
         one.known = one.known._replace(job=True)
 
-    def look_up(self, run: str, one: _One) -> None:
-        found = self.backend.look_up(run)
-        if found is None:
-            there = decide.Lookup(there=False)
+    def look_up(self, asked: Mapping[str, _One]) -> None:
+        """What the backend has, of all runs in one question where it takes such."""
+        if not asked:
+            return
+        if isinstance(self.backend, Finds):
+            found = self.backend.find(asked)
         else:
-            one.handle = found.handle
-            there = decide.Lookup(there=True, ours=found.handle.fingerprint == run_hash(one.job))
-        one.known = one.known._replace(object=there)
+            seen = {run: self.backend.look_up(run) for run in asked}
+            found = {run: each.handle for run, each in seen.items() if each is not None}
+        for run, one in asked.items():
+            one.handle = found.get(run)
+            ours = one.handle is not None and one.handle.fingerprint == run_hash(one.job)
+            there = decide.Lookup(there=one.handle is not None, ours=ours)
+            one.known = one.known._replace(object=there)
 
     def finish(self, run: str, one: _One) -> None:
         if self.plan:
@@ -216,6 +230,9 @@ class _Rounds:
 
 
 def _read(store: Store, run: str) -> RunView:
+    """What the store holds of a run. A new one costs one request here, not one for each thing that it might have."""
+    if next(iter(store.scan(layout.RunKeys(run).prefix)), None) is None:
+        return RunView(run)
     try:
         return read_run(store, run)
     except NotFound:

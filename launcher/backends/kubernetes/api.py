@@ -71,7 +71,10 @@ class _Status(msgspec.Struct):
 
 
 def login(context: str | None = None) -> Login:
-    """From $KUBECONFIG, ~/.kube/config, or the service account of the pod that this is. Raises BadInput, Unreachable."""
+    """From $KUBECONFIG, ~/.kube/config, or the service account of the pod that this is.
+
+    Raises BadInput for a context that is not there, Unreachable for credentials that can't be had.
+    """
     from kubernetes import config
     from kubernetes.client import Configuration
     from kubernetes.config.config_exception import ConfigException
@@ -332,7 +335,7 @@ def _retry_after(value: str | None) -> float:
 
 
 def _warnings(value: str | None) -> tuple[str, ...]:
-    """The texts of a Warning header: `299 - "text", 299 - "text"` (RFC 9111's older 5.5, as the API server writes it)."""
+    """The texts of a Warning header, `299 - "text", 299 - "text"` (RFC 7234, 5.5)."""
     if not value:
         return ()
     found, position = [], 0

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -67,6 +67,7 @@ class KubernetesBackend:
 
         self.options = options
         self._creator: Creator | None = None
+        self._read: dict[str, Sequence[Mapping[str, Any]]] = {}  # a rendered file -> what it says
         self._asked: deque[float] = deque(maxlen=OFTEN)
 
     @property
@@ -88,9 +89,15 @@ class KubernetesBackend:
         return self._creator
 
     def render(self, group: Sequence[ResolvedJob]) -> Rendered:
-        from launcher.backends.kubernetes.render import render
+        from launcher.backends.kubernetes.render import objects, text, warnings
 
-        return render(group)
+        made = objects(group)
+        documents = {}
+        for one in made:
+            documents[one.file] = text(one)
+            # reading YAML back costs more than all the rest of a submit
+            self._read[documents[one.file]] = one.documents
+        return Rendered(documents, {run: one.file for one in made for run in one.runs}, warnings(group))
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
         """What a cluster can be asked before anything is written. Raises BadInput with everything that is missing."""
@@ -102,7 +109,7 @@ class KubernetesBackend:
         hashes = {run_id(job): run_hash(job) for job in group}
         if strange := sorted(set(rendered.objects) - set(hashes)):
             raise Conflict(f"{strange[0]} is no run of this submit")
-        made = files(rendered, self.namespace)
+        made = files(rendered, self.namespace, self._read)
         for run, name in rendered.objects.items():
             carried = made[name].carrier.metadata.runs
             if carried.get(run) != hashes[run]:
@@ -142,9 +149,9 @@ class KubernetesBackend:
         board = self._board_if_busy()
         if board is not None and (seen := board.look_up(run)) is not None:
             return seen
-        return self._look(run)[0]
+        return self.look_closely(run)[0]
 
-    def _look(self, run: str) -> tuple[Observation | None, Sight, Owner | None]:
+    def look_closely(self, run: str) -> tuple[Observation | None, Sight, Owner | None]:
         """The run as the cluster has it now, and what that was seen by."""
         sight = Sight(self.login.context)
         owner = self._owner(run)
@@ -268,7 +275,7 @@ class KubernetesBackend:
             for run in sorted(runs & left.keys()):
                 seen = board.look_up(run)
                 if seen is None and run not in last:
-                    seen = self._look(run)[0]  # made after the board was last told, or never
+                    seen = self.look_closely(run)[0]  # made after the board was last told, or never
                 seen = seen or Observation(left[run], active=False, phase="ended")
                 if last.get(run) != seen:
                     changed = run not in last or _essence(seen) != _essence(last[run])
@@ -300,7 +307,7 @@ class KubernetesBackend:
         from launcher.backends.kubernetes.logs import pods_of
 
         role, _, rank = member.rpartition("-")
-        seen, sight, owner = self._look(run)
+        seen, sight, owner = self.look_closely(run)
         if owner is None:
             raise NotFound(f"{run}: cluster {self.api.where} has nothing of it in namespace {self.namespace}")
         running = [
@@ -375,7 +382,8 @@ def config_maps(value: Object) -> list[str]:
     """The ConfigMaps that an object's pods mount; ours are of that object alone."""
     spec = value.get("spec") or {}
     templates = [spec.get("template") or {}]
-    templates += [((each.get("template") or {}).get("spec") or {}).get("template") or {} for each in spec.get("replicatedJobs") or ()]
+    for each in spec.get("replicatedJobs") or ():
+        templates.append(((each.get("template") or {}).get("spec") or {}).get("template") or {})
     found = {
         str(volume["configMap"].get("name"))
         for template in templates

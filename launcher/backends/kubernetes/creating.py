@@ -37,14 +37,20 @@ class Creator:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def try_out(self, documents: Iterable[Document]) -> None:
-        """A strict dry run on the server of each that is the first of its shape. Raises BadInput with all complaints:
-        a Job whose pods Pod Security will refuse is accepted with no more than a warning, and never starts."""
+        """Looks at every document offline, and has the server dry-run, strictly, each that is the first of its shape.
+
+        Raises BadInput with all complaints. A Job whose pods Pod Security will refuse is accepted with no more than a
+        warning, and never starts: that warning counts as a refusal.
+        """
         firsts: dict[str, Document] = {}
+        wrong: list[str] = []
         for document in documents:
+            wrong += offline(document)
             shape = document.shape
             if shape not in self.tried:
                 firsts.setdefault(shape, document)
-        wrong: list[str] = []
+        if wrong:
+            raise BadInput("\n".join(dict.fromkeys(wrong)))
         for shape, document in firsts.items():
             wrong += self._try(document)
             self.tried.add(shape)
@@ -76,7 +82,7 @@ class Creator:
                     print(f"note: {text}", file=sys.stderr)
 
     def create_all(self, files: Iterable[File]) -> dict[str, Metadata]:
-        """Creates every file's objects, what a carrier needs before it. File name -> the carrier as the cluster has it."""
+        """Creates every file's objects, what a carrier needs before it; file name -> the carrier as it is there."""
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="create") as threads:
             futures = {each.name: threads.submit(self.create_file, each) for each in files}
             done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
@@ -134,6 +140,17 @@ class Creator:
         except Refused as error:
             if error.status not in (403, 404, 409, 422):
                 raise
+
+
+def offline(document: Document) -> list[str]:
+    """What is wrong with a document without asking anybody. Pod Security is the namespace's, so the cluster's, word."""
+    from launcher.backends.kubernetes.validate import Policy, findings
+
+    what = f"{document.kind.name} {document.metadata.name}"
+    return [
+        f"{what}: {'.'.join(map(str, item.route))}: {item.what}{f'; allowed: {item.allowed}' if item.allowed else ''}"
+        for item in findings(document.value, policy=Policy(level="privileged"))
+    ]
 
 
 def _ours(document: Document, there: Metadata) -> Metadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -110,27 +110,29 @@ class File:
         return (*self.before, self.carrier)
 
 
-def files(rendered: Rendered, namespace: str) -> dict[str, File]:
-    """The files of a submit, by name. `namespace` is for objects that name none. Raises BadInput."""
-    return {name: _file(name, text, namespace) for name, text in rendered.documents.items()}
+def files(
+    rendered: Rendered, namespace: str, known: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+) -> dict[str, File]:
+    """The files of a submit, by name. `namespace` is for objects that name none; `known`: what a text says, where
+    whoever wrote it is at hand. Raises BadInput."""
+    return {name: _file(name, text, namespace, (known or {}).get(text)) for name, text in rendered.documents.items()}
 
 
-def _file(name: str, text: str, namespace: str) -> File:
-    found = list(documents(text, namespace, name))
+def _file(name: str, text: str, namespace: str, values: Sequence[Mapping[str, Any]] | None) -> File:
+    found = list(documents(text, namespace, name, values))
     carriers = [each for each in found if each.kind in CARRIERS]
     if len(carriers) != 1:
         raise BadInput(f"{name}: {len(carriers)} objects that run something; allowed: one")
     return File(name, tuple(each for each in found if each.kind not in CARRIERS), carriers[0])
 
 
-def documents(text: str, namespace: str, where: str) -> Iterator[Document]:
-    for part in _SEPARATOR.split(text):
-        if not part.strip():
-            continue
-        try:
-            value = yaml.load(part, Loader=Loader)
-        except yaml.YAMLError as error:
-            raise BadInput(f"{where}: {error}") from None
+def documents(
+    text: str, namespace: str, where: str, values: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[Document]:
+    parts = [part for part in _SEPARATOR.split(text) if part.strip()]
+    if values is None or len(values) != len(parts):
+        values = [_load(part, where) for part in parts]
+    for part, value in zip(parts, values, strict=True):
         if value is None:
             continue  # only comments
         kind = SENT.get(str(value.get("kind"))) if isinstance(value, dict) else None
@@ -140,6 +142,13 @@ def documents(text: str, namespace: str, where: str) -> Iterator[Document]:
         if not metadata.namespace:
             metadata = msgspec.structs.replace(metadata, namespace=namespace)
         yield Document(kind, metadata, part.lstrip("\n").encode(), value)
+
+
+def _load(part: str, where: str) -> Any:
+    try:
+        return yaml.load(part, Loader=Loader)
+    except yaml.YAMLError as error:
+        raise BadInput(f"{where}: {error}") from None
 
 
 def _shape(value: Any, inside: str = "") -> Any:

@@ -315,7 +315,8 @@ def why_pod_ended(pod: Object) -> Why | None:
     ended = _at(main, "state", "terminated") or {}
     code = ended.get("exitCode")
     if ended.get("reason") == "OOMKilled":
-        limit = next((_at(each, "resources", "limits", "memory") for each in _at(pod, "spec", "containers") or ()), None)
+        containers = _at(pod, "spec", "containers") or ()
+        limit = next((_at(each, "resources", "limits", "memory") for each in containers), None)
         above = f" at its limit of {limit}" if limit else ""
         return Why(Reason.OUT_OF_MEMORY, f"pod {name}: OOMKilled, exit code {code}{above}")
     disrupted = _disruption(pod)

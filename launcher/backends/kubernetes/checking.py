@@ -1,0 +1,162 @@
+"""What a cluster is asked before anything is written: whether all that the jobs name is there, whether we may make
+them, and, by a dry run of the first of each shape, whether it would take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from launcher.backends.kubernetes.api import ONLY_METADATA, Api, Refused
+from launcher.backends.kubernetes.objects import (
+    JOB,
+    JOB_SET,
+    LOCAL_QUEUE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Document,
+    Kind,
+    files,
+)
+from launcher.errors import BadInput
+from launcher.spec.model import ResolvedJob
+
+if TYPE_CHECKING:
+    from launcher.backends.kubernetes.backend import KubernetesBackend
+
+PRIORITY_CLASS: Final = Kind("PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses")
+NAMESPACE: Final = Kind("Namespace", "/api/v1", "namespaces")
+REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+QUEUES: Final = "https://kueue.sigs.k8s.io/docs/installation/"
+SETS: Final = "https://jobset.sigs.k8s.io/docs/installation/"
+PARALLEL: Final = 8
+
+
+def check(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> None:
+    """Raises BadInput with everything that is missing, Unreachable when the cluster can't be asked."""
+    if not group:
+        return
+    contexts = {str(job.options.get("context") or "") for job in group}
+    if len(contexts) > 1:
+        raise BadInput(f"one submit goes to one cluster; these jobs name the contexts {', '.join(sorted(contexts))}")
+    asked = _questions(backend, group)
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="check") as threads:
+        answers = list(threads.map(lambda question: question.ask(backend), asked))
+    wrong = [line for lines in answers for line in lines]
+    if wrong:
+        raise BadInput("\n".join(dict.fromkeys(wrong)))
+    backend.creator.try_out(_firsts(backend, group))
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Whether an object is there. `keys`: of a secret, those that are needed. `kind` None: whether we may."""
+
+    kind: Kind | None
+    namespace: str
+    name: str
+    keys: frozenset[str] = frozenset()
+
+    def ask(self, backend: KubernetesBackend) -> list[str]:
+        if self.kind is None:
+            return _may(backend.api, self.namespace, self.name)
+        what = f"{_WORDS[self.kind.name]} {self.name}"
+        where = f"in namespace {self.namespace}" if self.namespace and self.kind is not NAMESPACE else "in the cluster"
+        space = "" if self.kind in (NAMESPACE, PRIORITY_CLASS) else self.namespace
+        try:
+            # of a secret's values nothing is kept but their names
+            accept = "application/json" if self.keys else ONLY_METADATA
+            answer = backend.api.get(self.kind.path(space, self.name), accept=accept)
+        except Refused as error:
+            if error.status != 403:
+                raise
+            backend.creator.note(f"{what} {where} may not be read by you: taken to be there")
+            return []
+        if answer is None:
+            if self.kind is LOCAL_QUEUE and not backend.serves(LOCAL_QUEUE):
+                return [f"{what}: cluster {backend.api.where} has no Kueue: {QUEUES}"]
+            return [f"{what} is not {where}, cluster {backend.api.where}"]
+        if self.keys:
+            there = msgspec.json.decode(answer.body, type=_Keys).data
+            missing = sorted(self.keys - set(there))
+            return [f"{what} {where} has no key {key}; it has {', '.join(sorted(there)) or 'none'}" for key in missing]
+        return []
+
+
+_WORDS: Final = {
+    "Namespace": "namespace",
+    "Secret": "secret",
+    "ServiceAccount": "service account",
+    "PriorityClass": "priority class",
+    "LocalQueue": "queue",
+}
+
+
+class _Keys(msgspec.Struct):
+    data: dict[str, msgspec.Raw] = {}
+
+
+def _questions(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> list[Question]:
+    found: dict[Question, None] = {}
+    keys: dict[tuple[str, str], set[str]] = {}
+    works = {item.work for job in group for item in job.inputs.values() if item.work}
+    for job in group:
+        own = job.options
+        space = str(own.get("namespace") or backend.namespace)
+        found[Question(NAMESPACE, space, space)] = None
+        bound = bool(works) and any(item.work for item in job.inputs.values())
+        found[Question(None, space, "jobset" if len(job.members()) > 1 or bound else "job")] = None
+        for kind, key in ((SERVICE_ACCOUNT, "service_account"), (LOCAL_QUEUE, "queue")):
+            if own.get(key):
+                found[Question(kind, space, str(own[key]))] = None
+        if own.get("priority_class"):
+            found[Question(PRIORITY_CLASS, space, str(own["priority_class"]))] = None
+        for name in (own.get("store_secret"), *(own.get("image_pull_secrets") or ())):
+            if name:
+                keys.setdefault((space, str(name)), set())
+        for place in job.secrets.values():
+            secret, _, key = place.partition("/")
+            keys.setdefault((space, secret), set()).add(key)
+    asked = list(found)
+    asked += [Question(SECRET, space, name, frozenset(wanted)) for (space, name), wanted in keys.items()]
+    return asked
+
+
+def _may(api: Api, namespace: str, what: str) -> list[str]:
+    """Whether we may make Jobs (or JobSets), and whether there are any JobSets."""
+    kind = JOB_SET if what == "jobset" else JOB
+    if kind is JOB_SET and api.get(JOB_SET.group) is None:
+        return [f"cluster {api.where} has no JobSet; several ranks, roles or stages need it: {SETS}"]
+    group = kind.group.split("/")[2]
+    lines = []
+    for verb in ("create", "get", "delete"):
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {
+                "resourceAttributes": {"namespace": namespace, "verb": verb, "group": group, "resource": kind.plural}
+            },
+        }
+        answer = api.request("POST", REVIEW, body=msgspec.json.encode(body)).json()
+        if not (answer.get("status") or {}).get("allowed"):
+            lines.append(f"you may not {verb} {kind.plural}.{group} in namespace {namespace} of cluster {api.where}")
+    return lines
+
+
+def _firsts(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> Iterable[Document]:
+    """The objects of one job of each shape, as it would be alone."""
+    seen: dict[bytes, ResolvedJob] = {}
+    for job in group:
+        # of a bound stage the object is not known before the whole pipeline is rendered: `submit` tries that out
+        if job.options.get("array") or any(item.work or item.works for item in job.inputs.values()):
+            continue
+        roles = {
+            name: (role.image, role.replicas, role.resources, role.ports, sorted(role.env))
+            for name, role in job.roles.items()
+        }
+        key = msgspec.json.encode([roles, job.options, job.secrets, job.limits], order="deterministic")
+        seen.setdefault(key, job)
+    for job in seen.values():
+        made = files(backend.render([job]), backend.namespace)
+        yield from (document for each in made.values() for document in each.documents)
