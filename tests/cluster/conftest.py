@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cluster.laptop import Laptop
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.pods import pod
 from tests.support.cpu_image import cpu_image
@@ -31,3 +33,11 @@ def run_pod(cluster: Cluster, namespace: str) -> Callable[..., str]:
         return cluster.logs(name, namespace)
 
     return run
+
+
+@pytest.fixture
+def laptop(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    """A user with a namespace and a store of their own."""
+    for name, value in cluster.s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return Laptop(cluster, tmp_path)
