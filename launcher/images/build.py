@@ -7,6 +7,7 @@ to run in it, and those that name the image ask for the version of the sources, 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import subprocess
 import tarfile
@@ -104,12 +105,6 @@ def context_tar(one: Definition, epoch: int) -> bytes:
     return buffer.getvalue()
 
 
-def context_folder(one: Definition, epoch: int, folder: Path) -> None:
-    """The same as files in a folder, for a builder that reads one."""
-    with tarfile.open(fileobj=io.BytesIO(context_tar(one, epoch))) as tar:
-        tar.extractall(folder, filter="data")
-
-
 def build(
     engine: Engine, wanted: Iterable[Definition], options: Options, tell: Tell, buildkit: str | None
 ) -> list[Built]:
@@ -163,11 +158,16 @@ def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, add
     version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
     log = _Log(one.name, options.logs)
+    context = context_tar(one, options.epoch)
+    # BuildKit keeps what it was sent under a name, and fetches only files whose size or time is another: ours have all
+    # one time, so the name must be the content's, or a change of equal length would not be seen
+    key = f"slipway-{hashlib.sha256(context).hexdigest()[:16]}"
     with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
-        context_folder(one, options.epoch, Path(folder))
+        with tarfile.open(fileobj=io.BytesIO(context)) as tar:
+            tar.extractall(folder, filter="data")
         command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
-        command += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{one.name}"]
-        command += ["--opt=image-resolve-mode=local"]
+        command += [f"--local={key}={folder}", f"--local={key}-file={folder}/{FOLDER}/{one.name}"]
+        command += [f"--opt=contextkey={key}", f"--opt=dockerfilekey={key}-file", "--opt=image-resolve-mode=local"]
         for name, value in options.build_arguments(version).items():
             command.append(f"--opt=build-arg:{name}={value}")
         if options.network == "host":
@@ -221,7 +221,7 @@ def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -
 
 
 def _built(engine: Engine, one: Definition, options: Options, version: str, begun: float) -> Built:
-    """A build on another base gets, too, the tag without it, which is the one that jobs of the docker backend ask for."""
+    """A build on another base gets, too, the tag without it: jobs of the docker backend ask for that."""
     tag = f"{one.name}:{version}"
     found = engine.inspect(tag)
     if (own := one.version(None, options.arguments)) != version:
@@ -239,12 +239,15 @@ class _Log:
         self.path.write_text("", encoding="utf-8")
         self.error = ""
         self.last = ""
+        self.full = ""  # what to do about a disk that a step found full, and said so itself
 
     def write(self, text: str) -> None:
+        self.full = self.full or hint(text)
         if text.strip():
             self.last = text.strip()
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
 
     def failed(self, image: str) -> BuildFailed:
-        return BuildFailed(f"{image} {__version__}: {self.error}{hint(self.error)}; the whole log: {self.path}")
+        full = f"; no space left on device{self.full}" if self.full else ""
+        return BuildFailed(f"{image} {__version__}: {self.error}{full}; the whole log: {self.path}")

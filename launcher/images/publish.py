@@ -33,15 +33,17 @@ def push(
     registry: str,
     tell: Callable[[str], None],
     pause: Callable[[float], None] = time.sleep,
+    tries: int = TRIES,
 ) -> str:
     """Pushes `name:version` to `registry/name:version`; gives `registry/name@sha256:...`.
 
-    A connection that breaks is tried again, waiting 1, 2, 4, 8 seconds; a refusal is final. Raises PushFailed.
+    A connection that breaks is tried again, waiting 1, 2, 4, 8 seconds; a refusal is final. Within each try the engine
+    itself sends a layer again, five times within 50 s. Raises PushFailed.
     """
     name, _, version = local.rpartition(":")
     repository = f"{registry.rstrip('/')}/{name}"
     engine.tag(local, repository, version)
-    for attempt in range(1, TRIES + 1):
+    for attempt in range(1, tries + 1):
         error, digest = _push_once(engine, repository, version)
         if digest:
             found = engine.digest(f"{repository}:{version}")
@@ -50,10 +52,10 @@ def push(
             return f"{repository}@{digest}"
         if any(word in error.lower() for word in _FINAL):
             raise PushFailed(f"{repository}: the registry refused: {error}; `docker login {registry.split('/')[0]}`")
-        if attempt < TRIES:
+        if attempt < tries:
             tell(f"{name}: {error}; trying again")
             pause(2.0 ** (attempt - 1))
-    raise PushFailed(f"{repository}: {error} ({TRIES} tries)")
+    raise PushFailed(f"{repository}: {error} (tried {tries} times)")
 
 
 def _push_once(engine: Engine, repository: str, version: str) -> tuple[str, str]:

@@ -220,7 +220,12 @@ class FaultProxy:
 def _chunks(reader: Any) -> bytes:
     """A body that came in chunks, whole."""
     parts = []
-    while size := int(reader.readline(100).partition(b";")[0], 16):
+    while True:
+        line = reader.readline(100)
+        if not line:  # the client gave up in the middle
+            raise http.client.IncompleteRead(b"".join(parts))
+        if not (size := int(line.partition(b";")[0], 16)):
+            break
         parts.append(reader.read(size))
         reader.readline(10)
     while reader.readline(1000).strip():  # trailers

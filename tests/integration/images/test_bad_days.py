@@ -65,12 +65,12 @@ def test_a_build_on_a_full_engine_says_so_and_what_to_do(
     capsys.readouterr()
     assert build(small_engine, "--push", "127.0.0.1:9/team") == 1
     printed = one_line(capsys)
-    assert "No space left on device" in printed
+    assert "no space left on device" in printed
     assert "launcher images prune" in printed
     assert not catalogue.path(root).exists()
     add(root, "RUN rm /random\n")  # the engine still works: the next build fails again, and is no other error
     assert build(small_engine) == 1
-    assert "No space left on device" in one_line(capsys)
+    assert "no space left on device" in one_line(capsys)
 
 
 def test_an_export_onto_a_full_disk_leaves_nothing(
@@ -90,11 +90,9 @@ def test_a_registry_with_a_full_disk_gets_no_entry_in_the_catalogue(
     add(root, RANDOM.format(size="20M"))
     small_disk.mount(registry.folder / "docker", "8m")
     assert build(engine) == 0
-    told: list[str] = []
-    with pytest.raises(PushFailed, match=r"5 tries") as raised:
-        push(Client(), tag(root, engine), registry.name, told.append, lambda _: None)
+    with pytest.raises(PushFailed, match="tried 1 times") as raised:
+        push(Client(), tag(root, engine), registry.name, lambda _: None, tries=1)  # the engine tries five times, too
     assert "\n" not in str(raised.value)
-    assert len(told) == 4
     assert not list(registry.folder.glob("docker/registry/v2/repositories/*/*/_manifests/tags/*"))
 
 
@@ -148,9 +146,9 @@ def test_a_line_that_always_breaks_half_way_leaves_no_tag_and_no_entry(
 ) -> None:
     assert build(engine) == 0
     registry.proxy.plan(Kind.DROP_BEFORE, method=method, key=key, times=1000)
-    with pytest.raises(PushFailed, match=r"5 tries"):
-        push(Client(), tag(root, engine), registry.name, lambda _: None, lambda _: None)
-    assert registry.proxy.faults(Kind.DROP_BEFORE) >= 5
+    with pytest.raises(PushFailed, match="tried 1 times"):
+        push(Client(), tag(root, engine), registry.name, lambda _: None, tries=1)
+    assert registry.proxy.faults(Kind.DROP_BEFORE)
     assert not list(registry.folder.glob("docker/registry/v2/repositories/*/*/_manifests/tags/*"))
     assert not catalogue.path(root).exists()
 

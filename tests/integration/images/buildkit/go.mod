@@ -1,0 +1,5 @@
+module slipway/buildkit
+
+go 1.24.0
+
+require github.com/moby/buildkit v0.18.2
