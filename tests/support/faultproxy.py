@@ -219,7 +219,7 @@ class FaultProxy:
 
 def _chunks(reader: Any) -> bytes:
     """A body that came in chunks, whole."""
-    parts = []
+    parts: list[bytes] = []
     while True:
         line = reader.readline(100)
         if not line:  # the client gave up in the middle
