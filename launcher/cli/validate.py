@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 SUMMARY = "Says everything that a cluster would refuse in manifests, without asking one."
@@ -38,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     problems = [*found.problems, *validate.check(found.objects, args.kubernetes_version, policy, policies)]
     if problems:
         raise BadInput(sorted(problems))
+    if found.others:
+        print(f"passed over, no manifests: {', '.join(found.others)}", file=sys.stderr)
     count = len(found.objects)
     print(f"{count} file{'' if count == 1 else 's'}: nothing that Kubernetes {args.kubernetes_version} would refuse")
     return 0

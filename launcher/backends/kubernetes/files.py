@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from launcher.errors import BadInput, NotFound, Problem
 
 SUFFIXES: Final = (".yaml", ".yml")
 KUSTOMIZATION: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_OBJECT: Final = r"""^[\s{-]*["']?(?:apiVersion|kind)["']?\s*:"""
 MAX_BYTES: Final = 16 << 20
 
 
@@ -24,12 +26,14 @@ class Manifests:
     built           objects that a kustomization beside them changes, so that images may get their digest there
     patches         parts of objects, which kustomize merges into others
     kustomizations  the kustomization files themselves
+    others          YAML of a folder that names no apiVersion and no kind: jobs, profiles, workflows
     """
 
     whole: dict[str, str] = field(default_factory=dict)
     built: dict[str, str] = field(default_factory=dict)
     patches: dict[str, str] = field(default_factory=dict)
     kustomizations: dict[str, str] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -67,6 +71,9 @@ def _folder(folder: Path, found: Manifests) -> None:
         elif path.suffix in SUFFIXES and path.name not in KUSTOMIZATION and path.name not in others:
             target = found.patches if path.name in patches else found.built if known is not None else found.whole
             _take(path, found, target)
+            if not re.search(_OBJECT, target.get(str(path), "kind:"), re.MULTILINE):
+                found.others.append(str(path))
+                del target[str(path)]
 
 
 def _parts(path: Path, found: Manifests) -> tuple[set[str], set[str]]:

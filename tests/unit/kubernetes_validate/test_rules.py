@@ -102,13 +102,7 @@ def test_indexed_is_a_job_sets_default() -> None:
     """Completions may be missing where the mode is, because JobSet fills in the mode alone."""
     path = "spec.replicatedJobs.0.template.spec"
     value = changed(changed(JOB_SET, f"{path}.completionMode", ...), "metadata.name", "t" * 42)
-    assert (
-        said(value)
-        == [
-            f"spec.replicatedJobs[0].name: its last pod would be called {'t' * 42}-server-0-1-abcde, 59 characters; "
-            "allowed: at most 63"
-        ][:0]
-    )
+    assert said(value) == []
     longer = changed(value, "metadata.name", "t" * 47)
     assert said(longer) == [
         f"spec.replicatedJobs[0].name: its last pod would be called {'t' * 47}-server-0-1-abcde, 64 characters; "

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.backends.kubernetes import schemas, validate
@@ -90,6 +90,7 @@ def test_there_is_something_to_spoil() -> None:
     assert all(not _found(value, _name(value)) for value in OBJECTS)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_an_unknown_field_is_found_anywhere(data: st.DataObject) -> None:
     value = copy.deepcopy(data.draw(st.sampled_from(OBJECTS)))
@@ -105,6 +106,7 @@ def test_an_unknown_field_is_found_anywhere(data: st.DataObject) -> None:
     assert any(one.route == (*route, field) for one in validate.findings(value))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_wrong_type_is_found_anywhere(data: st.DataObject) -> None:
     value = copy.deepcopy(data.draw(st.sampled_from(OBJECTS)))
@@ -116,6 +118,7 @@ def test_a_wrong_type_is_found_anywhere(data: st.DataObject) -> None:
     validate.findings(value)  # no rule stumbles over it
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_required_field_that_is_missing_is_found(data: st.DataObject) -> None:
     value = copy.deepcopy(data.draw(st.sampled_from(OBJECTS)))
@@ -128,6 +131,7 @@ def test_a_required_field_that_is_missing_is_found(data: st.DataObject) -> None:
     assert validate.findings(value)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_what_jsonschema_refuses_is_refused_at_the_same_place(data: st.DataObject) -> None:
     value = copy.deepcopy(data.draw(st.sampled_from(OBJECTS)))
