@@ -63,8 +63,6 @@ class KubernetesBackend:
     name = NAME
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        import kubernetes  # noqa: F401 - a missing SDK is said here, by launcher.backends.base
-
         self.options = options
         self._creator: Creator | None = None
         self._read: dict[str, Sequence[Mapping[str, Any]]] = {}  # a rendered file -> what it says
@@ -384,10 +382,6 @@ def config_maps(value: Object) -> list[str]:
     templates = [spec.get("template") or {}]
     for each in spec.get("replicatedJobs") or ():
         templates.append(((each.get("template") or {}).get("spec") or {}).get("template") or {})
-    found = {
-        str(volume["configMap"].get("name"))
-        for template in templates
-        for volume in (template.get("spec") or {}).get("volumes") or ()
-        if volume.get("configMap")
-    }
-    return sorted(found)
+    volumes = [volume for each in templates for volume in (each.get("spec") or {}).get("volumes") or ()]
+    sources = [*volumes, *(each for volume in volumes for each in (volume.get("projected") or {}).get("sources") or ())]
+    return sorted({str(each["configMap"].get("name")) for each in sources if each.get("configMap")})

@@ -13,7 +13,22 @@ from tests.support.engine import engine
 __all__ = ["engine", "harness"]
 
 
-@pytest.fixture(params=sorted(HARNESSES))
+# of these the jobs are bound to each other, or have several ranks: on a cluster that takes JobSet's manager
+SETS = ("test_cut_off_anywhere_then_again_is_once", "test_a_plan_writes_nothing", "test_a_group_with_roles")
+MARKS = {"kubernetes": [pytest.mark.cluster]}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        if item.callspec.params.get("harness") == "kubernetes" and item.originalname in SETS:
+            item.add_marker(pytest.mark.cluster("jobset"))
+            item.add_marker(pytest.mark.nightly)
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, [])) for name in sorted(HARNESSES)])
 def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     with HARNESSES[request.param](request, tmp_path, monkeypatch) as made:
         yield made

@@ -164,7 +164,15 @@ def _opened(made: LocalHarness) -> Iterator[LocalHarness]:
         made.close()
 
 
-HARNESSES: Final = {"docker": docker, "local": local}
+@contextmanager
+def kubernetes(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    from tests.contract.backend.kubernetes import opened
+
+    with opened(request, path, monkeypatch) as made:
+        yield made
+
+
+HARNESSES: Final = {"docker": docker, "kubernetes": kubernetes, "local": local}
 
 
 def wait_for(condition: Callable[[], object], limit: float = 30.0) -> None:
