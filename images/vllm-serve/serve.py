@@ -13,7 +13,6 @@ and the runtime then writes its address into the run. SIGTERM: not ready any mor
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -24,17 +23,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import role
 
-from eval import config as configuration
 from eval.config import Config, ConfigError
 
-STATE: Final = Path("/tmp/slipway-serve")  # the address of this process's own port, for the image's HEALTHCHECK
 BUSY: Final = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)", re.MULTILINE)
 LORA_PATHS: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
@@ -236,45 +233,23 @@ def serve(config: ServeConfig) -> int:
     http = int(os.environ.get("SLIPWAY_PORT_HTTP", "8000"))
     server = Server(config, http)
     beside = answer(server, int(os.environ.get("SLIPWAY_PORT_METRICS", "9000")))
-    STATE.write_text(f"http://127.0.0.1:{beside.server_address[1]}/ready", encoding="utf-8")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stopping.set())
     threading.Thread(target=server.warm_up, name="warm-up", daemon=True).start()
     try:
-        while server.process.poll() is None and not server.stopping.is_set():
-            server.stopping.wait(0.2)
-        if server.stopping.is_set():
-            server.drain()
-            print("[serve] ended", flush=True)
-            return 0
+        with role.ready_at(beside.server_address[1]):
+            while server.process.poll() is None and not server.stopping.is_set():
+                server.stopping.wait(0.2)
+            if server.stopping.is_set():
+                server.drain()
+                print("[serve] ended", flush=True)
+                return 0
         code = server.process.returncode
         print(f"[serve] the server ended by itself with {code}", flush=True)
         return code if code > 0 else 1
     finally:
-        STATE.unlink(missing_ok=True)
         beside.shutdown()
 
 
-def healthcheck() -> int:
-    """The image's HEALTHCHECK: 0 when a request would be answered."""
-    try:
-        with urllib.request.urlopen(STATE.read_text(encoding="utf-8"), timeout=10) as response:
-            return 0 if response.status == 200 else 1
-    except OSError as error:
-        print(f"not ready: {error}")
-        return 1
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m serve", description="Serve a model with vLLM as a role of a run.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--config", help="a JSON or YAML file, see ServeConfig")
-    what.add_argument("--healthcheck", action="store_true", help="is the server of this container ready?")
-    arguments = parser.parse_args(argv)
-    if arguments.healthcheck:
-        return healthcheck()
-    return configuration.run(lambda: serve(configuration.load(Path(arguments.config), ServeConfig)))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(role.main("serve", "Serve a model with vLLM as a role of a run.", ServeConfig, serve))

@@ -1,7 +1,8 @@
 """Does vllm-serve do what it is for: a model folder is served, answers, and is drained on SIGTERM.
 
-Runs in the image: `docker run --rm -v MODEL:/model:ro --entrypoint python vllm-serve:TAG -m smoke /model`; without a
-model only the imports and the configuration's errors are looked at. The GPU build needs a GPU to serve.
+Runs in the image: `docker run --rm -v MODEL:/model:ro --entrypoint python vllm-serve:TAG -m smoke /model [ADAPTER]`;
+a LoRA adapter must answer under its own name, and otherwise than the model. Without a model only the imports and the
+configuration's errors are looked at. The GPU build needs a GPU to serve.
 """
 
 from __future__ import annotations
@@ -47,22 +48,27 @@ def get(url: str) -> tuple[int, str]:
         return 0, ""
 
 
-def ask() -> str:
+def ask(name: str) -> tuple[str, str]:
+    """(the tokens that `name` answers, how many went in and out)."""
     parts = [{"type": "image_url", "image_url": {"url": png(64)}}, {"type": "text", "text": "click"}]
-    body = {"model": "model", "messages": [{"role": "user", "content": parts}], "max_tokens": 8}
+    body: dict[str, Any] = {"model": name, "messages": [{"role": "user", "content": parts}], "max_tokens": 8}
+    body |= {"temperature": 0, "ignore_eos": True, "return_token_ids": True}
     request = urllib.request.Request(
         f"http://127.0.0.1:{HTTP}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=120) as response:
         answer: dict[str, Any] = json.load(response)
-    return f"{answer['usage']['prompt_tokens']} tokens in, {answer['usage']['completion_tokens']} out"
+    if answer["model"] != name:
+        raise SystemExit(f"smoke: {answer['model']} answered for {name}")
+    counts = f"{answer['usage']['prompt_tokens']} tokens in, {answer['usage']['completion_tokens']} out"
+    return str(answer["choices"][0]["token_ids"]), counts
 
 
-def serve(model: str) -> None:
+def serve(model: str, adapters: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.json"
         small = {"dtype": "float32", "context": 1024, "requests": 8, "eager": True, "vision_lora": False}
-        config.write_text(json.dumps({"model": model, **small}), encoding="utf-8")
+        config.write_text(json.dumps({"model": model, "adapters": adapters, **small}), encoding="utf-8")
         environment = {**os.environ, "SLIPWAY_PORT_HTTP": str(HTTP), "SLIPWAY_PORT_METRICS": str(METRICS)}
         log = Path(folder) / "log"
         begun = time.monotonic()
@@ -77,8 +83,13 @@ def serve(model: str) -> None:
             print(f"smoke: ready after {time.monotonic() - begun:.1f} s", flush=True)
             health = subprocess.run([sys.executable, "-m", "serve", "--healthcheck"], check=False).returncode
             begun = time.monotonic()
-            said = ask()
-            print(f"smoke: a request with an image: {said}, {time.monotonic() - begun:.2f} s", flush=True)
+            plain, counts = ask("model")
+            print(f"smoke: a request with an image: {counts}, {time.monotonic() - begun:.2f} s", flush=True)
+            for name in adapters:
+                other, counts = ask(name)
+                if other == plain or ask("model")[0] != plain:
+                    raise SystemExit(f"smoke: {name} answers {other}, the model without it {plain}")
+                print(f"smoke: the adapter {name} answers under its name, and otherwise: {counts}", flush=True)
             status, metrics = get(f"http://127.0.0.1:{METRICS}/metrics")
             if health or status != 200 or "vllm:num_requests_running" not in metrics:
                 raise SystemExit(f"smoke: healthcheck {health}, metrics {status}")
@@ -105,7 +116,7 @@ def main(argv: list[str]) -> int:
     if done.returncode != 78:
         raise SystemExit(f"smoke: an empty configuration gives {done.returncode}, not 78: {done.stderr.decode()}")
     if argv:
-        serve(argv[0])
+        serve(argv[0], {"mine": argv[1]} if argv[1:] else {})
     print("smoke: passed")
     return 0
 

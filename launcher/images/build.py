@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import subprocess
 import tarfile
 import tempfile
@@ -105,6 +106,20 @@ def context_tar(one: Definition, epoch: int) -> bytes:
     return buffer.getvalue()
 
 
+def context_folder(one: Definition, epoch: int, folder: Path) -> None:
+    """The same as files in a folder, for a builder that reads one.
+
+    BuildKit keeps what it was sent and fetches only what has another size or time. All files have the second `epoch`,
+    so the nanoseconds tell contents apart; in an image's layers there are none.
+    """
+    with tarfile.open(fileobj=io.BytesIO(context_tar(one, epoch))) as tar:
+        tar.extractall(folder, filter="data")
+    for path in one.context():
+        file = folder / path
+        time_ns = epoch * 10**9 + int(hashlib.sha256(file.read_bytes()).hexdigest(), 16) % 10**9
+        os.utime(file, ns=(time_ns, time_ns))
+
+
 def build(
     engine: Engine, wanted: Iterable[Definition], options: Options, tell: Tell, buildkit: str | None
 ) -> list[Built]:
@@ -158,16 +173,11 @@ def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, add
     version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
     log = _Log(one.name, options.logs)
-    context = context_tar(one, options.epoch)
-    # BuildKit keeps what it was sent under a name, and fetches only files whose size or time is another: ours have all
-    # one time, so the name must be the content's, or a change of equal length would not be seen
-    key = f"slipway-{hashlib.sha256(context).hexdigest()[:16]}"
     with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(context)) as tar:
-            tar.extractall(folder, filter="data")
+        context_folder(one, options.epoch, Path(folder))
         command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
-        command += [f"--local={key}={folder}", f"--local={key}-file={folder}/{FOLDER}/{one.name}"]
-        command += [f"--opt=contextkey={key}", f"--opt=dockerfilekey={key}-file", "--opt=image-resolve-mode=local"]
+        command += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{one.name}"]
+        command += ["--opt=image-resolve-mode=local"]
         for name, value in options.build_arguments(version).items():
             command.append(f"--opt=build-arg:{name}={value}")
         if options.network == "host":

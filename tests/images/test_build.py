@@ -61,11 +61,26 @@ def inspect(engine: Engine, image: str) -> dict[str, Any]:
 )
 def image(request: pytest.FixtureRequest, engine: Engine) -> Iterator[tuple[str, str]]:
     """(name, tag) of each image, built."""
+    before = dangling(engine)
     tag = build(engine, request.param)
     yield request.param, tag
-    if request.param in HEAVY:  # 20 GB each with its stages
-        engine.docker("image", "rm", "--force", tag, check=False)
-        engine.docker("image", "prune", "--force", timeout=1200)
+    if request.param in HEAVY:
+        remove(engine, tag, before)
+
+
+def dangling(engine: Engine) -> set[str]:
+    """The engine's images without a name: what a classic build keeps of its stages."""
+    return set(engine.docker("images", "--quiet", "--no-trunc", "--filter", "dangling=true").stdout.split())
+
+
+def remove(engine: Engine, tag: str, before: set[str]) -> None:
+    """Removes an image with the stages of its build, 20 GB, and leaves those of the other images."""
+    found = inspect(engine, tag)["Id"]
+    engine.docker("image", "rm", "--force", found, check=False, timeout=1200)
+    while new := dangling(engine) - before:  # a stage's parents go with it, or are the next round's
+        engine.docker("image", "rm", "--force", *new, check=False, timeout=1200)
+        if dangling(engine) - before == new:
+            break
 
 
 def test_its_configuration(engine: Engine, image: tuple[str, str]) -> None:
@@ -185,19 +200,27 @@ def test_a_code_change_rebuilds_only_the_last_layers(engine: Engine, cpu_image: 
 
 @pytest.mark.nightly
 def test_vllm_serves_a_model_on_a_cpu(engine: Engine, cpu_image: str, tmp_path: Path) -> None:
-    """The CPU variant of vllm-serve, with a model that slipway-cpu made."""
-    tag = "vllm-serve:cpu"
-    engine.build("vllm-serve", tag, {"VARIANT": "cpu"})
+    """The CPU variant of vllm-serve, with a model and an adapter that slipway-cpu made."""
+    before = dangling(engine)
+    tag = build(engine, "vllm-serve", {"VARIANT": "cpu"})
     tmp_path.chmod(0o777)
     (tmp_path / "tiny.json").write_text("{}")
     make = ("-m", "training.tiny", "--config", "/shared/tiny.json", "--out", "/shared/model")
     shared = ("-v", f"{tmp_path}:/shared")
     done = engine.run(cpu_image, *make, flags=("--entrypoint", "python", *shared))
     assert done.returncode == 0, done.stderr
+    shutil.copy(Path(__file__).with_name("adapter.py"), tmp_path)
+    more = ("/shared/adapter.py", "/shared/model", "/shared/adapter")
+    done = engine.run(cpu_image, *more, flags=("--entrypoint", "python", *shared))
+    assert done.returncode == 0, done.stderr
     flags = ("--entrypoint", "python", *shared, *TMPFS, "--shm-size", "512m")
-    done = engine.run(tag, "-m", "smoke", "/shared/model", flags=flags)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    try:
+        done = engine.run(tag, "-m", "smoke", "/shared/model", "/shared/adapter", flags=flags)
+        print(done.stdout)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert "the adapter mine answers under its name" in done.stdout
+    finally:
+        remove(engine, tag, before)
 
 
 def test_hadolint_has_nothing_to_say() -> None:

@@ -236,7 +236,7 @@ def test_a_guest_that_hangs_tells_and_a_reset_undoes_everything(engine: Engine, 
 
 
 def test_programs_explain_themselves() -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{FOLDER}"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{FOLDER.parent}:{FOLDER}"}
     done = subprocess.run(
         [sys.executable, "-m", "guest", "--help"], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,5 +1,5 @@
 """images/vllm-serve/serve.py: when it is ready, how it ends. A stand-in answers for vLLM here, which takes a minute to
-start; test_build.py serves with the real one."""
+start; nightly the real one serves, for CPUs, from .venv-vllm, and in the image (test_build.py)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import pytest
 from tests.support.engine import ROOT
 from tests.support.s3 import free_port
 
+PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
 SERVE = ROOT / "images" / "vllm-serve" / "serve.py"
 # Says it is healthy at once, but answers only after `answers` seconds; each answer takes `takes`.
 STAND_IN = """
@@ -93,7 +94,7 @@ def serving(folder: Path, config: dict[str, object], **settings: object) -> Iter
     http, metrics = free_port(), free_port()
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{ROOT}:{folder / 'python'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{folder / 'python'}",
         "SLIPWAY_PORT_HTTP": str(http),
         "SLIPWAY_PORT_METRICS": str(metrics),
     }
@@ -164,9 +165,30 @@ def test_bad_configurations(tmp_path: Path, config: dict[str, object], said: str
     file = tmp_path / "c.json"
     file.write_text(json.dumps(config))
     command = [sys.executable, str(SERVE), "--config", str(file)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert done.stderr.startswith("config: ")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1")
+def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -> None:
+    """The image's own smoke: ready, both names answer, and not the same; metrics, health check, SIGTERM to exit 0."""
+    from training.tiny import TinyConfig, build
+
+    build(TinyConfig(), tmp_path / "model")
+    command = [sys.executable, str(Path(__file__).with_name("adapter.py")), str(tmp_path / "model")]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    subprocess.run([*command, str(tmp_path / "adapter")], env=environment, check=True)
+    path = f"{ROOT}:{ROOT / 'images'}:{SERVE.parent}"
+    environment |= {"PYTHONPATH": path, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    command = [str(PYTHON), "-m", "smoke", str(tmp_path / "model"), str(tmp_path / "adapter")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    assert "the adapter mine answers under its name, and otherwise" in done.stdout
+    assert done.stdout.endswith("smoke: passed\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,23 +14,24 @@ from launcher.images.definition import Definition
 from tests.support.engine import ROOT, STATE, Engine
 
 
-def build(engine: Engine, name: str = "slipway-cpu") -> str:
+def build(engine: Engine, name: str = "slipway-cpu", arguments: Mapping[str, str] | None = None) -> str:
     """Its tag in the engine, as jobs of the docker backend name it; built where it is not there yet.
 
-    Built on another base than the Dockerfile's, it has another version; the tag of the sources is put on it as well.
+    The tag is put on what was built by its id: somebody may change a source while it builds.
     """
-    one = Definition(name, ROOT)
-    tag = f"{name}:{one.version()}"
+    given = arguments or {}
+    tag = f"{name}:{Definition(name, ROOT).version(None, given)}"
     with (STATE / "images.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a test run build it once
         if engine.docker("image", "inspect", tag, check=False).returncode == 0:
             return tag
         flags = ["--base", engine.base, "--network", "host"] if engine.base else []
+        flags += [f"--build-arg={key}={value}" for key, value in given.items()]
         command = [str(Path(sys.executable).with_name("launcher")), "images", "build", name, *flags]
         done = subprocess.run(command, cwd=ROOT, env=engine.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr}")
-        engine.docker("tag", f"{name}:{one.version(engine.base)}", tag)
+        engine.docker("tag", done.stdout.split()[-1], tag)
     return tag
 
 

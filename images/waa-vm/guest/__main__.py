@@ -13,24 +13,19 @@ ends the program with 1; its console, screenshot and QEMU's log go to $SLIPWAY_O
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from eval import config as configuration
+import role
+
 from guest.config import Display, GuestConfig, no_kvm
 from guest.control import listen
 from guest.machine import GuestError, Machine, free_port
-
-STATE: Final = Path("/tmp/slipway-guest")  # the controller's address, for the image's HEALTHCHECK
 
 
 def serve(config: GuestConfig) -> int:
@@ -46,11 +41,10 @@ def serve(config: GuestConfig) -> int:
             signal.signal(number, lambda *_: ended.set())
         control = listen(machine, int(os.environ.get("SLIPWAY_PORT_HTTP") or 8000))
         port = control.server_address[1]
-        STATE.write_text(f"http://127.0.0.1:{port}/ready", encoding="utf-8")
         try:
-            return _serve(machine, ended, port)
+            with role.ready_at(port):
+                return _serve(machine, ended, port)
         finally:
-            STATE.unlink(missing_ok=True)
             control.shutdown()
             machine.stop()
             keep(machine)
@@ -85,25 +79,5 @@ def keep(machine: Machine) -> None:
             shutil.copy(file, folder)
 
 
-def healthcheck() -> int:
-    try:
-        with urllib.request.urlopen(STATE.read_text(encoding="utf-8"), timeout=10) as response:
-            return 0 if response.status == 200 else 1
-    except OSError as error:
-        print(f"not ready: {error}")
-        return 1
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m guest", description="Run a virtual machine as a role of a run.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--config", help="a JSON or YAML file, see guest.config.GuestConfig")
-    what.add_argument("--healthcheck", action="store_true", help="is the guest of this container ready?")
-    arguments = parser.parse_args(argv)
-    if arguments.healthcheck:
-        return healthcheck()
-    return configuration.run(lambda: serve(configuration.load(Path(arguments.config), GuestConfig)))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(role.main("guest", "Run a virtual machine as a role of a run.", GuestConfig, serve))

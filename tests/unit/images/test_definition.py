@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput, NotFound
-from launcher.images.build import context_tar
+from launcher.images.build import context_folder, context_tar
 from launcher.images.definition import Definition, project_root, select
 from launcher.images.dockerfile import argument, copied, instructions
 from tests.unit.images.project import BASE, project
@@ -79,6 +79,22 @@ def test_the_tar_holds_the_files_with_one_time_and_no_owner(tiny: Definition) ->
         members = tar.getmembers()
     assert [one.name for one in members] == list(tiny.context())
     assert {(one.mtime, one.uid, one.gid) for one in members} == {(7, 0, 0)}
+
+
+def test_the_folder_holds_the_same_files_and_a_time_that_tells_contents_of_equal_length_apart(
+    tiny: Definition, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    times = []
+    for text in ("print(1)\n", "print(2)\n", "print(1)\n"):
+        (tiny.root / "source" / "main.py").write_text(text)
+        folder = tmp_path_factory.mktemp("context")
+        context_folder(tiny, 7, folder)
+        assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == list(
+            tiny.context()
+        )
+        times.append((folder / "source" / "main.py").stat().st_mtime_ns)
+    assert times[0] == times[2] != times[1]
+    assert {time // 10**9 for time in times} == {7}
 
 
 @pytest.mark.parametrize(
