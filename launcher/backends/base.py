@@ -80,6 +80,15 @@ class Entered(Protocol):
         ...
 
 
+@runtime_checkable
+class Forwards(Protocol):
+    """The ability of some backends: ports of a member on this machine."""
+
+    def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
+        """The argv of a program that does it until it ends; `ports`: (here, there). Raises NotFound."""
+        ...
+
+
 # name -> (module, the extra that brings its SDK)
 BACKENDS: Final[dict[str, tuple[str, str | None]]] = {
     "local": ("launcher.backends.local", None),

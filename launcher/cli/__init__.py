@@ -22,6 +22,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "wait": ("launcher.cli.wait", "wait until runs end"),
     "logs": ("launcher.cli.logs", "print or follow a run's logs"),
     "exec": ("launcher.cli.exec", "run a command beside a run's, in its container"),
+    "forward": ("launcher.cli.forward", "bring a port of a run to this machine"),
     "cancel": ("launcher.cli.cancel", "end runs"),
     "reap": ("launcher.cli.reap", "end what nobody else is left to end: lost runs, leftovers on a backend"),
     "retry": ("launcher.cli.retry", "run a failed or cancelled run again from its newest checkpoint"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from launcher.cli import common
 from launcher.errors import BadInput
 
-SUMMARY = "Run a command beside a run's own, in the same container, and pass its exit code on. On `docker`."
+SUMMARY = "Run a command beside a run's own, in the same container, pass its exit code on. On docker, kubernetes."
 EXAMPLE = "launcher exec sft-login-1a2b3c4d5e6f -- nvidia-smi\n  launcher exec RUN --role server -- bash"
 
 
