@@ -75,9 +75,13 @@ def login(context: str | None = None) -> Login:
 
     Raises BadInput for a context that is not there, Unreachable for credentials that can't be had.
     """
-    from kubernetes import config
-    from kubernetes.client import Configuration
-    from kubernetes.config.config_exception import ConfigException
+    try:  # only here, where a cluster is spoken to: `launcher render` needs no SDK
+        from kubernetes import config
+        from kubernetes.client import Configuration
+        from kubernetes.config.config_exception import ConfigException
+    except ModuleNotFoundError as error:
+        what = f"backend `kubernetes` needs its SDK: pip install 'slipway[kubernetes]' (missing: {error.name})"
+        raise BadInput(what) from None
 
     configuration = Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
