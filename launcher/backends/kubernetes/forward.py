@@ -160,8 +160,8 @@ def _connect(core: Any, namespace: str, pod: str, port: int, caller: socket.sock
                     if not data:
                         return
                     ends[one].sendall(data)
-        if error := channel.error(port):
-            print(f"port {port} of pod {pod}: {error}", file=sys.stderr, flush=True)
+        if said := channel.error(port):
+            print(f"port {port} of pod {pod}: {said}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

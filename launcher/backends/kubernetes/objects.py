@@ -127,10 +127,11 @@ def _file(name: str, text: str, namespace: str, values: Sequence[Mapping[str, An
 
 
 def documents(
-    text: str, namespace: str, where: str, values: Sequence[Mapping[str, Any]] | None = None
+    text: str, namespace: str, where: str, known: Sequence[Mapping[str, Any]] | None = None
 ) -> Iterator[Document]:
     parts = [part for part in _SEPARATOR.split(text) if part.strip()]
-    if values is None or len(values) != len(parts):
+    values: Sequence[Any] = known or ()
+    if len(values) != len(parts):
         values = [_load(part, where) for part in parts]
     for part, value in zip(parts, values, strict=True):
         if value is None:
