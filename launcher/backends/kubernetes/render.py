@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Final
 
 import msgspec
@@ -115,7 +116,7 @@ def _object(stages: list[Stage]) -> Object:
         return tuple(sorted({where[run.id] for run in stage.runs if run.id in where}))
 
     first = stages[0]
-    ttl = int(first.job.options["ttl"]) if "ttl" in first.job.options else None
+    ttl = ceil(first.job.options["ttl"]) if "ttl" in first.job.options else None
     head: dict[str, Any]
     if len(stages) == 1 and first.alone:
         seat = Seat("job", files=files(first), array=first.array, labels={names.ARRAY: name} if first.array else {})
@@ -137,8 +138,8 @@ def _reachable(job: ResolvedJob) -> None:
     mounted = [cache["path"].rstrip("/") for cache in job.options.get("caches", ())]
     if path != job.store and not any(path == one or path.startswith(f"{one}/") for one in mounted):
         raise BadInput(
-            f"store: {job.store} is a folder of this machine, which pods do not see; allowed: s3://, gs://, az://, or a "
-            "folder on one of `kubernetes.caches`"
+            f"store: {job.store} is a folder of this machine, which pods do not see; allowed: s3://, gs://, az://, "
+            "or a folder on one of `kubernetes.caches`"
         )
 
 

@@ -129,7 +129,7 @@ def test_the_block_reaches_the_pod() -> None:
     assert made["metadata"]["namespace"] == "ml"
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert made["metadata"]["labels"]["slipway.dev/label-team"] == "x"
-    assert made["spec"]["ttlSecondsAfterFinished"] == 90
+    assert made["spec"]["ttlSecondsAfterFinished"] == 91
     assert "suspend" not in made["spec"]
     assert (spec["priorityClassName"], spec["runtimeClassName"]) == ("high", "nvidia")
     assert spec["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
