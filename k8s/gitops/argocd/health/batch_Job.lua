@@ -2,6 +2,7 @@
 -- is "False", which is every Job that Kueue has let go on: it would be green while it runs, and nobody would see it fail.
 local hs = {status = "Progressing", message = "not started yet"}
 local queue = nil
+local failing = nil
 if obj.metadata ~= nil and obj.metadata.labels ~= nil then
   queue = obj.metadata.labels["kueue.x-k8s.io/queue-name"]
 end
@@ -18,11 +19,14 @@ if obj.status ~= nil and obj.status.conditions ~= nil then
       return hs
     end
     if condition.status == "True" and condition.type == "FailureTarget" then
-      -- it has failed already; its last pods are on their way out
-      hs.message = "failing: " .. (condition.reason or "") .. ": " .. (condition.message or "")
-      return hs
+      -- it has failed already, and its last pods are on their way out; `Failed` is added after this one
+      failing = "failing: " .. (condition.reason or "") .. ": " .. (condition.message or "")
     end
   end
+end
+if failing ~= nil then
+  hs.message = failing
+  return hs
 end
 if obj.spec ~= nil and obj.spec.suspend == true then
   if queue ~= nil then

@@ -11,15 +11,13 @@ local function holds(name)
   return found[name] ~= nil and found[name].status == "True"
 end
 if holds("Finished") then
-  -- Kueue says how it ended in the reason; older versions only in the words
-  local reason = found.Finished.reason or ""
-  local message = found.Finished.message or ""
-  if reason == "Failed" or string.find(message, "failed") ~= nil then
+  -- how it ended is the condition's reason
+  if found.Finished.reason == "Failed" then
     hs.status = "Degraded"
   else
     hs.status = "Healthy"
   end
-  hs.message = message
+  hs.message = found.Finished.message or ""
   return hs
 end
 if obj.spec ~= nil and obj.spec.active == false then

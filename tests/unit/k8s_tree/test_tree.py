@@ -1,0 +1,382 @@
+"""k8s/ as kustomize builds it: every folder builds, and what comes out is what a cluster takes and what we promise."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.backends.kubernetes import schemas, validate
+from launcher.backends.kubernetes.names import RUN
+from launcher.cluster import plan
+from tests.unit.k8s_tree.building import COMPONENTS, FOLDERS, OVERLAYS, ROOT, TREE, kubectl, name, objects, pods, text
+
+EVERYTHING = [pytest.param(folder, id=folder) for folder in FOLDERS]
+# names that an overlay replaces by an image with its digest; the tree can not know it
+NAMED = {"slipway-cpu", "vllm-serve", "generic-device-plugin", plan.STORE_IMAGE}
+# kinds whose schemas are not among ours: Prometheus' operator's are looked at by hand
+UNCHECKED = ("monitoring.coreos.com/v1",)
+RULES = yaml.safe_load((TREE / "components/monitoring/rules.yaml").read_text())
+
+
+def of_kind(folder: str, kind: str) -> list[dict[str, Any]]:
+    return [one for one in objects(folder) if one["kind"] == kind]
+
+
+def test_there_is_what_the_issue_names() -> None:
+    assert {"kueue", "jobset", "gpu", "kvm", "store", "monitoring"} <= set(COMPONENTS)
+    assert {"kind", "gke", "eks", "aks", "on-prem"} <= set(OVERLAYS)
+
+
+@pytest.mark.parametrize("version", schemas.VERSIONS)
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_a_cluster_takes_it(folder: str, version: str) -> None:
+    """Strict schemas of three minor versions, and the rules beyond them; Pod Security where the namespace says it."""
+    checked = [one for one in objects(folder) if one["apiVersion"] not in UNCHECKED]
+    found = validate.problems(
+        {f"{folder}.yaml": yaml.safe_dump_all(checked, sort_keys=False)}, version, validate.Policy(digests=False)
+    )
+    assert not found
+
+
+def test_everything_but_prometheus_has_a_schema() -> None:
+    left = {one["apiVersion"] for folder in FOLDERS for one in objects(folder)} & set(UNCHECKED)
+    assert left == set(UNCHECKED)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_component_is_in_an_overlay(component: str) -> None:
+    used = [
+        path
+        for path in (TREE / "overlays").glob("*/kustomization.yaml")
+        if f"components/{component}\n" in path.read_text()
+    ]
+    assert used
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_no_object_stands_twice(folder: str) -> None:
+    names = [name(one) for one in objects(folder)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_what_is_named_is_there(folder: str) -> None:
+    """Volumes, accounts, roles, ConfigMaps, claims: nothing points to what no folder brings."""
+    base = {name(one) for one in (*objects(folder), *objects("base"))}
+    missing = []
+    for one in objects(folder):
+        namespace = one["metadata"].get("namespace", "")
+        if one["kind"] == "RoleBinding":
+            missing.append(f"{one['roleRef']['kind']}/{namespace}/{one['roleRef']['name']}")
+            missing += [
+                f"ServiceAccount/{each['namespace']}/{each['name']}"
+                for each in one["subjects"]
+                if each["kind"] == "ServiceAccount"
+            ]
+        template = pods(one)
+        if template is None:
+            continue
+        spec = template["spec"]
+        missing.append(f"ServiceAccount/{namespace}/{spec.get('serviceAccountName', 'default')}")
+        for volume in spec.get("volumes", ()):
+            if "configMap" in volume:
+                missing.append(f"ConfigMap/{namespace}/{volume['configMap']['name']}")
+            if "persistentVolumeClaim" in volume:
+                missing.append(f"PersistentVolumeClaim/{namespace}/{volume['persistentVolumeClaim']['claimName']}")
+    assert {one for one in missing if not one.endswith("/default")} - base == set()
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_pods_have_no_token_but_the_reaper(folder: str) -> None:
+    for one in objects(folder):
+        template = pods(one)
+        if template is not None:
+            assert template["spec"]["automountServiceAccountToken"] is (one["metadata"]["name"] == "slipway-reaper")
+        if one["kind"] == "ServiceAccount":
+            assert one["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_only_the_device_plugin_is_privileged_and_its_namespace_has_nothing_else(folder: str) -> None:
+    for one in objects(folder):
+        template = pods(one)
+        said = json.dumps(template)
+        if template is not None and ('"privileged": true' in said or "hostPath" in said):
+            assert name(one) == "DaemonSet/slipway-devices/kvm-device-plugin"
+        if one["kind"] == "Namespace" and one["metadata"]["name"] != "slipway-devices":
+            assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    there = {one["kind"] for one in objects(folder) if one["metadata"].get("namespace") == "slipway-devices"}
+    assert there <= {"ServiceAccount", "DaemonSet"}
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_no_secret_and_no_key_lies_in_the_tree(folder: str) -> None:
+    assert not of_kind(folder, "Secret")
+    from launcher.spec.problems import Problems
+    from launcher.spec.source import read_text
+    from launcher.spec.types import (
+        Context,
+        refuse_tokens,  # the same that refuses them in a job
+    )
+
+    found = Problems()
+    for document in read_text(text(folder), folder, found):
+        refuse_tokens(Context(document, found), document.value)
+    assert not [problem for problem in found.found if "token" in problem.what or "key" in problem.what]
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_images_are_pinned_or_named_for_an_overlay_to_pin(folder: str) -> None:
+    for one in objects(folder):
+        template = pods(one)
+        for container in (template or {"spec": {"containers": []}})["spec"]["containers"]:
+            assert "@sha256:" in container["image"] or container["image"] in NAMED
+
+
+def test_every_role_is_small() -> None:
+    """No wildcard, no secret, no node, no right on roles; nothing for the whole cluster."""
+    roles = [one for folder in FOLDERS for one in objects(folder) if one["kind"] in ("Role", "ClusterRole")]
+    assert roles
+    for one in roles:
+        assert one["kind"] == "Role"
+        for rule in one["rules"]:
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+            assert not {"secrets", "nodes", "roles", "rolebindings", "serviceaccounts/token"} & set(rule["resources"])
+            assert not {"impersonate", "bind", "escalate", "update", "deletecollection"} & set(rule["verbs"])
+
+
+def test_the_second_namespace_gives_the_same_rights() -> None:
+    def rules(folder: str, namespace: str) -> set[tuple[str, ...]]:
+        (role,) = [one for one in of_kind(folder, "Role") if name(one) == f"Role/{namespace}/slipway-submitter"]
+        return {
+            (group, resource, verb)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    assert rules("overlays/on-prem", "slipway-vm") == rules("base", "slipway")
+
+
+@pytest.mark.parametrize("folder", EVERYTHING)
+def test_a_namespace_with_pods_denies_by_default(folder: str) -> None:
+    policies = of_kind(folder, "NetworkPolicy")
+    for space in {one["metadata"]["namespace"] for one in policies}:
+        closed = [
+            one
+            for one in policies
+            if one["metadata"]["namespace"] == space
+            and not one["spec"]["podSelector"]
+            and set(one["spec"]["policyTypes"]) == {"Ingress", "Egress"}
+        ]
+        assert closed or folder == "serve"  # its namespace is the base's
+    for one in policies:
+        for rule in one["spec"].get("egress", ()):
+            for peer in rule.get("to", ()):
+                block = peer.get("ipBlock", {})
+                if block.get("cidr") == "0.0.0.0/0":
+                    assert "169.254.0.0/16" in block["except"]
+
+
+def test_policies_and_quotas_know_the_launchers_labels() -> None:
+    """The keys that policies select by are those that the renderer writes."""
+    keys = set(re.findall(r"key: (slipway\.dev/[\w-]+), operator: Exists", (TREE / "base/network.yaml").read_text()))
+    assert keys == {RUN}
+
+
+def test_priorities_agree_with_the_queues() -> None:
+    classes = {one["metadata"]["name"]: one["value"] for one in of_kind("overlays/gke", "PriorityClass")}
+    queued = {one["metadata"]["name"]: one["value"] for one in of_kind("overlays/gke", "WorkloadPriorityClass")}
+    assert classes == queued
+    assert classes["slipway-high"] > classes["slipway-normal"] > classes["slipway-low"]
+
+
+@pytest.mark.parametrize("overlay", [one for one in OVERLAYS if one != "kind"])
+def test_queues_name_flavours_that_are_there_and_cover_what_pods_ask_for(overlay: str) -> None:
+    (queue,) = of_kind(f"overlays/{overlay}", "ClusterQueue")
+    flavours = {one["metadata"]["name"] for one in of_kind(f"overlays/{overlay}", "ResourceFlavor")}
+    groups = queue["spec"]["resourceGroups"]
+    used = [flavour["name"] for group in groups for flavour in group["flavors"]]
+    assert set(used) == flavours
+    assert len(used) == len(set(used))
+    covered = {resource for group in groups for resource in group["coveredResources"]}
+    assert {"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "devices.kubevirt.io/kvm"} == covered
+    for group in groups:
+        for flavour in group["flavors"]:
+            assert [one["name"] for one in flavour["resources"]] == group["coveredResources"]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "platform"), [("gke", "gke"), ("aks", "aks"), ("on-prem", "plain"), ("kind-queues", "plain")]
+)
+def test_flavours_are_nodes_that_the_launcher_asks_for(overlay: str, platform: str) -> None:
+    """What a job with `gpu: NAME` selects agrees with its flavour: Kueue would admit it to nodes it can not run on."""
+    from launcher.backends.kubernetes.accelerators import selection
+
+    names = {"l4": "L4", "a100": "A100-80GB", "h100": "H100"}
+    seen = 0
+    for flavour in of_kind(f"overlays/{overlay}", "ResourceFlavor"):
+        gpu = names.get(flavour["metadata"]["name"])
+        if gpu is None:
+            continue
+        labels, terms = selection(gpu, {"platform": platform})
+        wanted = {key: [value] for key, value in labels.items()}
+        for term in terms:
+            wanted |= {each["key"]: each["values"] for each in term["matchExpressions"]}
+        assert len(terms) <= 1  # of alternatives, Kueue takes any flavour
+        for key, value in flavour["spec"]["nodeLabels"].items():
+            assert value in wanted[key]
+        seen += 1
+    assert seen >= 2
+
+
+def test_on_eks_the_profile_says_which_label_is_meant() -> None:
+    from launcher.backends.kubernetes.accelerators import selection
+
+    for flavour in of_kind("overlays/eks", "ResourceFlavor"):
+        labels = flavour.get("spec", {}).get("nodeLabels")
+        if labels:
+            gpu = flavour["metadata"]["name"].upper()
+            found = selection(gpu, {"platform": "eks", "accelerators": {gpu: labels}})
+            assert found == (labels, [])
+
+
+def test_versions_agree_with_what_launcher_cluster_installs() -> None:
+    for project, added in plan.ADDITIONS.items():
+        texts = (TREE / "components" / project / "kustomization.yaml").read_text()
+        assert added.url(project) in texts
+        assert f"{project}-{added.version}" in schemas.CUSTOM
+
+
+def test_the_store_image_and_program_are_one_version() -> None:
+    pinned = re.search(
+        r"^require github.com/versity/versitygw v(\S+)", (ROOT / "tools/versitygw/go.mod").read_text(), re.M
+    )
+    assert pinned is not None
+    assert f"slipway.local/versitygw:{pinned.group(1)}" == plan.STORE_IMAGE
+    (server,) = [one for one in of_kind("overlays/kind", "Deployment") if one["metadata"]["name"] == "store"]
+    assert server["spec"]["template"]["spec"]["containers"][0]["image"] == plan.STORE_IMAGE
+
+
+def test_kinds_port_is_the_stores() -> None:
+    config = yaml.safe_load((TREE / "kind/cluster.yaml").read_text())
+    (mapping,) = config["nodes"][0]["extraPortMappings"]
+    (service,) = of_kind("overlays/kind", "Service")
+    assert mapping["containerPort"] == service["spec"]["ports"][0]["nodePort"]
+    assert plan.OUTSIDE.endswith(f":{mapping['hostPort']}")
+    assert mapping["listenAddress"] == "127.0.0.1"
+    metadata = service["metadata"]
+    assert (
+        f"http://{metadata['name']}.{metadata['namespace']}.svc.cluster.local:{service['spec']['ports'][0]['port']}"
+        == plan.INSIDE
+    )
+
+
+def test_vllm_serve_is_ready_when_it_has_answered() -> None:
+    (server,) = of_kind("serve", "Deployment")
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    code = (ROOT / "images/vllm-serve/serve.py").read_text()
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/ready", "port": "metrics"}
+    assert container["livenessProbe"]["httpGet"]["path"] == "/health"
+    assert '"/ready"' in code
+    assert '"/health"' in code
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == container["resources"]["limits"]["nvidia.com/gpu"]
+    config = json.loads(of_kind("serve", "ConfigMap")[0]["data"]["serve.json"])
+    grace = server["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= config["drain"] + 10 + container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    (scaler,), (budget,) = of_kind("serve", "HorizontalPodAutoscaler"), of_kind("serve", "PodDisruptionBudget")
+    assert budget["spec"]["minAvailable"] < scaler["spec"]["minReplicas"]
+
+
+def test_vllm_serves_configuration_is_one_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    monkeypatch.syspath_prepend(str(ROOT / "images"))  # what the images' programs share
+    spec = importlib.util.spec_from_file_location("vllm_serve_of_the_tree", ROOT / "images/vllm-serve/serve.py")
+    assert spec is not None
+    assert spec.loader is not None
+    serve = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(serve)
+    from eval import config as configuration
+
+    assert configuration.load(TREE / "serve/serve.json", serve.ServeConfig).name == "model"
+
+
+def test_alerts_ask_for_something_that_can_be() -> None:
+    rules = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 4
+    for rule in rules:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert rule["expr"].count("{") == rule["expr"].count("}")
+        assert re.fullmatch(r"\d+[smh]", rule["for"])
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_the_gitops_repository_is_what_its_sources_render_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte for byte. To update: remove k8s/gitops/jobs and call LAUNCHER=.venv/bin/launcher k8s/gitops/render.sh"""
+    from launcher.cli import main
+
+    shutil.copytree(TREE / "gitops", tmp_path / "jobs")
+    committed = {path.name: path.read_bytes() for path in (TREE / "gitops/jobs").iterdir()}
+    assert len(committed) >= 2
+    monkeypatch.chdir(tmp_path / "jobs")
+    for variable in ("SLIPWAY_STORE", "SLIPWAY_BACKEND", "SLIPWAY_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["render", "src", "-o", "anew"]) == 0
+    assert {path.name: path.read_bytes() for path in Path("anew").iterdir()} == committed
+    assert main(["lint", "--strict", "jobs"]) == 0
+
+
+def test_flux_keeps_jobs_and_changes_nothing_else(tmp_path: Path) -> None:
+    """The patches of the Kustomization, built by kustomize over the rendered jobs."""
+    (sync,) = [one for one in of_kind("gitops/flux", "Kustomization") if one["metadata"]["name"] == "slipway-jobs"]
+    assert sync["spec"]["prune"] is True
+    assert sync["spec"]["wait"] is False
+    assert sync["spec"]["force"] is False
+    shutil.copytree(TREE / "gitops/jobs", tmp_path / "jobs")
+    files = sorted(path.name for path in (tmp_path / "jobs").iterdir())
+    (tmp_path / "jobs/kustomization.yaml").write_text(
+        yaml.safe_dump({"resources": files, "patches": sync["spec"]["patches"]})
+    )
+    done = subprocess.run([kubectl(), "kustomize", str(tmp_path / "jobs")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    patched = {name(one): one for one in yaml.safe_load_all(done.stdout)}
+    plain = {name(one): one for file in files for one in yaml.safe_load_all((tmp_path / "jobs" / file).read_text())}
+    assert patched.keys() == plain.keys()
+    for key, one in patched.items():
+        assert one["metadata"]["annotations"].pop("kustomize.toolkit.fluxcd.io/prune") == "disabled"
+        assert one == plain[key]
+
+
+def test_argo_cd_is_never_told_to_replace() -> None:
+    (application,) = of_kind("gitops/argocd", "Application")
+    options = application["spec"]["syncPolicy"]["syncOptions"]
+    assert "Prune=confirm" in options
+    assert not [one for one in options if one.startswith(("Replace", "Force"))]
+    assert "finalizers" not in application["metadata"]
+
+
+def test_the_workflow_uses_verbs_and_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    from launcher.cli import VERBS, main
+
+    text = (TREE / "gitops/.github/workflows/jobs.yaml").read_text() + (TREE / "gitops/render.sh").read_text()
+    calls = re.findall(r"(?:launcher|\$launcher) ((?:render|push|lint)[^&|\n]*)", text)
+    assert {call.split()[0] for call in calls} == {"render", "push", "lint"}
+    for call in calls:
+        verb, *rest = call.split()
+        assert verb in VERBS
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        said = capsys.readouterr().out
+        for option in (one for one in rest if one.startswith("-")):
+            assert option in said
