@@ -61,7 +61,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     verify.add_argument("reference", metavar="NAME|REF")
     prune = verbs.add_parser("prune", help="remove builds of other versions than the sources'")
-    prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+    prune.add_argument(
+        "--stages",
+        action="store_true",
+        help="and all images without a name, of whatever project: the engine's builder keeps the stages of builds so",
+    )
+    prune.add_argument("--dry-run", action="store_true", help="only say which names would go")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -327,18 +332,16 @@ def _verify(args: argparse.Namespace) -> int:
 def _prune(args: argparse.Namespace) -> int:
     from launcher.images.definition import select
     from launcher.images.engine import Engine
+    from launcher.images.prune import old_tags
 
-    engine, freed = Engine(), 0
-    for one in select(_root(), []):
-        current = f"{one.name}:{one.version()}"
-        for image in engine.images(one.name):
-            for tag in image.get("RepoTags") or []:
-                if tag == current:
-                    continue
-                print(f"{'would remove' if args.dry_run else 'removed'} {tag}")
-                if not args.dry_run:
-                    engine.remove(tag)
-                freed += 1
-    if not freed:
+    engine = Engine()
+    old = [tag for one in select(_root(), []) for tag in old_tags(engine, one)]
+    for tag in old:
+        if not args.dry_run:
+            engine.remove(tag)
+        print(f"{'would remove' if args.dry_run else 'removed'} {tag}", flush=True)
+    if args.stages and not args.dry_run:
+        print(f"removed images without a name: {engine.remove_nameless() / 1e6:,.0f} MB")
+    elif not old:
         print("nothing to remove")
     return 0

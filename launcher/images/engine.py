@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 def hint(text: str) -> str:
     """What to do about an engine's error, to be added to it; empty when nothing is known."""
-    return "; free some: `launcher images prune`" if "no space left on device" in text.lower() else ""
+    return "; free some: `launcher images prune --stages`" if "no space left on device" in text.lower() else ""
 
 
 class Engine:
@@ -73,10 +73,16 @@ class Engine:
         found: dict[str, Any] = self._call(lambda: self.api.inspect_image(reference), missing=reference)
         return found
 
-    def images(self, name: str) -> list[dict[str, Any]]:
-        """The engine's images of that repository name, newest first."""
-        found: list[dict[str, Any]] = self._call(lambda: self.api.images(name=name))
+    def images(self, title: str) -> list[dict[str, Any]]:
+        """The engine's images that carry this title in their label, whatever they are called; newest first."""
+        wanted = {"label": f"org.opencontainers.image.title={title}"}
+        found: list[dict[str, Any]] = self._call(lambda: self.api.images(filters=wanted))
         return sorted(found, key=lambda image: -int(image["Created"]))
+
+    def remove_nameless(self) -> int:
+        """Removes every image without a name that nothing uses, whoever made it; gives the bytes that are free now."""
+        found = self._call(lambda: self.api.prune_images(filters={"dangling": True}))
+        return int(found.get("SpaceReclaimed") or 0)
 
     def tag(self, reference: str, repository: str, tag: str) -> None:
         self._call(lambda: self.api.tag(reference, repository, tag), missing=reference)

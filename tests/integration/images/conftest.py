@@ -135,10 +135,12 @@ def _project(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("DOCKER_HOST", engine.host)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "project").mkdir()
-    made = project(tmp_path / "project")
-    file = made / "images" / "tiny" / "Dockerfile"
-    file.write_text((made / "images" / "common.Dockerfile").read_text() + OWN)
-    monkeypatch.chdir(made)
-    yield made
-    if tags := engine.docker("images", "-q", "--filter", "label=org.opencontainers.image.title=tiny").stdout.split():
-        engine.docker("rmi", "-f", *set(tags))
+    folder = project(tmp_path / "project")
+    file = folder / "images" / "tiny" / "Dockerfile"
+    file.write_text((folder / "images" / "common.Dockerfile").read_text() + OWN)
+    monkeypatch.chdir(folder)
+    yield folder
+    for name in ("tiny", "mini"):
+        made = engine.docker("images", "-q", "--filter", f"label=org.opencontainers.image.title={name}").stdout.split()
+        if made:
+            engine.docker("rmi", "-f", *set(made))

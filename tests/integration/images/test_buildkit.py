@@ -77,7 +77,7 @@ def second(root: Path) -> None:
     """Another image beside tiny in the project."""
     shutil.copytree(root / "images" / "tiny", root / "images" / "mini")
     file = root / "images" / "mini" / "Dockerfile"
-    file.write_text(file.read_text().replace("images/tiny", "images/mini"))
+    file.write_text(file.read_text().replace("images/tiny", "images/mini").replace('title="tiny"', 'title="mini"'))
     (root / "images" / bake.FILE).write_text(bake.bake(root))
 
 

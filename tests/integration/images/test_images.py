@@ -133,16 +133,34 @@ def test_an_export_is_an_oci_layout_whose_every_blob_is_its_digest(root: Path, e
     assert build(engine, "--output", str(tmp_path / "out")) == 1  # there already
 
 
-def test_prune_removes_the_builds_of_other_sources(
+def test_prune_removes_the_builds_of_other_sources_under_every_name(
     root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(engine) == 0
     one = Definition("tiny", root)
-    old = f"tiny:{one.version(engine.base)}"
-    engine.docker("tag", old, f"tiny:{one.version()}")
+    now = one.version()
+    built = f"tiny:{one.version(engine.base)}"
+    pushed = f"registry.example/team/{built}"
+    engine.docker("tag", built, pushed)
+    engine.docker("tag", built, "tiny:mine")
+    (root / "source" / "main.py").write_text("print(2)\n")
+    gone = {f"removed {name}" for name in (built, pushed, f"tiny:{now}")}
     capsys.readouterr()
     assert main(["images", "prune", "--dry-run"]) == 0
-    assert f"would remove {old}" in capsys.readouterr().out
+    assert set(capsys.readouterr().out.split("\n")) == {line.replace("removed", "would remove") for line in gone} | {""}
     assert main(["images", "prune"]) == 0
-    assert f"removed {old}" in capsys.readouterr().out
-    assert engine.docker("images", "--format", "{{.Tag}}", "tiny").stdout.split() == [one.version()]
+    assert set(capsys.readouterr().out.split("\n")) == gone | {""}
+    assert engine.docker("images", "--format", "{{.Tag}}", "tiny").stdout.split() == ["mine"]
+    assert not engine.docker("images", "-q", "registry.example/team/tiny").stdout
+    assert main(["images", "prune"]) == 0
+    assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_prune_keeps_todays_build_on_whatever_base(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(engine) == 0
+    assert main(["images", "prune"]) == 0
+    assert engine.docker("images", "--format", "{{.Tag}}", "tiny").stdout.split() == [
+        Definition("tiny", root).version()
+    ]
