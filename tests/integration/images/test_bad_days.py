@@ -84,6 +84,7 @@ def test_an_export_onto_a_full_disk_leaves_nothing(
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.nightly  # the engine itself tries for 50 s
 def test_a_registry_with_a_full_disk_gets_no_entry_in_the_catalogue(
     root: Path, engine: Engine, small_disk: SmallDisk, tmp_path: Path, registry: Registry
 ) -> None:
@@ -140,7 +141,9 @@ def test_credentials_come_from_the_docker_configuration_and_its_helpers(
     assert "secret-word" not in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize(("method", "key"), [("PATCH", ""), ("PUT", "manifests")])
+@pytest.mark.parametrize(
+    ("method", "key"), [pytest.param("PATCH", "", marks=pytest.mark.nightly), ("PUT", "manifests")]
+)
 def test_a_line_that_always_breaks_half_way_leaves_no_tag_and_no_entry(
     root: Path, engine: Engine, registry: Registry, method: str, key: str
 ) -> None:
