@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from launcher.cli.common import table
 from launcher.cli.jobs import add_job, resolved
 
 if TYPE_CHECKING:
+    from launcher.backends.base import Rendered
+    from launcher.spec.model import ResolvedJob
     from launcher.spec.resolve import Group
 
 SUMMARY = "print exactly what submit would send; touches nothing"
@@ -27,8 +29,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import backend
-
     group, profile = resolved(args)
     if args.explain:
         print(explained(group))
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     owners: dict[str, list[str]] = {}
     for name in dict.fromkeys(job.backend for job in group.runs):
         jobs = [job for job in group.runs if job.backend == name]
-        rendered = backend(name, profile.backend_options(name)).render(jobs)
+        rendered = renderer(name, profile.backend_options(name))(jobs)
         documents.update(rendered.documents)
         for run, file in rendered.objects.items():
             owners.setdefault(file, []).append(run)
@@ -51,6 +51,25 @@ def run(args: argparse.Namespace) -> int:
         separator = "---\n" if len(documents) > 1 else ""
         sys.stdout.write("".join(separator + text for text in documents.values()))
     return 0
+
+
+def renderer(name: str, options: Mapping[str, object]) -> Callable[[Sequence[ResolvedJob]], Rendered]:
+    """A backend's `render`: by itself where the backend keeps it in a module of that name, so that nothing is loaded of
+    what only sends."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    from launcher.backends.base import BACKENDS, backend
+
+    own = f"{BACKENDS[name][0]}.render" if name in BACKENDS else ""
+    try:
+        found = find_spec(own) if own else None
+    except ModuleNotFoundError:  # `backend` says what to install
+        found = None
+    if found is None:
+        return backend(name, options).render
+    pure: Callable[[Sequence[ResolvedJob]], Rendered] = import_module(own).render
+    return pure
 
 
 def refuse_ttl(group: Group) -> None:
