@@ -33,7 +33,7 @@ def test_a_job_runs_once_and_its_results_come_back(laptop: Laptop) -> None:
 
 
 def test_a_deleted_pod_saves_and_its_successor_goes_on_from_the_checkpoint(laptop: Laptop) -> None:
-    (run,) = laptop.submit(laptop.counting("count", steps=16))
+    (run,) = laptop.submit(laptop.counting("count", steps=40))
     laptop.wait_for_log(run, "step 6")
     pod = laptop.running_pod(run)
     laptop.cluster.kubectl("delete", "pod", pod, "-n", laptop.namespace)
@@ -42,9 +42,11 @@ def test_a_deleted_pod_saves_and_its_successor_goes_on_from_the_checkpoint(lapto
     first = read_run(laptop.store, run).attempts[0]
     assert first.exits["main-0"].reason is Reason.PREEMPTED
     assert first.checkpoints  # flushed within the grace period
-    begun = [line for line in laptop.launcher("logs", run, "--attempt", "2").splitlines() if "begins at" in line]
+    begun = [
+        line for line in laptop.launcher("logs", run, "--attempt", "2").splitlines() if line.startswith("begins at")
+    ]
     assert begun == [f"begins at {max(first.checkpoints)}"]
-    assert "step 16" in laptop.launcher("logs", run)
+    assert "step 40" in laptop.launcher("logs", run)
     assert "begins at 0" in laptop.launcher("logs", run, "--previous")
 
 
@@ -206,7 +208,9 @@ def test_a_drained_node_gives_its_run_to_another(laptop: Laptop, cluster: Cluste
         cluster.kubectl("uncordon", node)
     assert (result.outcome, result.attempt) == ("succeeded", 2)
     assert read_run(laptop.store, run).attempts[1].claims["main-0"].placement.container
-    begun = [line for line in laptop.launcher("logs", run, "--attempt", "2").splitlines() if "begins at" in line]
+    begun = [
+        line for line in laptop.launcher("logs", run, "--attempt", "2").splitlines() if line.startswith("begins at")
+    ]
     assert begun != ["begins at 0"]
 
 

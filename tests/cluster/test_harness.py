@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import ssl
 import subprocess
@@ -25,7 +26,7 @@ from tests.support.cluster.fixtures import without
 from tests.support.cluster.pods import job, pod
 from tests.support.cluster.proxy import Kind
 from tests.support.cluster.sandbox import NoCluster
-from tests.support.engine import ROOT
+from tests.support.engine import ROOT, Engine
 
 pytestmark = pytest.mark.cluster
 RunPod = Callable[..., str]
@@ -94,6 +95,14 @@ def test_a_killed_api_server_comes_back_and_pods_live_on(cluster: Cluster, names
     (container,) = cluster.get("pod", "sleeper", namespace)["status"]["containerStatuses"]
     assert (container["restartCount"], list(container["state"])) == (0, ["running"])
     cluster.kubectl("delete", "pod", "sleeper", "-n", namespace, "--grace-period=1")
+
+
+def test_an_image_of_the_docker_engine_runs_by_its_digest(cluster: Cluster, engine: Engine, run_pod: RunPod) -> None:
+    if engine.base is None:
+        pytest.skip("the machine's Docker makes its base from a registry")
+    reference = cluster.import_image(engine, engine.base)
+    assert re.fullmatch(r"test\.local/base@sha256:[0-9a-f]{64}", reference)
+    assert run_pod("debian", "cat", "/etc/debian_version", image=reference).startswith("12")
 
 
 class Client:

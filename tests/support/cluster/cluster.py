@@ -85,9 +85,9 @@ class Cluster:
         archive = self.folder / "pause.tar"
         if not archive.exists():
             images.pause_archive(archive)
-        node.import_archive(archive)
+        node.import_from(["cat", str(archive)])
         for image in self._images:
-            self._bring(node, image)
+            self._copy(node, image)
         return node
 
     def node(self, index: int = 1) -> Node:
@@ -164,34 +164,45 @@ class Cluster:
         return self._own("test.local/launcher:1", images.launcher_archive)
 
     def _own(self, name: str, make: Callable[[Path], Path]) -> str:
-        reference = self._references.get(name)
-        if reference is None:
-            reference = self._import(name, make(self.folder / f"{uuid4().hex}.tar"), name)
-        return reference
+        if name not in self._references:
+            archive = make(self.folder / f"{uuid4().hex}.tar")
+            self._references[name] = self._import(["cat", str(archive)], name, name)
+            archive.unlink()
+        return self._references[name]
 
     def import_image(self, engine: Engine, tag: str) -> str:
         """An image of the tests' Docker engine, on every node; gives `test.local/NAME@sha256:...` for pods."""
-        archive = self.folder / f"{uuid4().hex}.tar"
-        engine.docker("save", "-o", str(archive), tag)
-        name = tag.rpartition("/")[2]
-        domain, _, _ = tag.partition("/")
-        qualified = tag if "/" in tag and ("." in domain or ":" in domain) else f"docker.io/library/{tag}"
-        return self._import(qualified, archive, f"test.local/{name}")
+        identity = engine.docker("image", "inspect", "--format", "{{.Id}}", tag).stdout.strip()
+        if identity not in self._references:
+            domain, _, rest = tag.partition("/")
+            qualified = tag if rest and ("." in domain or ":" in domain) else f"docker.io/library/{tag}"
+            wanted = f"test.local/{tag.rpartition('/')[2]}"
+            self._references[identity] = self._import(["docker", "-H", engine.host, "save", tag], qualified, wanted)
+        return self._references[identity]
 
-    def _import(self, name: str, archive: Path, wanted: str) -> str:
-        image = Imported(archive, name, wanted)
+    def _import(self, source: list[str], name: str, wanted: str) -> str:
+        """From a command that prints an archive with `name` in it; on every node it is then called `wanted`."""
+        image = Imported(name, wanted)
+        first = self.nodes[1]
+        first.import_from(source)
+        reference = self._name(first, image)
         for node in self.nodes.values():
-            self._bring(node, image)
+            if node is not first:
+                self._copy(node, image)
         self._images.append(image)  # for nodes to come
-        self._references[wanted] = f"{wanted.rpartition(':')[0]}@{self.nodes[1].digest(name)}"
-        return self._references[wanted]
+        return reference
 
-    def _bring(self, node: Node, image: Imported) -> None:
-        node.import_archive(image.archive)
-        # the kubelet finds an image by its digest only under a name that has it
-        for name in (image.wanted, f"{image.wanted.rpartition(':')[0]}@{node.digest(image.name)}"):
+    def _copy(self, node: Node, image: Imported) -> None:
+        node.import_from(self.nodes[1].ctr_command("images", "export", "-", image.name))
+        self._name(node, image)
+
+    def _name(self, node: Node, image: Imported) -> str:
+        """The kubelet finds an image by its digest only under a name that has it."""
+        reference = f"{image.wanted.rpartition(':')[0]}@{node.digest(image.name)}"
+        for name in (image.wanted, reference):
             if name != image.name:
                 node.tag(image.name, name)
+        return reference
 
     def dns(self) -> None:
         """CoreDNS and kube-proxy: Services, and pods by their names."""
@@ -237,7 +248,6 @@ class Imported:
     wanted  test.local/NAME:TAG, what pods may call it
     """
 
-    archive: Path
     name: str
     wanted: str
 

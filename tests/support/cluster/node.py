@@ -6,6 +6,7 @@ import calendar
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -159,13 +160,19 @@ class Node:
         beat = time.strptime(ready[0]["lastHeartbeatTime"], "%Y-%m-%dT%H:%M:%SZ")
         return calendar.timegm(beat) >= int(since)  # and not what it said before it was killed
 
-    def ctr(self, *arguments: str | Path, data: bytes | None = None, timeout: float = 300) -> str:
-        command = ["ctr", "-a", self.socket, "-n", "k8s.io", *arguments]
-        return run(*command, data=data, timeout=timeout)
+    def ctr_command(self, *arguments: str) -> list[str]:
+        return ["ctr", "-a", str(self.socket), "-n", "k8s.io", *arguments]
 
-    def import_archive(self, archive: Path) -> None:
-        """A docker-archive or OCI archive, under the names in it."""
-        self.ctr("images", "import", archive, timeout=600)
+    def ctr(self, *arguments: str, timeout: float = 300) -> str:
+        return run(*self.ctr_command(*arguments), timeout=timeout)
+
+    def import_from(self, source: list[str]) -> None:
+        """The archive that a command prints (of Docker's or OCI's kind), under the names in it. Raises RuntimeError."""
+        into = self.ctr_command("images", "import", "-")
+        with subprocess.Popen(source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as producer:
+            done = subprocess.run(into, stdin=producer.stdout, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode or producer.returncode:
+            raise RuntimeError(f"{' '.join(source)} | {' '.join(into)}: {producer.returncode}\n{done.stderr[-2000:]}")
 
     def digest(self, name: str) -> str:
         """`sha256:...` of an image that is here. Raises KeyError."""

@@ -1,0 +1,96 @@
+"""What the tests of several ranks, stages and roles share: a laptop whose runs beat fast, and a look at JobSets."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from launcher.protocol.read import read_run
+from launcher.protocol.records import Exit, Placement
+from launcher.protocol.view import RunView
+from launcher.runtime import stored
+from tests.cluster.laptop import Laptop
+from tests.support.cluster.cluster import Cluster
+
+T = TypeVar("T")
+# of pods: what the image's runtime would wait for at length. Pods read it out of the store's Secret
+TUNING = {"poll": 0.2, "quiet": 1.0, "live": 1.0, "upstream": 5.0, "leftovers": 1.0, "ready": 0.2, "log_longest": 1.0}
+# the machine may be loaded: silence of a minute is no death
+TIMING = {"beat": "1s", "stale": "60s", "fence": "45s"}
+
+
+class Desk(Laptop):
+    """A laptop whose cluster has JobSet; its jobs beat every second."""
+
+    def __init__(self, cluster: Cluster, path: Path) -> None:
+        super().__init__(cluster, path)
+        secret = {**cluster.s3.environment, "SLIPWAY_TUNING": json.dumps(TUNING)}
+        cluster.secret(self.namespace, "store", secret)
+
+    def job(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
+        return super().job(name, script, **{"timing": TIMING, **changes})
+
+    def view(self, run: str) -> RunView:
+        return read_run(self.store, run)
+
+    def exit(self, run: str, attempt: int, member: str) -> Exit:
+        found = self.view(run).attempts[attempt - 1].exits[member]
+        assert isinstance(found, Exit)
+        return found
+
+    def placements(self, run: str, member: str) -> list[Placement]:
+        """Where each attempt's rank was."""
+        return [attempt.claims[member].placement for attempt in self.view(run).attempts]
+
+    def checkpoints(self, run: str) -> list[int]:
+        """The steps of complete checkpoints, in order."""
+        return sorted(found.step for found, _ in stored.complete(self.store, run))
+
+    def log(self, run: str, attempt: int = 1, member: str = "main-0") -> str:
+        """What a rank printed in an attempt, as the store keeps it."""
+        role, _, rank = member.rpartition("-")
+        return self.launcher("logs", run, "--attempt", attempt, "--role", role, "--rank", rank)
+
+    def set_of(self, run: str) -> dict[str, Any]:
+        """The JobSet that carries a run. Raises LookupError."""
+        for one in self.cluster.get("jobset", namespace=self.namespace):
+            if run in json.loads(one["metadata"]["annotations"]["slipway.dev/runs"]):
+                found: dict[str, Any] = one
+                return found
+        raise LookupError(run)
+
+    def pod(self, run: str, role: str = "main", rank: int = 0) -> dict[str, Any] | None:
+        """The rank's pod that runs."""
+        for one in self.pods(run):
+            labels = one["metadata"]["labels"]
+            if (labels["slipway.dev/role"], labels["batch.kubernetes.io/job-completion-index"]) != (role, str(rank)):
+                continue
+            if one["status"].get("phase") == "Running" and "deletionTimestamp" not in one["metadata"]:
+                return one
+        return None
+
+    def evict(self, pod: str) -> None:
+        """As `kubectl drain` does."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        self.cluster.kubectl("create", "--raw", path, "-f", "-", data=json.dumps(body))
+
+    def until(self, what: str, try_it: Callable[[], T], run: str, limit: float = 180) -> T:
+        """Waits for something true; else fails with all that is known of a run."""
+        deadline = time.monotonic() + limit
+        while not (found := try_it()):
+            assert time.monotonic() < deadline, f"waited {limit} s for {what}\n{self.told(run)}"
+            time.sleep(0.5)
+        return found
+
+
+def condition(value: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """A condition that holds."""
+    for one in (value.get("status") or {}).get("conditions") or ():
+        if one["type"] == kind and one["status"] == "True":
+            assert isinstance(one, dict)
+            return one
+    return None

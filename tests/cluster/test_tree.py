@@ -1,0 +1,206 @@
+"""k8s/ and the golden manifests on a real API server: every object is taken (strict, server-side, without a warning), and
+the roles allow what the launcher needs and nothing more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.programs import BIN
+from tests.unit.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
+
+pytestmark = pytest.mark.cluster("core", "jobset-crds", "kueue-crds")
+
+GOLDEN = sorted((ROOT / "tests/unit/kubernetes/golden").rglob("*.yaml"))
+RENDERED = sorted((TREE / "gitops/jobs").glob("*.yaml"))
+# kinds of other projects whose CRDs are in no module that we build: their schemas are checked offline (launcher lint)
+ELSEWHERE = ("argoproj.io", "toolkit.fluxcd.io", "monitoring.coreos.com")
+SUBMITTER = ["--as=somebody", "--as-group=slipway:submitters", "--as-group=system:authenticated"]
+READER = ["--as=somebody", "--as-group=slipway:readers", "--as-group=system:authenticated"]
+
+
+def account(short: str) -> list[str]:
+    groups = ["system:serviceaccounts", "system:serviceaccounts:slipway", "system:authenticated"]
+    return [f"--as=system:serviceaccount:slipway:{short}", *(f"--as-group={group}" for group in groups)]
+
+
+def known(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in found if not one["apiVersion"].partition("/")[0].endswith(ELSEWHERE)]
+
+
+@pytest.fixture(scope="module")
+def standing(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster with the CRDs and the tree of kind on it, as `launcher cluster up` applies it; the namespaces of all."""
+    cluster.crds("jobset", "kueue")
+    manifests = [*GOLDEN, *RENDERED]
+    spaces = {
+        one["metadata"]["name"]: one for folder in FOLDERS for one in objects(folder) if one["kind"] == "Namespace"
+    }
+    for path in manifests:
+        for one in yaml.safe_load_all(path.read_text()):
+            metadata = {"name": one["metadata"].get("namespace", "default"), "labels": {}}
+            spaces.setdefault(metadata["name"], {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    for space in ("argocd", "flux-system"):
+        spaces[space] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+    for label in ("enforce", "warn"):
+        for one in spaces.values():
+            one["metadata"].setdefault("labels", {}).setdefault(f"pod-security.kubernetes.io/{label}", "restricted")
+    cluster.apply(list(spaces.values()))
+    # without its pods, which are another test's: no image of theirs is here
+    tree = [one for one in objects("overlays/kind-queues") if one["kind"] not in ("Deployment", "DaemonSet")]
+    cluster.apply(tree)
+    yield cluster
+    cluster.kubectl("delete", "namespace", "--ignore-not-found", "--wait=false", *(s for s in spaces if s != "default"))
+    whole = [one for one in tree if not one["metadata"].get("namespace") and one["kind"] != "Namespace"]
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", data=listed(whole))
+
+
+def listed(found: list[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+
+
+def dry_run(cluster: Cluster, found: list[dict[str, Any]]) -> None:
+    """Every object is taken, with strict fields, and nothing is warned of."""
+    command = [str(BIN / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "apply", "--server-side"]
+    command += ["--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-"]
+    done = subprocess.run(command, input=listed(found), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    assert done.stdout.count("(server dry run)") == len(found)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_real_api_server_takes_all_of_a_folder(standing: Cluster, folder: str) -> None:
+    found = known(objects(folder))
+    left = {one["apiVersion"] for one in objects(folder) if one not in found}
+    assert found or left, folder
+    if found:
+        dry_run(standing, found)
+
+
+@pytest.mark.parametrize("path", [*GOLDEN, *RENDERED], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_real_api_server_takes_what_is_rendered(standing: Cluster, path: Path) -> None:
+    dry_run(standing, list(yaml.safe_load_all(path.read_text())))
+
+
+def test_there_are_goldens() -> None:
+    assert len(GOLDEN) >= 5
+    assert len(RENDERED) >= 2
+
+
+def test_the_dry_run_would_notice(standing: Cluster) -> None:
+    """What it is there for: an unknown field, and a Job whose pods Pod Security would refuse."""
+    (job,) = [one for one in yaml.safe_load_all(RENDERED[-1].read_text()) if one["kind"] == "Job"]
+    job["spec"]["backofLimit"] = 1
+    with pytest.raises(AssertionError, match="backofLimit"):
+        dry_run(standing, [job])
+    del job["spec"]["backofLimit"]
+    job["spec"]["template"]["spec"]["containers"][0]["securityContext"] = {}
+    with pytest.raises(AssertionError, match="would violate PodSecurity"):
+        dry_run(standing, [job])
+
+
+def test_applying_it_again_changes_nothing(standing: Cluster) -> None:
+    """A GitOps controller applies every few minutes."""
+    tree = [one for one in objects("overlays/kind-queues") if one["kind"] not in ("Deployment", "DaemonSet")]
+
+    def versions() -> dict[str, str]:
+        found = {}
+        # the status of these is written by controllers: their resourceVersion moves by itself
+        for one in tree:
+            if one["kind"] in ("Role", "RoleBinding", "NetworkPolicy", "PriorityClass", "LimitRange", "ConfigMap"):
+                metadata = one["metadata"]
+                live = standing.get(one["kind"], metadata["name"], metadata.get("namespace"))
+                found[name(one)] = live["metadata"]["resourceVersion"]
+        return found
+
+    before = versions()
+    assert len(before) > 10
+    standing.apply(tree)
+    assert versions() == before
+
+
+def can(cluster: Cluster, who: list[str], verb: str, what: str, namespace: str = "slipway") -> bool:
+    said = cluster.kubectl("auth", "can-i", verb, what, *who, "-n", namespace, check=False).strip().splitlines()
+    assert said[-1] in ("yes", "no"), said
+    return said[-1] == "yes"
+
+
+MAY = ["create jobs.batch", "delete jobs.batch", "get jobs.batch", "list jobs.batch", "watch jobs.batch"]
+MAY += ["create jobsets.jobset.x-k8s.io", "watch jobsets.jobset.x-k8s.io", "create configmaps", "list pods"]
+MAY += ["watch pods", "get pods/log", "watch events", "get localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io"]
+PEOPLE = ["create pods/exec", "create pods/portforward", "delete pods"]
+NEVER = ["get secrets", "list secrets", "list nodes", "create pods", "patch jobs.batch", "update jobs.batch"]
+NEVER += ["create serviceaccounts/token", "create rolebindings.rbac.authorization.k8s.io", "delete namespaces"]
+NEVER += [
+    "patch clusterqueues.kueue.x-k8s.io",
+    "update resourcequotas",
+    "deletecollection jobs.batch",
+    "get pods/attach",
+]
+
+
+def test_people_who_submit(standing: Cluster) -> None:
+    assert [one for one in [*MAY, *PEOPLE] if not can(standing, SUBMITTER, *one.split())] == []
+    assert [one for one in NEVER if can(standing, SUBMITTER, *one.split())] == []
+    assert not can(standing, SUBMITTER, "list", "jobs.batch", "kube-system")
+    assert not can(standing, SUBMITTER, "get", "pods", "slipway-store")
+
+
+def test_ci_submits_and_enters_nothing(standing: Cluster) -> None:
+    who = account("slipway-ci")
+    assert [one for one in MAY if not can(standing, who, *one.split())] == []
+    assert [one for one in [*PEOPLE, *NEVER] if can(standing, who, *one.split())] == []
+
+
+def test_a_jobs_own_account_may_nothing(standing: Cluster) -> None:
+    for short in ("slipway-run", "default"):
+        assert [one for one in [*MAY, *PEOPLE, *NEVER] if can(standing, account(short), *one.split())] == []
+
+
+def test_the_reaper_looks_and_deletes_objects_and_no_more(standing: Cluster) -> None:
+    who = account("slipway-reaper")
+    needed = ["list jobs.batch", "delete jobs.batch", "delete jobsets.jobset.x-k8s.io", "list pods"]
+    assert [one for one in needed if not can(standing, who, *one.split())] == []
+    refused = ["create jobs.batch", "get pods/log", "create configmaps", *PEOPLE, *NEVER]
+    assert [one for one in refused if can(standing, who, *one.split())] == []
+
+
+def test_a_reader_only_reads(standing: Cluster) -> None:
+    assert can(standing, READER, "list", "jobs.batch")
+    refused = ["create jobs.batch", "delete jobs.batch", "get configmaps", *PEOPLE, *NEVER]
+    assert [one for one in refused if can(standing, READER, *one.split())] == []
+
+
+def test_the_quota_refuses_what_would_be_reached_from_outside(standing: Cluster) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "open", "namespace": "slipway"}}
+    service["spec"] = {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}}
+    standing.wait_for(
+        "the quota's count", lambda: standing.get("resourcequota", "slipway-objects", "slipway").get("status"), 60
+    )
+    with pytest.raises(RuntimeError, match="exceeded quota: slipway-objects"):
+        standing.apply(service)
+
+
+def test_every_pod_of_the_tree_passes_its_namespaces_pod_security(standing: Cluster) -> None:
+    """As pods, which the API server refuses, rather than as templates, of which it only warns."""
+    seen = 0
+    for folder in ("overlays/on-prem", "overlays/kind", "serve"):
+        for one in objects(folder):
+            template = pods(one)
+            if template is None:
+                continue
+            metadata = {**template["metadata"], "name": "tried", "namespace": one["metadata"]["namespace"]}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(template["spec"])}
+            # accounts of other folders are not there; Pod Security does not look at them
+            pod["spec"].pop("serviceAccountName", None)
+            dry_run(standing, [pod])
+            seen += 1
+    assert seen >= 4
