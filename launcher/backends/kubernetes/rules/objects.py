@@ -103,17 +103,17 @@ def binding(say: Say, value: Mapping[str, Any]) -> None:
     allowed = kinds[:1] if value.get("kind") == "ClusterRoleBinding" else kinds
     if string(ref, "kind") not in allowed:
         say(("roleRef", "kind"), f"{show(ref.get('kind'))} can not be bound here", ", ".join(allowed))
-    if string(ref, "apiGroup") != _RBAC:
+    if string(ref, "apiGroup") not in ("", _RBAC):
         say(("roleRef", "apiGroup"), f"{show(ref.get('apiGroup'))} has no roles", _RBAC)
     for at, one in items(value, "subjects", ()):
         kind, group = string(one, "kind"), string(one, "apiGroup")
         if kind == "ServiceAccount":
-            if not string(one, "namespace"):
+            if allowed == kinds[:1] and not string(one, "namespace"):
                 say(at, "`namespace` is missing, which a ServiceAccount needs", key=True)
             if group:
                 say((*at, "apiGroup"), "a ServiceAccount is of the core group", '""')
         elif kind in ("User", "Group"):
-            if group != _RBAC:
+            if group not in ("", _RBAC):
                 say((*at, "apiGroup"), f"{show(group)} has no {kind}", _RBAC)
         else:
             say((*at, "kind"), f"{show(kind)} is no subject", "ServiceAccount, User, Group")

@@ -69,8 +69,10 @@ def job_spec(say: Say, spec: Mapping[str, Any], route: Route, *, restart: str = 
     indexed, completions = string(spec, "completionMode") == "Indexed", number(spec, "completions")
     if indexed and completions is None:
         say(route, "`completions` is missing, which Indexed needs", key=True)
-    if indexed and max(completions or 0, number(spec, "parallelism") or 0) > _BIG:
-        say((*route, "completions"), "an Indexed Job that large", f"at most {_BIG:,}")
+    if indexed and (number(spec, "parallelism") or 0) > _BIG:
+        say((*route, "parallelism"), "an Indexed Job that wide", f"at most {_BIG:,}")
+    if "backoffLimitPerIndex" in spec and (completions or 0) > _BIG:
+        say((*route, "completions"), "an Indexed Job that large, with a limit for each index", f"at most {_BIG:,}")
     for name in ("backoffLimitPerIndex", "successPolicy"):
         if name in spec and not indexed:
             say((*route, name), "is only for Indexed Jobs", "completionMode: Indexed")
