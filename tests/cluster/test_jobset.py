@@ -52,7 +52,9 @@ def test_a_stage_starts_after_the_one_it_reads_from_and_both_succeed(desk: Desk)
     # by one clock: the nodes share a machine
     assert time_of(before, "first ended") < time_of(after, "second began")
     assert [len(desk.view(run).attempts) for run in (first, second)] == [1, 1]
-    made = desk.until("the set's end", lambda: condition(desk.set_of(first), "Completed") and desk.set_of(first), second)
+    made = desk.until(
+        "the set's end", lambda: condition(desk.set_of(first), "Completed") and desk.set_of(first), second
+    )
     assert made["metadata"]["name"] == desk.set_of(second)["metadata"]["name"]
     assert json.loads(made["metadata"]["annotations"]["slipway.dev/runs"]).keys() == {first, second}
     # again: the same runs, and no other object

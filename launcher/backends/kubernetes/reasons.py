@@ -94,7 +94,7 @@ def judge(
         succeeded, condition = ended
         if succeeded:
             return Verdict(False, "succeeded")
-        ending = _why_ended(condition, pods)
+        ending = (None if pods else _upstream(owner, run, condition)) or _why_ended(condition, pods)
         return Verdict(False, "failed", ending.reason, ending.evidence)
     hanging = _lost(pods, now)
     if _at(owner, "metadata", "deletionTimestamp"):
@@ -167,6 +167,24 @@ def _all_done(owner: Object, stages: Mapping[str, int]) -> bool:
     told = _at(owner, "status", "replicatedJobsStatus") or ()
     done = {each.get("name", ""): int(each.get("succeeded") or 0) for each in told}
     return all(done.get(name, 0) >= replicas for name, replicas in stages.items())
+
+
+def _upstream(owner: Object, run: str, condition: Object) -> Why | None:
+    """Of a pipeline's run: the stage that failed before it, for which it waited."""
+    own = _stages(owner, run)
+    stages = {each.get("name"): each for each in _at(owner, "spec", "replicatedJobs") or ()}
+    told = _at(owner, "status", "replicatedJobsStatus") or ()
+    failed = {each.get("name") for each in told if each.get("failed")}
+    rest, seen = list(own), set(own)
+    while rest:
+        needed = {each.get("name", "") for each in _at(stages.get(rest.pop()), "dependsOn") or ()} - seen
+        for name in sorted(needed & failed):
+            labels = _at(stages.get(name), "template", "spec", "template", "metadata", "labels") or {}
+            message = condition.get("message") or ""
+            return Why(Reason.UPSTREAM_FAILED, _cut(f"{labels.get(names.RUN, name)} ended without success: {message}"))
+        seen |= needed
+        rest += needed
+    return None
 
 
 # what does not start
