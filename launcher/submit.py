@@ -25,11 +25,11 @@ from launcher.backends.base import Backend, Handle, Rendered
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.facts import facts
-from launcher.protocol.finish import finish
+from launcher.protocol.finish import complete_works, finish
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
 from launcher.spec import code
-from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id
+from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
 from launcher.store import layout
@@ -161,10 +161,6 @@ class _Rounds:
             match one.action:
                 case decide.Refuse():
                     raise Conflict(f"{run}: the backend has another job under that name; give this job another name")
-                case decide.Report(outcome):
-                    result = one.view.result
-                    reason, message = (str(result.reason), result.message) if result else ("", "")
-                    one.done = Submitted(run, self._name(run), outcome, reason, message)
                 case decide.Attached():
                     state = "submitted" if one.known.submitted else "attached"
                     one.done = Submitted(run, self._name(run), state)
@@ -172,6 +168,7 @@ class _Rounds:
                     if one.handle is not None and not self.plan:
                         self.backend.cancel([one.handle])
                     one.done = Submitted(run, self._name(run), "cancelled", "cancelled", "it was cancelled meanwhile")
+        self._each(left, decide.Report, self.report)
         self._each(left, decide.Finish, self.finish)
         self.give({run: one for run, one in left.items() if isinstance(one.action, decide.Submit)})
 
@@ -202,6 +199,16 @@ class _Rounds:
             ours = one.handle is not None and one.handle.fingerprint == run_hash(one.job)
             there = decide.Lookup(there=one.handle is not None, ours=ours)
             one.known = one.known._replace(object=there)
+
+    def report(self, run: str, one: _One) -> None:
+        """How a run has ended. What its end lacks is completed: its runtime may have died right after the result."""
+        result = one.view.result
+        succeeded = result is not None and result.outcome == "succeeded"
+        if succeeded and not self.plan and self.store.head(layout.work_run(work_hash(one.job), run)) is None:
+            assert result is not None
+            complete_works(self.store, one.job, result, run)
+        reason, message = (str(result.reason), result.message) if result else ("", "")
+        one.done = Submitted(run, self._name(run), one.action.outcome, reason, message)
 
     def finish(self, run: str, one: _One) -> None:
         if self.plan:
