@@ -101,8 +101,10 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     """One run read from the store, after a missing result was put (design 6) where `backend_of` is given."""
     view = read_run(store, run)
     status = fold(view)
+    said = Said(None)
     if backend_of is not None and _incomplete(store, view, status):
-        said = backend_says(view, backend_of) if view.result is None else Said(None)
+        if view.result is None:
+            said = backend_says(view, backend_of)
         result = finish(
             store, run, backend_active=said.active, writer=WRITER, evidence=said.reason, message=said.message
         )
@@ -113,7 +115,10 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     if status.started is None:
         head = store.head(RunKeys(run).job)
         created = head.modified if head is not None else None
-    return view, to_line(view, status, created)
+    line = to_line(view, status, created)
+    if view.result is None and said.message:  # why it does not start, or not again
+        line = msgspec.structs.replace(line, reason=line.reason or str(said.reason or ""), detail=said.message)
+    return view, line
 
 
 def _incomplete(store: Store, view: RunView, status: Status) -> bool:
@@ -151,7 +156,7 @@ def backend_says(view: RunView, backend_of: BackendOf) -> Said:
         return Said(None)
     if seen is not None:
         reason = named(seen.reason)
-        return Said(seen.active, reason, seen.evidence if reason is not None else "")
+        return Said(seen.active, reason, seen.evidence)
     hosts = {claim.placement.host for attempt in view.attempts[-1:] for claim in attempt.claims.values()}
     if job.backend == "local" and hosts - {socket.gethostname()}:
         return Said(None)

@@ -47,7 +47,8 @@ def finish(
     step = decide.finish(facts(view, job), backend_active, evidence=evidence)
     if not isinstance(step, decide.Finish):
         return None
-    return put_result(store, view, job, step.verdict, writer=writer, message=message)
+    told = message if step.verdict.reason is evidence else ""
+    return put_result(store, view, job, step.verdict, writer=writer, message=told)
 
 
 def put_result(
