@@ -318,6 +318,14 @@ def _lost(error: Exception, answered: bool) -> _Lost:
     return _Lost("the connection broke", False)
 
 
+def hang_up(response: Any) -> None:
+    """Ends a stream, and its connection: one that was read to its end is closed by nobody else."""
+    connection = response.connection
+    response.close()
+    if connection is not None:
+        connection.close()
+
+
 def _refusal(status: int, body: bytes, what: str) -> Refused:
     try:
         said = msgspec.json.decode(body, type=_Status)

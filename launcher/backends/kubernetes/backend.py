@@ -57,6 +57,19 @@ def shared(context: str | None) -> Api:
         return _shared[key]
 
 
+def close_all() -> None:
+    """Ends every watch and connection of this process; whoever asks again connects again."""
+    for board in list(_boards.values()):
+        board.stop()
+        for feed in board.feeds:
+            feed.join(5)
+    _boards.clear()
+    with _lock:
+        for api in _shared.values():
+            api.close()
+        _shared.clear()
+
+
 class KubernetesBackend:
     """Runs on a cluster. `options`: namespace, context (of the kubeconfig), and the rest of the job's block."""
 

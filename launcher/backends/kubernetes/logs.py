@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from launcher.backends.base import Handle
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.api import Refused
+from launcher.backends.kubernetes.api import Refused, hang_up
 from launcher.backends.kubernetes.objects import POD
 from launcher.backends.kubernetes.sight import Object, Owner, Sight, labels
 from launcher.errors import NotFound, SlipwayError, Unreachable
@@ -142,4 +142,4 @@ def _stream(backend: KubernetesBackend, pod: Object, query: dict[str, str]) -> I
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(f"the log broke off: {error}") from None
     finally:
-        response.close()
+        hang_up(response)

@@ -16,7 +16,7 @@ import msgspec
 
 from launcher.backends.base import Observation
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.api import Api, Refused
+from launcher.backends.kubernetes.api import Api, Refused, hang_up
 from launcher.backends.kubernetes.objects import EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
 from launcher.backends.kubernetes.sight import Sight
 from launcher.errors import SlipwayError, Unreachable
@@ -230,7 +230,7 @@ class Feed(threading.Thread):
         except (urllib3.exceptions.HTTPError, OSError):
             pass  # taken up again from the last version that was read whole
         finally:
-            self._response.close()
+            hang_up(self._response)
             self._response = None
         return version
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from launcher.backends.base import Backend, backend
 from launcher.backends.kubernetes.api import Api
+from launcher.backends.kubernetes.backend import close_all
 from launcher.spec.model import Image, Limits, ResolvedJob
 from launcher.store import open_store
 from tests.contract.backend.harness import SHIM, Harness
@@ -150,6 +151,7 @@ class KubernetesHarness:
 
     def close(self) -> None:
         os.umask(self.umask)
+        close_all()
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
         self.cluster.kubectl("delete", "persistentvolume", f"shared-{self.namespace}", "--wait=false")
         shutil.rmtree(self.path, ignore_errors=True)
