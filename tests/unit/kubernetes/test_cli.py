@@ -19,7 +19,16 @@ limits: {{deadline: 1h}}
 backend: kubernetes
 kubernetes: {{namespace: ml, {block}}}
 """.format
-HEAVY = ("kubernetes", "boto3", "azure", "pydantic", "torch", "requests", "urllib3")
+HEAVY = (
+    "kubernetes",
+    "launcher.backends.kubernetes.backend",
+    "boto3",
+    "azure",
+    "pydantic",
+    "torch",
+    "requests",
+    "urllib3",
+)
 # a finder that stands for a machine without the SDK, then the launcher; what it loaded comes last on stderr
 PROGRAM = f"""
 import sys
