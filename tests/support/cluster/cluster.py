@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from tests.support.cluster import addons, images, programs, s3
+from tests.support.cluster import addons, images, linking, programs, s3
 from tests.support.cluster.control import ControlPlane
+from tests.support.cluster.linking import Linked
 from tests.support.cluster.node import Node
 from tests.support.cluster.programs import BIN
 from tests.support.cluster.proxy import ApiProxy
@@ -177,14 +178,18 @@ class Cluster:
             domain, _, rest = tag.partition("/")
             qualified = tag if rest and ("." in domain or ":" in domain) else f"docker.io/library/{tag}"
             wanted = f"test.local/{tag.rpartition('/')[2]}"
-            self._references[identity] = self._import(["docker", "-H", engine.host, "save", tag], qualified, wanted)
+            linked = linking.find(engine.state / "data", identity, self.folder) if engine.base else None
+            source = ["docker", "-H", engine.host, "save", tag]
+            self._references[identity] = self._import(source, qualified, wanted, linked)
         return self._references[identity]
 
-    def _import(self, source: list[str], name: str, wanted: str) -> str:
+    def _import(self, source: list[str], name: str, wanted: str, linked: Linked | None = None) -> str:
         """From a command that prints an archive with `name` in it; on every node it is then called `wanted`."""
-        image = Imported(name, wanted)
-        first = self.nodes[1]
-        first.import_from(source)
+        image, first = Imported(name, wanted, linked), self.nodes[1]
+        if linked is None:
+            first.import_from(source)
+        else:
+            linking.bring(first, linked, name)
         reference = self._name(first, image)
         for node in self.nodes.values():
             if node is not first:
@@ -193,7 +198,10 @@ class Cluster:
         return reference
 
     def _copy(self, node: Node, image: Imported) -> None:
-        node.import_from(self.nodes[1].ctr_command("images", "export", "-", image.name))
+        if image.linked is None:
+            node.import_from(self.nodes[1].ctr_command("images", "export", "-", image.name))
+        else:
+            linking.bring(node, image.linked, image.name)
         self._name(node, image)
 
     def _name(self, node: Node, image: Imported) -> str:
@@ -246,10 +254,12 @@ class Imported:
     """
     name    the image's in its archive
     wanted  test.local/NAME:TAG, what pods may call it
+    linked  where its layers are linked from; None: it was copied
     """
 
     name: str
     wanted: str
+    linked: Linked | None
 
 
 def _in(namespace: str | None) -> list[str]:
