@@ -10,10 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.errors import BadInput
 from launcher.reasons import Reason
@@ -21,6 +21,9 @@ from launcher.runtime.folders import Folders
 from launcher.runtime.settings import Address, Fault
 from launcher.spec.model import ResolvedJob
 from launcher.spec.variables import endpoint, expand, port
+
+if TYPE_CHECKING:
+    import tarfile
 
 SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
 # between backend and runtime
@@ -157,9 +160,32 @@ def unpack(archive: Path, into: Path) -> None:
     into.mkdir(parents=True)
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(into, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(into, filter="data")
+            else:  # Python below 3.11.4, Debian bookworm's among them
+                tar.extractall(into, members=_harmless(tar, into.resolve()))
     except (tarfile.TarError, EOFError) as error:
         raise Fault(Reason.CONFIG_ERROR, f"code: {error}") from None
+
+
+def _harmless(tar: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]:
+    """The members, each looked at when those before it are on the disk, so that a link is followed as it will be."""
+    import tarfile
+
+    for member in tar:
+        linked = member.issym() or member.islnk()
+        if not (member.isreg() or member.isdir() or linked):
+            raise tarfile.TarError(f"{member.name!r} is no file, folder or link")
+        places = [into / member.name]
+        if linked:
+            places.append((places[0].parent if member.issym() else into) / member.linkname)
+        if not all(place.resolve().is_relative_to(into) for place in places):
+            raise tarfile.TarError(f"{member.name!r} would be outside the destination")
+        member.mode = member.mode & 0o755 | (
+            0o700 if member.isdir() else 0o600
+        )  # no set-user-id, nothing that others may write
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        yield member
 
 
 def start(command: list[str], env: dict[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
