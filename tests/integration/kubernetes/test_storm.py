@@ -1,0 +1,120 @@
+"""Exactly once under everything at once: requests lost before and after they took effect, 429, 500, slow answers, and
+the submitter killed at random moments and run again."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+import pytest
+import urllib3
+
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.api import Api, hang_up, login
+from launcher.backends.kubernetes.objects import JOB
+from launcher.backends.kubernetes.watch import lines
+from launcher.spec.hashing import run_id
+from launcher.store import open_store
+from launcher.store.layout import RunKeys
+from tests.integration.kubernetes.conftest import Place
+from tests.integration.kubernetes.submitter import many
+from tests.support.cluster.proxy import Kind
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+
+KINDS = (Kind.DROP_BEFORE, Kind.DROP_AFTER, Kind.ERROR_500, Kind.ERROR_500_AFTER, Kind.TOO_MANY, Kind.SLOW)
+ROOT = Path(__file__).parents[3]
+
+
+class Witness(threading.Thread):
+    """Sees every Job that is ever made in a namespace, past the proxy: name -> the uids it had."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(daemon=True)
+        self.api = Api(login())
+        self.uids: dict[str, set[str]] = defaultdict(set)
+        self.path = JOB.path(namespace)
+        self.response = self.api.stream(self.path, query={"watch": "1"}, read=2000)
+
+    def run(self) -> None:
+        try:
+            for line in lines(self.response):
+                metadata = msgspec.json.decode(line)["object"]["metadata"]
+                self.uids[metadata["name"]].add(metadata["uid"])
+        except urllib3.exceptions.HTTPError:
+            return  # it was shut down
+        finally:
+            hang_up(self.response)
+
+
+def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = random.Random(seed)
+    url, namespace, mark = place.cluster.s3.url(), place.namespace, f"storm-{seed}"
+    witness = Witness(namespace)
+    witness.start()
+    with place.cluster.proxy(seed) as proxy:
+        environment = {
+            **os.environ,
+            **place.cluster.s3.environment,
+            "KUBECONFIG": str(proxy.kubeconfig),
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [sys.executable, "-m", "tests.integration.kubernetes.submitter", str(count), mark, namespace, url]
+        killed, runs, began = 0, 0, time.monotonic()
+        with proxy.storm(0.15, KINDS, delay=0.1):
+            while True:
+                runs += 1
+                process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE)
+                try:
+                    # the first kills come early, when little is there; later ones further in
+                    process.communicate(timeout=rng.uniform(0.5, 4.0 + runs) if killed < kills else 600)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    killed += 1
+                    continue
+                if process.returncode == 0:
+                    break
+                assert process.returncode == 4, process.returncode  # unreachable for too long: again, as a user would
+                assert runs < 50 + kills
+        took = time.monotonic() - began
+        faults = {kind: proxy.faults(kind) for kind in KINDS}
+    for name, value in place.cluster.s3.environment.items():
+        os.environ.setdefault(name, value)
+    expected = {run_id(one) for one in many(count, mark, namespace, url)}
+    there = place.cluster.get("jobs", None, namespace, selector=names.SELECTOR)
+    found = [one["metadata"]["name"] for one in there]
+    deadline = time.monotonic() + 30
+    while set(witness.uids) != expected and time.monotonic() < deadline:
+        time.sleep(0.2)
+    duplicates = sum(len(uids) - 1 for uids in witness.uids.values()) + len(set(found) - expected)
+    lost = len(expected - set(found))
+    store = open_store(url)
+    unwritten = sum(store.head(RunKeys(run).job) is None for run in sorted(expected))
+    witness.response.shutdown()
+    witness.join(10)
+    witness.api.close()
+    with capsys.disabled():
+        told = ", ".join(f"{kind.value} {number}" for kind, number in faults.items())
+        print(f"\nstorm: {count} jobs, {killed} kills in {runs} starts, {took:.0f} s; {told}; ", end="")
+        print(f"duplicates {duplicates}, lost {lost}, without job.json {unwritten}")
+    assert (duplicates, lost, unwritten) == (0, 0, 0)
+    assert set(witness.uids) == expected
+    assert sum(faults.values()) > count / 20
+    assert killed > 0
+
+
+def test_a_hundred(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    storm(place, 100, 5, 1, capsys)
+
+
+@pytest.mark.nightly
+def test_a_thousand(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    storm(place, 1000, 30, 2, capsys)
