@@ -165,6 +165,12 @@ _DNS_LABEL: Final = Text("a Kubernetes name", _DNS, "a-z, 0-9 and - within, at m
 _DNS_NAME: Final = Text(
     "a Kubernetes name", rf"{_DNS}(?:\.{_DNS})*", "a-z, 0-9, - and . within, at most 253 characters", 253
 )
+_QUEUE: Final = Text(
+    "a Kubernetes name",
+    _DNS_NAME.pattern,
+    "a-z, 0-9, - and . within, at most 63 characters",
+    63,  # it is a label's value
+)
 _SECRET_PLACE: Final = Text(
     "a place",
     rf"{_DNS}(?:\.{_DNS})*/[A-Za-z0-9._-]+",
@@ -206,7 +212,7 @@ BLOCKS: Final[dict[str, Struct]] = {
         "a Kubernetes block",
         Field("context", Text("a context", r"\S+"), "kubeconfig's, which says which cluster", "the current one"),
         Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
-        Field("queue", _DNS_LABEL, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
+        Field("queue", _QUEUE, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
         Field("service_account", _DNS_NAME, "whose identity the pods have; its token is not hidden then", "default"),
         Field("secrets", MapOf(VARIABLE, _SECRET_PLACE), "where secrets live: NAME: secret/key", "none"),
         Field("store_secret", _DNS_NAME, "secret whose keys (AWS_ACCESS_KEY_ID, ...) open the store", "the identity"),

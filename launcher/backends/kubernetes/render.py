@@ -32,8 +32,10 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import canonical
 from launcher.spec.model import ResolvedJob
 
-MAP: Final = 192 * 1024  # bytes of several jobs in one ConfigMap
+MAP: Final = 160 * 1024  # bytes of several jobs in one ConfigMap
 LARGEST: Final = 1024 * 1024 - 4096  # bytes of one job: what a ConfigMap takes
+OBJECT: Final = 1_400_000  # bytes of one object: etcd takes 1.5 MiB, with what the server adds
+FEW: Final = 20  # stages that can't come near that
 _SAME: Final = ("namespace", "context", "queue", "ttl")  # of the object, so of all its runs
 _ARRAY: Final = {"podFailurePolicy": "78: this run never again, the others go on; a disruption is nobody's failure"}
 _STAGES: Final = {"failurePolicy": "a stage tries again by itself; one that failed for good ends the pipeline"}
@@ -128,6 +130,11 @@ def _object(stages: list[Stage]) -> Object:
         if ttl is not None:
             spec = {"ttlSecondsAfterFinished": ttl, **spec}
     head |= {"metadata": _metadata(name, stages, runs), "spec": spec}
+    if len(stages) > FEW and (size := len(msgspec.json.encode(head))) > OBJECT:
+        raise BadInput(
+            f"{name}: a pipeline of {len(stages)} stages takes {size} bytes, and one object may have {OBJECT}; "
+            "`kubernetes: {array: true}` makes one stage of a matrix's runs, or submit it in parts"
+        )
     hashes = {run.id: run.hash for run in runs}
     return Object(name, fingerprint(runs), hashes, (*maps, head), len(stages) == 1 and first.array)
 

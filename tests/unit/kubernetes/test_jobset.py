@@ -164,6 +164,12 @@ def test_six_at_once_are_too_many_for_dependson() -> None:
     assert "array: true" in said
 
 
+def test_a_pipeline_that_no_object_holds_is_refused() -> None:
+    first = job("first")
+    rest = [job("rest", config={"n": n}, inputs=reading(work_hash(first))) for n in range(600)]
+    assert "a pipeline of 601 stages takes" in refused(first, *rest)
+
+
 def test_a_pipeline_has_one_place_and_one_queue() -> None:
     first = job("first", options={"queue": "a"})
     second = job("second", inputs=reading(work_hash(first)), options={"queue": "b"})
