@@ -36,7 +36,7 @@ def known(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_pods() -> list[dict[str, Any]]:
-    """What stands in these tests: no server (its image is not here), and no claim (other folders could not change it)."""
+    """What stands in these tests: no server (its image is not here), no claim (other folders could not change it)."""
     left_out = ("Deployment", "DaemonSet", "PersistentVolumeClaim")
     return [one for one in objects("overlays/kind-queues") if one["kind"] not in left_out]
 
