@@ -6,7 +6,7 @@ for the pipeline. `array: true`: an Indexed Job for a matrix. The name carries t
 so a changed job is a new object and an unchanged one a no-op, which GitOps needs (a Job's template is immutable).
 
 An object is complete in itself: it holds the resolved job, in the environment while all jobs of the object together
-take up to 96 KiB (the kernel takes 128 KiB for one variable), in immutable ConfigMaps beyond. Those stay below 192
+take up to 96 KiB (the kernel takes 128 KiB for one variable), in immutable ConfigMaps beyond. Those stay below 160
 KiB each where they hold several jobs, because `kubectl apply` keeps a copy of an object in an annotation of at most
 256 KiB.
 

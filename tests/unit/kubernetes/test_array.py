@@ -65,9 +65,10 @@ def test_many_big_jobs_are_spread_over_config_maps_that_apply_can_hold() -> None
     runs = [job("big", config={"seed": n, "text": "x" * 60_000}, options={"array": True}) for n in range(8)]
     made = only(runs)
     maps = made.documents[:-1]
-    assert len(maps) == 3
+    assert len(maps) == 4
     assert sorted(key for one in maps for key in one["data"]) == [f"{number}.json" for number in range(8)]
-    assert all(sum(map(len, one["data"].values())) < 200_000 for one in maps)
+    # kubectl keeps the whole object in an annotation, which may have 256 KiB
+    assert all(len(msgspec.json.encode(one)) < 250_000 for one in maps)
     (volume,) = [v for v in made.main["spec"]["template"]["spec"]["volumes"] if v["name"] == "jobs"]
     assert [source["configMap"]["name"] for source in volume["projected"]["sources"]] == sorted(
         one["metadata"]["name"] for one in maps
