@@ -32,7 +32,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "report": ("launcher.cli.report", "write one self-contained HTML page"),
     "doctor": ("launcher.cli.doctor", "check this machine, the profile, the store and the backends"),
     "secrets": ("launcher.cli.secrets", "set, list and remove local secrets"),
-    "images": ("launcher.cli.images", "the images that jobs run in: list, build, push, check, verify, prune"),
+    "images": ("launcher.cli.images", "the images that jobs run in: list, build, push, scan, check, verify, prune"),
     "cluster": ("launcher.cli.cluster", "a Kubernetes cluster on this machine, with kind: up, down, status"),
     "local": ("launcher.cli.local", "the local backend's supervisor: status, start, stop, install"),
     "completion": ("launcher.cli.completion", "print a shell's completion script"),
