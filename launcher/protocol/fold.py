@@ -128,7 +128,7 @@ def _state(view: RunView, seen: Run, beat: Beat | None) -> tuple[State, Reason |
     if ended(last):
         reason = reason_of(last, seen.leading)
         return State.STARTING, reason, f"attempt {len(seen.attempts)} ended ({reason}); the next has not begun"
-    if beat is not None and beat.phase in ("running", "saving", "stopping"):
+    if beat is not None and beat.phase in ("running", "asking", "saving", "stopping"):
         return State.RUNNING, None, ""
     return State.STARTING, None, ""
 

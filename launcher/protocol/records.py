@@ -54,7 +54,7 @@ class Beat(Record, frozen=True):
     """Overwritten every `timing.beat` seconds; the object's modification time is what counts."""
 
     seq: int
-    phase: str  # waiting | fetching | restoring | running | saving | stopping
+    phase: str  # waiting | fetching | restoring | running | asking | saving | stopping
     step: float | None = None
     total: float | None = None
     message: str = ""

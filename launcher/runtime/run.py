@@ -16,7 +16,7 @@ from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.protocol.decide import Leave, Stop
 from launcher.protocol.records import Exit
 from launcher.reasons import EXIT_AGAIN, EXIT_NEVER, Reason
-from launcher.runtime import command, inputs, peers, procs, stored
+from launcher.runtime import bystander, command, inputs, peers, procs, stored
 from launcher.runtime.cgroup import OutOfMemory
 from launcher.runtime.child import Outcome, run_command
 from launcher.runtime.context import Context
@@ -139,8 +139,10 @@ class Attempt:
         where = f"{context.address.placement.host}, Python {platform.python_version()}, slipway {launcher.__version__}"
         context.say(f"attempt {context.attempt} of {context.address.run}, {context.member}, on {where}")
         reason, message = self.guarded(self.run)
-        self.state.phase = "saving"
         self.signals.on_terminate = self.member.interrupt
+        if reason is Reason.USER_ERROR:
+            reason, message = self.guarded(lambda: self.own_fault(message))
+        self.state.phase = "saving"
         flushed, trouble = self.guarded(lambda: self.flush(reason))
         if flushed is not Reason.SUCCEEDED and reason is Reason.SUCCEEDED:
             reason, message = flushed, trouble
@@ -343,6 +345,17 @@ class Attempt:
             last_line=self.output.last_line(),
             disk_full=free is not None and free.f_bavail * free.f_frsize < _FULL,
         )
+
+    def own_fault(self, message: str) -> tuple[Reason, str]:
+        """The reason of a command that failed; asks whether another rank's end made it fail."""
+        if len(self.context.job.members()) == 1:
+            return Reason.USER_ERROR, message
+        self.state.phase, self.state.message = bystander.ASKING, message
+        self.context.say(f"{message}; whether another rank is the cause, its next beats tell")
+        stop = bystander.cause(self.context, self.member)
+        if self.signals.terminated is not None:
+            return Reason.PREEMPTED, f"asked to stop; {message}"
+        return (stop.reason, f"{stop.message}; {message}") if stop is not None else (Reason.USER_ERROR, message)
 
     def checkpointed(self, step: int) -> None:
         self.state.checkpoint = max(step, self.state.checkpoint or 0)

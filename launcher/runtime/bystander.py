@@ -1,0 +1,70 @@
+"""Whose failure it is, where a run has several ranks.
+
+A rank that goes away takes the commands of the others with it: their connections break, and they end with an error of
+their own long before anybody knows that a node is lost or that a pod was told to go. Taken by its word, such an attempt
+would count against `limits.retries`. So a command's failure counts only once the other ranks were seen at work, or
+failing likewise, after it. The leader looks at all of them, the others at the leader, which decides for everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from launcher.errors import Unreachable
+from launcher.protocol import decide
+from launcher.protocol.decide import Glance, Stop
+from launcher.protocol.records import Beat, Exit
+from launcher.reasons import RULES, Reason
+from launcher.runtime.context import Context
+from launcher.runtime.member import Member
+
+ASKING: Final = "asking"  # the phase of a rank that is at it
+BEATS: Final = 2  # after the failure: the first of them may have been on its way
+# phases after which an exit comes soon that tells why. Nobody waits for one who waits for him: the leader for no rank
+# that asks, another rank for no leader that saves: it has its reason, and may be waiting for this very rank's exit
+_OF_A_RANK: Final = ("stopping", "saving")
+_OF_THE_LEADER: Final = ("stopping", ASKING)
+
+
+def cause(context: Context, member: Member) -> Stop | None:
+    """Why this rank's command failed, if another rank's end is the cause; None when the failure is its own. Call it
+    while the attempt still beats: a rank that stays silent is found out by that."""
+    first: dict[str, int] = {}  # the beat at which each was first seen
+    leader = context.leading[0]
+    left = [other for other in context.job.members() if other != context.member] if context.leader else [leader]
+    patient = _OF_A_RANK if context.leader else _OF_THE_LEADER
+    while True:
+        try:
+            for other in list(left):
+                ended = context.store.read(context.keys.exit(other))
+                if ended is not None:
+                    if (stop := _of_exit(msgspec.json.decode(ended[0], type=Exit).reason)) is not None:
+                        return stop
+                    left.remove(other)
+                    continue
+                found = context.store.read(context.keys.beat(other))
+                seq, phase = _told(found[0]) if found is not None else (0, "")
+                if seq >= first.setdefault(other, seq) + BEATS and phase not in patient:
+                    left.remove(other)
+            if not left:
+                # whoever stops for another reason says so here before its exit or its last phase is to be seen
+                broken = context.store.head(context.keys.broken) is not None
+                return member.should_stop() or decide.beat(Glance(broken=broken))
+        except Unreachable as error:
+            context.say(f"store: {error}")
+        if member.stopped.wait(min(1.0, context.job.timing.beat)):
+            return member.should_stop()
+
+
+def _of_exit(reason: Reason) -> Stop | None:
+    """An end that made the others fail; None for one that is no better excuse than this rank's own."""
+    if reason is Reason.SUCCEEDED or RULES[reason].severity >= RULES[Reason.USER_ERROR].severity:
+        return None
+    return decide.beat(Glance(watched=0, exit=reason))
+
+
+def _told(body: bytes) -> tuple[int, str]:
+    beat = msgspec.json.decode(body, type=Beat)
+    return beat.seq, beat.phase
