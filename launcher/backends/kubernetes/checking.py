@@ -62,8 +62,8 @@ class Question(msgspec.Struct, frozen=True):
         if self.kind is None:
             return _may(backend.api, self.namespace, self.name)
         what = f"{_WORDS[self.kind.name]} {self.name}"
-        where = f"in namespace {self.namespace}" if self.namespace and self.kind is not NAMESPACE else "in the cluster"
         space = "" if self.kind in (NAMESPACE, PRIORITY_CLASS) else self.namespace
+        where = f"{f'namespace {space} of ' if space else ''}cluster {backend.api.where}"
         try:
             # of a secret's values nothing is kept but their names
             accept = "application/json" if self.keys else ONLY_METADATA
@@ -71,16 +71,17 @@ class Question(msgspec.Struct, frozen=True):
         except Refused as error:
             if error.status != 403:
                 raise
-            backend.creator.note(f"{what} {where} may not be read by you: taken to be there")
+            backend.creator.note(f"{what} in {where} may not be read by you: taken to be there")
             return []
         if answer is None:
             if self.kind is LOCAL_QUEUE and not backend.serves(LOCAL_QUEUE):
                 return [f"{what}: cluster {backend.api.where} has no Kueue: {QUEUES}"]
-            return [f"{what} is not {where}, cluster {backend.api.where}"]
+            return [f"{what} is not in {where}"]
         if self.keys:
             there = msgspec.json.decode(answer.body, type=_Keys).data
             missing = sorted(self.keys - set(there))
-            return [f"{what} {where} has no key {key}; it has {', '.join(sorted(there)) or 'none'}" for key in missing]
+            known = ", ".join(sorted(there)) or "none"
+            return [f"{what} in {where} has no key {key}; it has {known}" for key in missing]
         return []
 
 

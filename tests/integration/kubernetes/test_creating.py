@@ -120,7 +120,7 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
     for what in (
         "queue nobody",
         "service account robot is not in namespace",
-        "priority class gold is not in the cluster",
+        "priority class gold is not in cluster",
         "secret bucket is not",
         "secret registry is not",
         "secret tokens in namespace .* has no key wandb; it has hf",
@@ -128,7 +128,7 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
     ):
         assert re.search(what, told), what
     assert "not-a-real-value" not in told
-    with pytest.raises(BadInput, match="namespace gone-away is not in the cluster"):
+    with pytest.raises(BadInput, match="namespace gone-away is not in cluster"):
         place.backend.check([small("one", "gone-away")])
     assert place.cluster.get("jobs", None, place.namespace) == []
 

@@ -1,0 +1,337 @@
+"""What objects mean, from shapes that a real cluster gave (1.34), without one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
+from launcher.backends.kubernetes.reasons import Verdict, index_outcome, judge, moment
+from launcher.backends.kubernetes.sight import Sight
+from launcher.reasons import Reason
+
+STARTED = "2026-11-18T14:26:40Z"
+NOW = moment(STARTED) or 0.0
+
+
+def job(*conditions: tuple[str, str, str], **more: Any) -> dict[str, Any]:
+    told = [{"type": kind, "status": "True", "reason": why, "message": text} for kind, why, text in conditions]
+    metadata = {"name": "run-0123456789ab", "namespace": "ml", "uid": "u", **more.pop("metadata", {})}
+    return {"metadata": metadata, "spec": more.pop("spec", {}), "status": {"conditions": told, **more}}
+
+
+def pod(phase: str = "Pending", name: str = "run-x", **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ml", "creationTimestamp": STARTED, **status.pop("metadata", {})}
+    spec = status.pop("spec", {"nodeName": "n1", "containers": [{"resources": {"limits": {"memory": "256Mi"}}}]})
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, **status}}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return pod(containerStatuses=[{"name": "main", "image": "x@sha256:1", "state": state}])
+
+
+def ended(code: int, reason: str = "Error", message: str = "", **status: Any) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+    return pod("Failed", containerStatuses=[{"name": "main", "state": state}], **status)
+
+
+def condition(kind: str, reason: str, message: str = "", status: str = "True") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def event(about: str, reason: str, message: str, at: str = STARTED) -> dict[str, Any]:
+    return {
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+        "involvedObject": {"kind": "Job", "name": about},
+    }
+
+
+RUNNING = pod("Running", containerStatuses=[{"name": "main", "state": {"running": {"startedAt": STARTED}}}])
+UNSCHEDULABLE = (
+    "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector. "
+    "no new claims to deallocate, preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
+)
+FORBIDDEN = (
+    'Error creating: pods "run-x" is forbidden: violates PodSecurity "restricted:latest": '
+    "privileged (container main must not set securityContext.privileged=true)"
+)
+
+WAITING: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str, str, bool]] = {
+    "unschedulable": (
+        [pod(conditions=[condition("PodScheduled", "Unschedulable", UNSCHEDULABLE, "False")])],
+        [],
+        "unschedulable",
+        "no node has enough nvidia.com/gpu",
+        False,
+    ),
+    "nowhere": (
+        [pod(conditions=[condition("PodScheduled", "Unschedulable", "0/1 nodes are available: 1 x.", "False")])],
+        [],
+        "unschedulable",
+        "no node takes it",
+        False,
+    ),
+    "pull": ([waiting("ErrImagePull", "failed to pull: not found")], [], "image_pull", "failed to pull", False),
+    "back-off": ([waiting("ImagePullBackOff", "Back-off pulling")], [], "image_pull", "Back-off", False),
+    "never": ([waiting("ErrImageNeverPull")], [], "image_pull", "x@sha256:1", True),
+    "name": ([waiting("InvalidImageName", "couldn't parse")], [], "image_pull", "couldn't parse", True),
+    "secret": (
+        [waiting("CreateContainerConfigError", 'secret "tokens" not found')],
+        [],
+        "config_error",
+        "tokens",
+        True,
+    ),
+    "pod security": ([], [event("run-0123456789ab", "FailedCreate", FORBIDDEN)], "config_error", "PodSecurity", True),
+    "quota": (
+        [],
+        [event("run-0123456789ab", "FailedCreate", 'pods "x" is forbidden: exceeded quota: few, requested: pods=1')],
+        "quota",
+        "exceeded quota: few",
+        False,
+    ),
+    "volume": (
+        [pod(containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}])],
+        [event("run-x", "FailedMount", 'MountVolume.SetUp failed for volume "jobs": configmap "x" not found')],
+        "config_error",
+        'configmap "x"',
+        True,
+    ),
+    "network": (
+        [pod()],
+        [event("run-x", "FailedCreatePodSandBox", "failed to set up sandbox container")],
+        "infrastructure",
+        "sandbox",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_why_it_waits(case: str) -> None:
+    pods, events, reason, words, hopeless = WAITING[case]
+    seen = judge(job(), pods, events, now=NOW)
+    assert (seen.active, seen.phase, seen.reason, seen.hopeless) == (True, "pending", reason, hopeless)
+    assert words in seen.evidence
+
+
+FAILED = job(("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+POLICY = "Container main for pod ml/run-x failed with exit code 78 matching FailJob rule at index 0"
+ENDED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str, str]] = {
+    "memory": (FAILED, [ended(137, "OOMKilled")], "out_of_memory", "256Mi"),
+    "deadline of the job": (
+        job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")),
+        [],
+        "deadline",
+        "longer",
+    ),
+    "deadline of the pod": (
+        FAILED,
+        [pod("Failed", reason="DeadlineExceeded", message="Pod was active")],
+        "deadline",
+        "x",
+    ),
+    "evicted": (FAILED, [pod("Failed", reason="Evicted", message="low on resource: memory")], "evicted", "memory"),
+    "drained": (
+        FAILED,
+        [ended(143, conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI", "evicting")])],
+        "evicted",
+        "EvictionByEvictionAPI",
+    ),
+    "preempted": (
+        FAILED,
+        [ended(143, conditions=[condition("DisruptionTarget", "PreemptionByScheduler", "preempting")])],
+        "preempted",
+        "PreemptionByScheduler",
+    ),
+    "node lost": (
+        FAILED,
+        [ended(137, conditions=[condition("DisruptionTarget", "DeletionByTaintManager", "deleting")])],
+        "lost",
+        "Taint",
+    ),
+    "never again": (
+        job(("Failed", "PodFailurePolicy", POLICY)),
+        [ended(78, message="no such input")],
+        "config_error",
+        "no such",
+    ),
+    "never again, pods gone": (job(("Failed", "PodFailurePolicy", POLICY)), [], "config_error", "exit code 78"),
+    "no python": (FAILED, [ended(128, "StartError", 'exec: "python": not found')], "config_error", "python"),
+    "user": (FAILED, [ended(1, message="ValueError: x")], "user_error", "ValueError"),
+    "no pods": (FAILED, [], "infrastructure", "backoff limit"),
+}
+
+
+@pytest.mark.parametrize("case", ENDED)
+def test_why_it_ended(case: str) -> None:
+    owner, pods, reason, words = ENDED[case]
+    seen = judge(owner, pods, now=NOW)
+    assert (seen.active, seen.phase, seen.reason) == (False, "failed", reason)
+    assert words in seen.evidence
+
+
+def test_memory_counts_where_a_disruption_is_told_too() -> None:
+    worst = ended(137, "OOMKilled", conditions=[condition("DisruptionTarget", "TerminationByKubelet")])
+    assert judge(FAILED, [worst], now=NOW).reason == Reason.OUT_OF_MEMORY
+
+
+def test_the_newest_try_tells() -> None:
+    old = ended(137, "OOMKilled", metadata={"creationTimestamp": "2026-11-18T10:00:00Z"})
+    assert judge(FAILED, [old, ended(1)], now=NOW).reason == Reason.USER_ERROR
+
+
+def test_running_and_done() -> None:
+    assert judge(job(), [RUNNING], now=NOW) == Verdict(True, "running")
+    assert judge(job(), [RUNNING, pod(name="other")], now=NOW).phase == "starting"
+    assert judge(job(("Complete", "", "")), [RUNNING], now=NOW) == Verdict(False, "succeeded")
+    assert judge(job(), [], now=NOW) == Verdict(True, "pending")
+    # between two tries the last one's end is told
+    between = judge(job(), [ended(75, message="store away")], now=NOW)
+    assert (between.phase, between.reason) == ("pending", Reason.INFRASTRUCTURE)
+
+
+def test_a_lost_node_is_said_with_the_way_out() -> None:
+    gone = {"deletionTimestamp": "2026-11-18T14:26:00Z"}
+    taint = [condition("DisruptionTarget", "DeletionByTaintManager")]
+    for pods in ([pod("Running", metadata=gone)], [pod("Running", metadata=gone, conditions=taint)]):
+        seen = judge(job(), pods, now=NOW)
+        assert (seen.active, seen.reason) == (True, Reason.LOST)
+        assert "kubectl delete pod -n ml run-x --force --grace-period=0" in seen.evidence
+        assert "n1" in seen.evidence
+    just = {"deletionTimestamp": "2026-11-18T14:26:35Z"}
+    assert judge(job(), [pod("Running", metadata=just)], now=NOW).reason == ""
+
+
+def queued(*conditions: dict[str, str]) -> dict[str, Any]:
+    return {"status": {"conditions": list(conditions)}}
+
+
+def test_a_queue_is_said_with_the_place_in_it() -> None:
+    owner = job(metadata={"labels": {names.QUEUE: "team-a"}}, spec={"suspend": True})
+    full = queued(condition("QuotaReserved", "Pending", "couldn't assign flavors: insufficient unused quota", "False"))
+    seen = judge(owner, workload=full, now=NOW, position=2)
+    assert (seen.phase, seen.reason) == ("queued", Reason.QUOTA)
+    assert seen.evidence.startswith("queue team-a, place 3 in it: couldn't assign flavors")
+    nowhere = queued(condition("QuotaReserved", "Inadmissible", "LocalQueue team-a doesn't exist", "False"))
+    assert judge(owner, workload=nowhere, now=NOW).hopeless
+    out = queued(condition("Evicted", "Preempted", "Preempted to accommodate a workload"))
+    assert judge(owner, workload=out, now=NOW).reason == Reason.PREEMPTED
+    assert judge({**owner, "spec": {}}, [RUNNING], workload=full, now=NOW).phase == "running"
+
+
+def job_set(*done: str, **conditions: str) -> dict[str, Any]:
+    stages = [
+        {
+            "name": name,
+            "replicas": 1,
+            "template": {"spec": {"template": {"metadata": {"labels": {names.RUN: f"{name}-0123456789ab"}}}}},
+        }
+        for name in ("first", "second")
+    ]
+    runs = {f"{name}-0123456789ab": "h" for name in ("first", "second")}
+    return {
+        "metadata": {
+            "name": "pipe-0123456789ab",
+            "namespace": "ml",
+            "uid": "u",
+            "labels": {names.PIPELINE: "pipe-0123456789ab", names.APP_MANAGED: names.APP},
+            "annotations": {names.RUNS: json.dumps(runs), names.FINGERPRINT: "f"},
+        },
+        "spec": {"replicatedJobs": stages},
+        "status": {
+            "replicatedJobsStatus": [{"name": name, "succeeded": int(name in done)} for name in ("first", "second")],
+            "conditions": [condition(kind, why) for kind, why in conditions.items()],
+        },
+    }
+
+
+def test_a_stage_has_ended_when_its_own_jobs_have() -> None:
+    first, second = "first-0123456789ab", "second-0123456789ab"
+    assert judge(job_set("first"), run=first, now=NOW) == Verdict(False, "succeeded")
+    assert judge(job_set("first"), run=second, now=NOW).active
+    failed = job_set("first", Failed="FailedJobs")
+    assert judge(failed, run=first, now=NOW) == Verdict(False, "succeeded")
+    assert judge(failed, run=second, now=NOW).phase == "failed"
+    assert not judge(job_set("first", "second", Completed="AllJobsCompleted"), run=second, now=NOW).active
+
+
+def test_an_index_of_an_array_ends_by_itself() -> None:
+    owner = job(completedIndexes="0,2-4", failedIndexes="6")
+    ends = {number: index_outcome(owner, number) for number in range(8)}
+    assert {number for number, end in ends.items() if end and end.phase == "succeeded"} == {0, 2, 3, 4}
+    assert {number for number, end in ends.items() if end and end.phase == "failed"} == {6}
+
+
+# what comes over a wire may be anything: it is read, never trusted
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 200) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+PIECES = st.sampled_from(
+    [RUNNING, ended(1), ended(78), ended(137, "OOMKilled"), *(each for case in WAITING.values() for each in case[0])]
+)
+OWNERS = st.sampled_from(
+    [job(), FAILED, job(("Complete", "", "")), job_set(), job_set("first"), *(e[0] for e in ENDED.values())]
+)
+EVENTS = st.sampled_from([each for case in WAITING.values() for each in case[1]])
+
+
+@given(OWNERS, st.lists(PIECES, max_size=4), st.lists(EVENTS, max_size=3), st.floats(0, 4e9))
+def test_a_verdict_is_whole(owner: Any, pods: list[Any], events: list[Any], now: float) -> None:
+    seen = judge(owner, pods, events, now=now)
+    assert seen.phase
+    assert not seen.reason or Reason(seen.reason)
+    assert bool(seen.reason) >= bool(seen.evidence)
+    assert len(seen.evidence) <= 500
+    ended_by_condition = any(
+        each["status"] == "True" and each["type"] in ("Complete", "Completed", "Failed")
+        for each in owner["status"]["conditions"]
+    )
+    assert seen.active is not ended_by_condition
+    # whether something is active does not depend on the order in which a server lists pods
+    assert judge(owner, pods[::-1], events, now=now)[:2] == seen[:2]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["job", "set", "pod"]), st.integers(0, 3), st.booleans()), max_size=20))
+def test_a_sight_forgets_what_is_gone(steps: list[tuple[str, int, bool]]) -> None:
+    """However objects come and go, what is seen is what a fresh look at the rest would see."""
+    sight, there = Sight("c"), {}
+    for what, number, present in steps:
+        kind = {"job": JOB, "set": JOB_SET, "pod": POD}[what]
+        value = _object(what, number)
+        key = (what, number)
+        if present:
+            sight.put(kind, value)
+            there[key] = (kind, value)
+        else:
+            sight.drop(kind, "ml", value["metadata"]["name"])
+            there.pop(key, None)
+    fresh = Sight("c")
+    for kind, value in there.values():
+        fresh.put(kind, value)
+    for what, number, _ in steps:
+        run = f"{what if what != 'pod' else 'job'}{number}-0123456789ab"
+        assert sight.observe(run, NOW) == fresh.observe(run, NOW)
+    assert sight.names(POD) == fresh.names(POD)
+
+
+def _object(what: str, number: int) -> dict[str, Any]:
+    run = f"{what if what != 'pod' else 'job'}{number}-0123456789ab"
+    metadata: dict[str, Any] = {"name": run, "namespace": "ml", "uid": run}
+    if what == "pod":
+        metadata = {"name": f"{run}-x", "namespace": "ml", "labels": {names.RUN: run}, "creationTimestamp": STARTED}
+        return {"metadata": metadata, "status": RUNNING["status"]}
+    metadata["annotations"] = {names.RUNS: json.dumps({run: "h"}), names.FINGERPRINT: "h"}
+    return {"metadata": metadata, "spec": {}, "status": {}}
