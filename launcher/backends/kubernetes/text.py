@@ -3,7 +3,7 @@
 Our own emitter, because PyYAML writes no comments and its output changes with its version. Texts are plain only where
 no YAML reader, of 1.1 (PyYAML, Kubernetes' own) or 1.2, takes them for anything else; job.json stands in a literal
 block, one field a line, so that a diff shows which field of a job changed. Of the values that YAML can hold it takes
-those that objects have: texts, whole numbers, truth values, mappings, lists.
+those that objects have: texts, whole numbers, truth values, mappings, lists of anything but lists.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def _mapping(
             lines.append(f"{indent}# {comments.get(f'{key}={item}', comment) if type(item) is int else comment}")
         kind = type(item)
         if kind is str:
-            lines.append(f"{opening}{_scalar(key)}: {_string(item, deeper)}")
+            lines.append(f"{opening}{_key(key)}: {_string(item, deeper)}")
         elif kind is dict and item:
-            lines.append(f"{opening}{_scalar(key)}:")
+            lines.append(f"{opening}{_key(key)}:")
             _mapping(item, deeper, lines, deeper, comments)
         elif kind is list and item:
-            lines.append(f"{opening}{_scalar(key)}:")
+            lines.append(f"{opening}{_key(key)}:")
             _list(item, indent, lines, comments)
         else:
-            lines.append(f"{opening}{_scalar(key)}: {_other(item)}")
+            lines.append(f"{opening}{_key(key)}: {_other(item)}")
         opening = indent
 
 
@@ -91,6 +91,11 @@ def _other(value: Any) -> str:
     if value in ({}, []):
         return "{}" if type(value) is dict else "[]"
     raise TypeError(f"no value of a Kubernetes object: {value!r}")
+
+
+@lru_cache(maxsize=1024)
+def _key(value: str) -> str:
+    return dump_plain({value: 0}).removesuffix(": 0\n")
 
 
 @lru_cache(maxsize=4096)
