@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from launcher.backends.base import Handle, Observation, Rendered
-from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes import names, reasons
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, Login, Refused, login
 from launcher.backends.kubernetes.creating import PARALLEL, Creator
 from launcher.backends.kubernetes.objects import (
@@ -31,8 +31,8 @@ from launcher.backends.kubernetes.objects import (
     files,
     handle,
 )
-from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children
-from launcher.backends.kubernetes.watch import Board
+from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children, index
+from launcher.backends.kubernetes.watch import Board, positions
 from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
@@ -40,6 +40,7 @@ from launcher.spec.model import ResolvedJob
 FEW: Final = 16  # runs that are asked for one by one; more are listed
 OFTEN: Final = 6  # look-ups within `LATELY` after which a watch takes over
 LATELY: Final = 3.0  # seconds
+UNWATCHED: Final = 60.0  # seconds until a watch that was refused is tried again
 LOOK: Final = 5.0  # seconds after which a run is judged again although nothing changed: what only time tells
 
 _shared: dict[tuple[str, str], Api] = {}
@@ -79,6 +80,7 @@ class KubernetesBackend:
         self.options = options
         self._creator: Creator | None = None
         self._read: dict[str, Sequence[Mapping[str, Any]]] = {}  # a rendered file -> what it says
+        self._unwatched = -UNWATCHED  # when a watch was tried in vain
         self._asked: deque[float] = deque(maxlen=OFTEN)
 
     @property
@@ -184,7 +186,7 @@ class KubernetesBackend:
         if names.QUEUE in owner.metadata.labels and (owner.value.get("spec") or {}).get("suspend"):
             for workload in self._items(WORKLOAD, space, labelSelector=f"kueue.x-k8s.io/job-uid={owner.metadata.uid}"):
                 sight.put(WORKLOAD, workload)
-            sight.positions.update(self._positions(space, owner.metadata.labels[names.QUEUE], sight))
+            sight.positions.update(positions(self.api, space, owner.metadata.labels[names.QUEUE], sight))
         return sight.observe(run), sight, owner
 
     def _owner(self, run: str) -> Owner | None:
@@ -219,24 +221,6 @@ class KubernetesBackend:
             if error.status != 403 or kind in CARRIERS:
                 raise
 
-    def _positions(self, namespace: str, queue: str, sight: Sight) -> dict[str, int]:
-        """uid -> place in Kueue's queue, where its visibility API is served."""
-        path = f"/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
-        try:
-            answer = self.api.get(path)
-        except SlipwayError:
-            return {}
-        places = {
-            str((item.get("metadata") or {}).get("name")): int(item.get("positionInLocalQueue") or 0)
-            for item in (answer.json().get("items") or () if answer is not None else ())
-        }
-        found = {}
-        for (_, name), workload in sight.workloads.items():
-            for each in (workload.get("metadata") or {}).get("ownerReferences") or ():
-                if name in places:
-                    found[str(each.get("uid"))] = places[name]
-        return found
-
     def _kinds(self) -> tuple[Kind, ...]:
         return CARRIERS if self.serves(JOB_SET) else (JOB,)
 
@@ -256,13 +240,16 @@ class KubernetesBackend:
         if board is not None and board.living:
             return board
         now = time.monotonic()
+        if now - self._unwatched < UNWATCHED:
+            return None
         self._asked.append(now)
         if len(self._asked) < OFTEN or now - self._asked[0] > LATELY:
             return None
         try:
             return self.board()
         except SlipwayError:
-            return None  # who may not watch may still get
+            self._unwatched = now  # who may not watch may still get
+            return None
 
     def board(self) -> Board:
         """The watch over this backend's namespace; one for each process. Raises Unreachable, Refused."""
@@ -345,7 +332,7 @@ class KubernetesBackend:
         owner = self._owner(one.run)
         if owner is None or (one.place.get("uid") or owner.metadata.uid) != owner.metadata.uid:
             return  # gone, or another one since
-        if set(owner.metadata.runs) <= wanted:
+        if not any(unfinished(owner, other) for other in owner.metadata.runs.keys() - wanted):
             self._delete(owner.kind, owner.metadata)
             for name in config_maps(owner.value):
                 self._delete(CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
@@ -383,6 +370,12 @@ class KubernetesBackend:
                     if error.status != 403 or space:
                         raise
         yield from sight.all()
+
+
+def unfinished(owner: Owner, run: str) -> bool:
+    if names.ARRAY in owner.metadata.labels:
+        return reasons.index_outcome(owner.value, index(owner.metadata, run)) is None
+    return reasons.outcome(owner.value, run) is None
 
 
 def _essence(seen: Observation) -> tuple[object, ...]:

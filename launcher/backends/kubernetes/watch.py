@@ -25,6 +25,7 @@ LASTS: Final = 240  # seconds after which the server ends a watch by itself
 SILENCE: Final = 120.0  # seconds without a bookmark after which a connection counts as dead
 IDLE: Final = 120.0  # seconds after which a board that nobody asks ends
 SYNC: Final = 30.0  # seconds that the first lists may take
+PLACES: Final = 15.0  # seconds between two questions about the order in Kueue's queues
 AGAIN: Final = 60.0  # seconds until a kind that was not there (a CRD) is looked for again
 
 
@@ -41,6 +42,7 @@ class Board:
         self.changed = threading.Condition()  # guards everything here
         self.counts: dict[str, int] = {}  # run -> how often something about it changed
         self.used = time.monotonic()
+        self._placed = -PLACES
         self.ended = False
         self.feeds = [
             Feed(self, JOB, labelSelector=names.SELECTOR),
@@ -78,6 +80,19 @@ class Board:
     def look_up(self, run: str) -> Observation | None:
         self.used = time.monotonic()
         with self.changed:
+            seen = self.sight.observe(run)
+        if seen is None or seen.phase != "queued" or self.used - self._placed < PLACES:
+            return seen
+        # the order of a queue is no object that could be watched
+        self._placed = self.used
+        with self.changed:
+            owners = self.sight.owners.values()
+            queues = {(one.metadata.namespace, one.metadata.labels.get(names.QUEUE, "")) for one in owners}
+        found: dict[str, int] = {}
+        for namespace, queue in queues:
+            found |= positions(self.api, namespace, queue, self.sight) if queue else {}
+        with self.changed:
+            self.sight.positions = found
             return self.sight.observe(run)
 
     def follow(self, runs: Iterable[str], every: float) -> Iterator[set[str]]:
@@ -123,6 +138,25 @@ class Board:
     def _touch(self, runs: Iterable[str]) -> None:
         for run in runs:
             self.counts[run] = self.counts.get(run, 0) + 1
+
+
+def positions(api: Api, namespace: str, queue: str, sight: Sight) -> dict[str, int]:
+    """uid of an owner -> its place in Kueue's queue, where Kueue's visibility API is served."""
+    path = f"/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
+    try:
+        answer = api.get(path)
+    except SlipwayError:
+        return {}
+    places = {
+        str((item.get("metadata") or {}).get("name")): int(item.get("positionInLocalQueue") or 0)
+        for item in (answer.json().get("items") or () if answer is not None else ())
+    }
+    found = {}
+    for (_, name), workload in list(sight.workloads.items()):
+        for each in (workload.get("metadata") or {}).get("ownerReferences") or ():
+            if name in places:
+                found[str(each.get("uid"))] = places[name]
+    return found
 
 
 class _Event(msgspec.Struct):
