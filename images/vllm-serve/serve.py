@@ -23,6 +23,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -131,12 +132,23 @@ def on_gpu() -> bool:
     return False
 
 
+def end_with_parent() -> None:
+    """In a new child: it gets SIGTERM when the parent is gone, killed without a word included (Linux only)."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 class Server:
     """vLLM as a child, and what is known of it."""
 
     def __init__(self, config: ServeConfig, port: int) -> None:
         self.config, self.url = config, f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(config.command(port), env=config.environment(), start_new_session=True)
+        # a session of its own: a signal to ours must not reach it before requests have ended; yet it ends with us
+        self.process = subprocess.Popen(
+            config.command(port), env=config.environment(), start_new_session=True, preexec_fn=end_with_parent
+        )
         self.answered = False  # a whole request, with every served name
         self.stopping = threading.Event()
 

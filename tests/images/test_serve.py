@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -145,6 +146,20 @@ def test_sigterm_lets_a_running_request_end(tmp_path: Path) -> None:
         said, _ = client.communicate(timeout=30)
         assert said == "200\n"
         assert server.process.wait(30) == 0
+
+
+def test_the_server_does_not_outlive_a_killed_role(tmp_path: Path) -> None:
+    with serving(tmp_path, {}) as server:
+        server.wait("/ready", 200)
+        server.process.kill()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", server.http), 1).close()
+            except OSError:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_server_that_ends_by_itself_ends_the_role(tmp_path: Path) -> None:
