@@ -113,7 +113,9 @@ def environment(place: Place, keys: Keys) -> str:
 
 def profile(place: Place, images: Mapping[str, str], queue: bool) -> str:
     """A slipway.yaml with the profile that the environment names."""
-    block = {"context": place.context, "namespace": NAMESPACE, "store_secret": SECRET}
+    # no `context`: it would be part of every job, and mean nothing to the reaper inside the cluster; the environment's
+    # KUBECONFIG has this cluster alone
+    block = {"namespace": NAMESPACE, "store_secret": SECRET}
     block |= {"queue": NAMESPACE} if queue else {}
     lines = [
         WRITTEN,

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -298,17 +299,15 @@ def test_vllm_serve_is_ready_when_it_has_answered() -> None:
 
 
 def test_vllm_serves_configuration_is_one_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
+    from importlib import import_module
 
-    monkeypatch.syspath_prepend(str(ROOT / "images"))  # what the images' programs share
-    spec = importlib.util.spec_from_file_location("vllm_serve_of_the_tree", ROOT / "images/vllm-serve/serve.py")
-    assert spec is not None
-    assert spec.loader is not None
-    serve = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(serve)
     from eval import config as configuration
 
-    assert configuration.load(TREE / "serve/serve.json", serve.ServeConfig).name == "model"
+    for folder in ("images", "images/vllm-serve"):  # what the images' programs share, and this one's
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    monkeypatch.delitem(sys.modules, "serve", raising=False)
+    config = configuration.load(TREE / "serve/serve.json", import_module("serve").ServeConfig)
+    assert config.name == "model"
 
 
 def test_alerts_ask_for_something_that_can_be() -> None:
