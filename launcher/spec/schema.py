@@ -210,7 +210,7 @@ BLOCKS: Final[dict[str, Struct]] = {
     ),
     "kubernetes": Struct(
         "a Kubernetes block",
-        Field("context", Text("a context", r"\S+"), "kubeconfig's, which says which cluster", "the current one"),
+        Field("context", Text("a context", r".+"), "kubeconfig's, which says which cluster", "the current one"),
         Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
         Field("queue", _QUEUE, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
         Field("service_account", _DNS_NAME, "whose identity the pods have; its token is not hidden then", "default"),
