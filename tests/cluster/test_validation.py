@@ -25,6 +25,7 @@ pytestmark = pytest.mark.cluster("jobset-crds", "kueue-crds")
 NAMESPACE = "ml"
 PATHS = {
     "Job": "/apis/batch/v1/namespaces/ml/jobs",
+    "Pod": "/api/v1/namespaces/ml/pods",
     "CronJob": "/apis/batch/v1/namespaces/ml/cronjobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ml/jobsets",
     "Deployment": "/apis/apps/v1/namespaces/ml/deployments",

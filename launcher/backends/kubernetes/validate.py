@@ -39,6 +39,11 @@ MAX_OBJECT: Final = 1_572_864  # bytes that etcd takes in one request
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 # files beside manifests that no API server ever sees
 OTHERS: Final = ("kind.x-k8s.io", "kustomize.config.k8s.io", "config.kueue.x-k8s.io", "config.jobset.x-k8s.io")
+# kinds that are nothing without a spec, though no schema says so
+SPECS: Final = (
+    *("Pod", "Service", "PersistentVolumeClaim", "Job", "CronJob", "Deployment", "DaemonSet", "StatefulSet", "JobSet"),
+    *("HorizontalPodAutoscaler", "LimitRange", "PodDisruptionBudget", "ClusterQueue"),
+)
 _FORMS: Final[dict[str, Form]] = {
     "Namespace": LABEL,
     "Service": LABEL_1035,
@@ -136,7 +141,9 @@ def findings(
     say = Say(found, _numbers(version))
     _metadata(say, value, f"{api}/{kind}" in known.cluster, str(kind))
     rule = RULES.get(f"{group}/{kind}" if group else str(kind))
-    if rule is not None:
+    if kind in SPECS and "spec" not in value:
+        say((), "`spec` is missing", key=True)
+    elif rule is not None:
         rule(say, value)
     level = (levels or {}).get(string(mapping(value, "metadata"), "namespace"), policy.level)
     for route, template in templates(value):

@@ -34,6 +34,7 @@ _FIELDS: Final = (
 )
 _KEYED: Final = re.compile(r"metadata\.(?:labels|annotations)\['[^']+'\]")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_DIVISORS: Final = tuple(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _RESOURCE_FIELD: Final = re.compile(
@@ -81,8 +82,7 @@ def _environment(say: Say, value: Mapping[str, Any], route: Route) -> None:
                 )
     for at, item in items(value, "envFrom", route):
         kind = say.one_of(item, at, ("configMapRef", "secretRef"))
-        if kind and not string(mapping(item, kind), "name"):
-            say((*at, kind), "`name` is missing", key=True)
+        _reference(say, mapping(item, kind), (*at, kind) if kind else at)
 
 
 def _source(say: Say, value: Mapping[str, Any], route: Route) -> None:
@@ -94,12 +94,27 @@ def _source(say: Say, value: Mapping[str, Any], route: Route) -> None:
             allowed = ", ".join((*_FIELDS, "metadata.labels['KEY']", "metadata.annotations['KEY']"))
             say((*at, "fieldPath"), f"{show(path)} is no field of the downward API for a variable", allowed)
     elif kind == "resourceFieldRef":
-        if not _RESOURCE_FIELD.fullmatch(name := string(one, "resource")):
-            say((*at, "resource"), f"{show(name)} is not known", "limits.cpu, requests.memory, ...")
+        resource_field(say, one, at)
     elif kind in ("configMapKeyRef", "secretKeyRef"):
-        if not string(one, "name"):
-            say(at, "`name` is missing", key=True)
+        _reference(say, one, at)
         say.form((*at, "key"), one.get("key"), DATA_KEY)
+
+
+def _reference(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    if "name" not in value:
+        say(route, "`name` is missing", key=True)
+    say.form((*route, "name"), value.get("name"), SUBDOMAIN)
+
+
+def resource_field(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    """A container's limit or request, in units of `divisor`."""
+    name, divisor = string(value, "resource"), value.get("divisor", 0)
+    if not _RESOURCE_FIELD.fullmatch(name):
+        say((*route, "resource"), f"{show(name)} is not known", "limits.cpu, requests.memory ...")
+    elif is_quantity(divisor) and str(divisor) not in ("0", "1"):
+        allowed = ("1m",) if name.endswith(".cpu") else _DIVISORS
+        if divisor not in allowed:
+            say((*route, "divisor"), f"{show(divisor)} is no unit of {name}", ", ".join(("1", *allowed)))
 
 
 def _ports(say: Say, value: Mapping[str, Any], route: Route, host_network: bool) -> None:
@@ -191,12 +206,13 @@ def _probe(say: Say, value: Mapping[str, Any], route: Route, name: str) -> None:
 
 def _handler(say: Say, value: Mapping[str, Any], route: Route, kinds: tuple[str, ...]) -> None:
     kind = say.one_of(value, route, kinds)
+    if kind == "exec" and not mapping(value, kind).get("command"):
+        say((*route, kind), "`command` is missing", key=True)
+    for at, header in items(mapping(value, "httpGet"), "httpHeaders", (*route, "httpGet")):
+        if not re.fullmatch(r"[-A-Za-z0-9]+", string(header, "name")):
+            say((*at, "name"), f"{show(string(header, 'name'))} is not a header's name", "letters, digits and -")
     if kind in ("httpGet", "tcpSocket", "grpc"):
         port = mapping(value, kind).get("port")
         port_number(say, port, (*route, kind, "port"))
         if type(port) is str:
             say.form((*route, kind, "port"), port, PORT)
-
-
-def secret_name(say: Say, value: Any, route: Route) -> None:
-    say.form(route, value, SUBDOMAIN)

@@ -33,6 +33,8 @@ def job_set(say: Say, value: Mapping[str, Any]) -> None:
         _depends(say, one, at, index, names, known)
         names.append(string(one, "name"))
         _names(say, name, one, at)
+        if "spec" not in mapping(one, "template"):
+            say((*at, "template"), "`spec` is missing", key=True)
         job_spec(say, mapping(one, "template", "spec"), (*at, "template", "spec"), restart="OnFailure")
     success = mapping(spec, "successPolicy")
     _targets(say, success, ("spec", "successPolicy"), known)

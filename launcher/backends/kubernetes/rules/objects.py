@@ -12,8 +12,10 @@ from launcher.backends.kubernetes.rules.forms import (
     DATA_KEY,
     LABEL,
     PORT,
+    SUBDOMAIN,
     Say,
     items,
+    labels,
     least,
     mapping,
     number,
@@ -22,8 +24,9 @@ from launcher.backends.kubernetes.rules.forms import (
     texts,
 )
 from launcher.backends.kubernetes.rules.jobsets import job_set
+from launcher.backends.kubernetes.rules.volumes import claim_spec
 from launcher.backends.kubernetes.rules.workloads import a_pod, cron_job, deployment, job
-from launcher.spec.problems import show
+from launcher.spec.problems import near, show
 from launcher.spec.source import Route
 
 MAX_DATA: Final = 1 << 20  # of a ConfigMap's or a Secret's values
@@ -56,6 +59,9 @@ def secret(say: Say, value: Mapping[str, Any]) -> None:
     for key in _SECRETS.get(string(value, "type"), ()):
         if key not in there:
             say((), f"`{key}` is missing, which {value['type']} needs", key=True)
+    for key, item in mapping(value, "stringData").items():
+        if item == "" and key in _SECRETS.get(string(value, "type"), ()):
+            say(("stringData", key), f"has no value, which {value['type']} needs")
 
 
 def namespace(say: Say, value: Mapping[str, Any]) -> None:
@@ -68,6 +74,7 @@ def namespace(say: Say, value: Mapping[str, Any]) -> None:
 
 def service(say: Say, value: Mapping[str, Any]) -> None:
     spec = mapping(value, "spec")
+    labels(say, mapping(spec, "selector"), ("spec", "selector"))
     ports = list(items(spec, "ports", ("spec",)))
     if not ports and string(spec, "type") != "ExternalName" and spec.get("clusterIP") != "None":
         say(("spec",), "`ports` is missing", key=True)
@@ -103,16 +110,21 @@ def binding(say: Say, value: Mapping[str, Any]) -> None:
     allowed = kinds[:1] if value.get("kind") == "ClusterRoleBinding" else kinds
     if string(ref, "kind") not in allowed:
         say(("roleRef", "kind"), f"{show(ref.get('kind'))} can not be bound here", ", ".join(allowed))
+    if ref.get("name") == "":
+        say(("roleRef", "name"), "names no role")
     if string(ref, "apiGroup") not in ("", _RBAC):
         say(("roleRef", "apiGroup"), f"{show(ref.get('apiGroup'))} has no roles", _RBAC)
     for at, one in items(value, "subjects", ()):
         kind, group = string(one, "kind"), string(one, "apiGroup")
         if kind == "ServiceAccount":
+            say.form((*at, "name"), one.get("name"), SUBDOMAIN)
             if allowed == kinds[:1] and not string(one, "namespace"):
                 say(at, "`namespace` is missing, which a ServiceAccount needs", key=True)
             if group:
                 say((*at, "apiGroup"), "a ServiceAccount is of the core group", '""')
         elif kind in ("User", "Group"):
+            if one.get("name") == "":
+                say((*at, "name"), f"names no {kind}")
             if group not in ("", _RBAC):
                 say((*at, "apiGroup"), f"{show(group)} has no {kind}", _RBAC)
         else:
@@ -123,6 +135,8 @@ def network_policy(say: Say, value: Mapping[str, Any]) -> None:
     spec = mapping(value, "spec")
     selector(say, spec.get("podSelector"), ("spec", "podSelector"))
     types = [one for _, one in texts(spec, "policyTypes", ())]
+    if len(types) > 2:
+        say(("spec", "policyTypes"), f"has {len(types)} items", "Ingress, Egress, each once")
     for part, peers in (("ingress", "from"), ("egress", "to")):
         if part in spec and types and part.capitalize() not in types:
             say(("spec", part), f"has no effect without {part.capitalize()} in policyTypes", key=True)
@@ -169,24 +183,22 @@ def _network(say: Say, value: Any, route: Route) -> ipaddress.IPv4Network | ipad
 
 
 def claim(say: Say, value: Mapping[str, Any]) -> None:
-    spec = mapping(value, "spec")
-    if not spec.get("accessModes"):
-        say(
-            ("spec",),
-            "`accessModes` is missing",
-            "ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod",
-            key=True,
-        )
-    size = mapping(spec, "resources", "requests").get("storage")
-    if size is None:
-        say(("spec",), "`resources.requests.storage` is missing", key=True)
-    elif is_quantity(size) and nanos(size) <= 0:
-        say(("spec", "resources", "requests", "storage"), f"`{size}` holds nothing", "more than 0")
+    claim_spec(say, mapping(value, "spec"), ("spec",))
 
 
 def limit_range(say: Say, value: Mapping[str, Any]) -> None:
     order = ("min", "defaultRequest", "default", "max")
+    seen: set[str] = set()
     for at, limit in items(mapping(value, "spec"), "limits", ("spec",)):
+        kind = string(limit, "type")
+        if kind in seen:
+            say((*at, "type"), f"{show(kind)} is there already", "each type once")
+        seen.add(kind)
+        if kind not in ("Container", "Pod", "PersistentVolumeClaim") and "/" not in kind:
+            say((*at, "type"), f"{show(kind)} is not one of them", "Container, Pod, PersistentVolumeClaim")
+        for part in (*order, "maxLimitRequestRatio"):
+            for name in mapping(limit, part):
+                _resource(say, name, (*at, part, name), (*_COMPUTE, "storage"))
         if string(limit, "type") == "Pod":
             for name in ("default", "defaultRequest"):
                 if name in limit:
@@ -198,8 +210,24 @@ def limit_range(say: Say, value: Mapping[str, Any]) -> None:
                     say((*at, low, name), f"`{amount}` is more than {high}, `{other}`", f"at most {other}")
 
 
+def _resource(say: Say, name: str, route: Route, known: tuple[str, ...]) -> None:
+    """A resource without a domain is one of the few that Kubernetes has itself."""
+    if "/" not in name and name not in known and not name.startswith(("hugepages-", "requests.hugepages-")):
+        say(route, f"unknown resource{near(name, known)}", ", ".join((*known, "DOMAIN/NAME")), key=True)
+
+
+_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+_QUOTAS: Final = (
+    *_COMPUTE,
+    *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
+    *("storage", "requests.storage", "pods", "services", "services.loadbalancers", "services.nodeports", "secrets"),
+    *("configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"),
+)
+
+
 def quota(say: Say, value: Mapping[str, Any]) -> None:
     for name, amount in mapping(value, "spec", "hard").items():
+        _resource(say, name, ("spec", "hard", name), _QUOTAS)
         if is_quantity(amount) and nanos(amount) < 0:
             say(("spec", "hard", name), f"`{amount}` is negative", "0 or more")
         for part in ("limits.", "requests."):
@@ -225,12 +253,34 @@ def autoscaler(say: Say, value: Mapping[str, Any]) -> None:
         say(("spec", "maxReplicas"), f"`{high}` is less than minReplicas", f"{low or 1} or more")
     fields = {"Resource": "resource", "Pods": "pods", "Object": "object", "External": "external"}
     fields["ContainerResource"] = "containerResource"
+    if string(mapping(spec, "scaleTargetRef"), "apiVersion").count("/") > 1:
+        say(("spec", "scaleTargetRef", "apiVersion"), "is not a group and a version", "apps/v1")
+    for name in ("apiVersion", "kind", "name"):
+        if not string(mapping(spec, "scaleTargetRef"), name):
+            say(("spec", "scaleTargetRef"), f"`{name}` is missing", key=True)
     for at, metric in items(spec, "metrics", ("spec",)):
         kind = string(metric, "type")
         if kind not in fields:
             say((*at, "type"), f"{show(kind)} is not one of them", ", ".join(fields))
         elif fields[kind] not in metric:
             say(at, f"`{fields[kind]}` is missing, which {kind} needs", key=True)
+        else:
+            _target(say, mapping(metric, fields[kind]), (*at, fields[kind]))
+
+
+_TARGETS: Final = {"Utilization": "averageUtilization", "Value": "value", "AverageValue": "averageValue"}
+
+
+def _target(say: Say, metric: Mapping[str, Any], route: Route) -> None:
+    if metric.get("name") == "":
+        say((*route, "name"), "names no resource")
+    target, at = mapping(metric, "target"), (*route, "target")
+    kind = string(target, "type")
+    if kind not in _TARGETS:
+        say((*at, "type"), f"{show(kind)} is not one of them{near(kind, _TARGETS)}", ", ".join(_TARGETS))
+    elif _TARGETS[kind] not in target:
+        say(at, f"`{_TARGETS[kind]}` is missing, which {kind} needs", key=True)
+    least(say, target, at, {"averageUtilization": 1})
 
 
 def disruption_budget(say: Say, value: Mapping[str, Any]) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from launcher.backends.kubernetes.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.rules.containers import container
 from launcher.backends.kubernetes.rules.forms import (
-    DATA_KEY,
     LABEL,
     SUBDOMAIN,
     VALUE,
@@ -24,18 +22,11 @@ from launcher.backends.kubernetes.rules.forms import (
     string,
     texts,
 )
+from launcher.backends.kubernetes.rules.volumes import volumes_of
 from launcher.spec.problems import show
 from launcher.spec.source import Route
 
-# every source that the API knows, but for those of clouds that it took out again
-VOLUMES: Final = (
-    *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI"),
-    *("emptyDir", "ephemeral", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath"),
-    *("image", "iscsi", "nfs", "persistentVolumeClaim", "photonPersistentDisk", "portworxVolume", "projected"),
-    *("quobyte", "rbd", "scaleIO", "secret", "storageos", "vsphereVolume"),
-)
-# source -> the field without which it says nothing
-_NEEDED: Final = {"configMap": "name", "secret": "secretName"}
+MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
 
 
 def template(say: Say, value: Mapping[str, Any], route: Route) -> None:
@@ -43,29 +34,38 @@ def template(say: Say, value: Mapping[str, Any], route: Route) -> None:
     at = (*route, "metadata")
     labels(say, mapping(value, "metadata", "labels"), (*at, "labels"))
     annotation_sizes(say, mapping(value, "metadata", "annotations"), (*at, "annotations"))
+    if "spec" not in value:
+        say(route, "`spec` is missing", key=True)
     pod(say, mapping(value, "spec"), (*route, "spec"))
 
 
 def pod(say: Say, spec: Mapping[str, Any], route: Route) -> None:
     if "containers" in spec and not spec["containers"]:
         say((*route, "containers"), "has no container", "one at least")
-    volumes = _volumes(say, spec, route)
+    volumes = volumes_of(say, spec, route)
     names: dict[str, str] = {}
     used: set[str] = set()
     for part in ("initContainers", "containers"):
         for at, value in items(spec, part, route):
             name = string(value, "name")
-            if name and say.form((*at, "name"), name, LABEL):
+            if say.form((*at, "name"), value.get("name"), LABEL):
                 if name in names and names[name] != part:  # within one list the schema finds it
                     say((*at, "name"), f"`{name}` is the name of an init container, too", "each name once")
                 names[name] = part
             container(say, value, at, volumes, spec.get("hostNetwork") is True)
+            _context(say, mapping(value, "securityContext"), (*at, "securityContext"))
+            if part == "initContainers" and string(value, "restartPolicy") != "Always":
+                _ends(say, value, at)
+            _sleeps(say, value, at, number(spec, "terminationGracePeriodSeconds"))
             used |= {string(item, "name") for _, item in items(value, "volumeMounts", at)}
             used |= {string(item, "name") for _, item in items(value, "volumeDevices", at)}
     for name, at in volumes.items():
         if name not in used:
             say((*at, "name"), f"no container mounts the volume `{name}`", "mount it, or leave it out")
     least(say, spec, route, {"activeDeadlineSeconds": 1, "terminationGracePeriodSeconds": 0})
+    if (number(spec, "activeDeadlineSeconds") or 0) > MAX_ID:
+        say((*route, "activeDeadlineSeconds"), f"`{spec['activeDeadlineSeconds']}` is too large", f"at most {MAX_ID}")
+    _context(say, mapping(spec, "securityContext"), (*route, "securityContext"))
     for field in ("priorityClassName", "serviceAccountName", "serviceAccount", "runtimeClassName"):
         if field in spec:
             say.form((*route, field), spec[field], SUBDOMAIN)
@@ -82,55 +82,38 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route) -> None:
     _affinity(say, mapping(spec, "affinity"), (*route, "affinity"))
 
 
-def _volumes(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Route]:
-    found: dict[str, Route] = {}
-    for at, value in items(spec, "volumes", route):
-        name = string(value, "name")
-        if name and say.form((*at, "name"), name, LABEL):
-            found[name] = at
-        kind = say.one_of(value, at, VOLUMES, "emptyDir, configMap, secret, persistentVolumeClaim, projected ...")
-        inside, where = mapping(value, kind), (*at, kind)
-        if kind == "emptyDir":
-            if string(inside, "medium") not in ("", "Memory") and not string(inside, "medium").startswith("HugePages"):
-                say((*where, "medium"), f"{show(inside['medium'])} is not one of them", '"", Memory, HugePages')
-            size = inside.get("sizeLimit")
-            if size is not None and is_quantity(size) and nanos(size) < 0:
-                say((*where, "sizeLimit"), f"`{size}` is negative", "0 or more")
-        elif kind in _NEEDED and not string(inside, _NEEDED[kind]):
-            say(where, f"`{_NEEDED[kind]}` is missing", key=True)
-        if kind in ("configMap", "secret", "projected", "downwardAPI"):
-            _files(say, inside, where)
-        if kind == "projected":
-            for source, one in items(inside, "sources", where):
-                part = say.one_of(
-                    one,
-                    source,
-                    (
-                        "clusterTrustBundle",
-                        "configMap",
-                        "downwardAPI",
-                        "podCertificate",
-                        "secret",
-                        "serviceAccountToken",
-                    ),
-                )
-                _files(say, mapping(one, part), (*source, part))
-    return found
+def _context(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    """Numbers of users and groups; each sysctl once."""
+    for name in ("runAsUser", "runAsGroup", "fsGroup"):
+        one = number(value, name)
+        if one is not None and not 0 <= one <= MAX_ID:
+            say((*route, name), f"`{one}` is out of range", f"0 to {MAX_ID}")
+    groups = value.get("supplementalGroups")
+    for index, one in enumerate(groups if type(groups) is list else ()):
+        if type(one) is int and not 0 <= one <= MAX_ID:
+            say((*route, "supplementalGroups", index), f"`{one}` is out of range", f"0 to {MAX_ID}")
+    seen: set[str] = set()
+    for at, item in items(value, "sysctls", route):
+        name = string(item, "name")
+        if name in seen:
+            say((*at, "name"), f"{show(name)} is there already", "each once")
+        seen.add(name)
 
 
-def _files(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    """The files of a volume made of keys: their modes and paths."""
-    mode = number(value, "defaultMode")
-    if mode is not None and not 0 <= mode <= 0o777:
-        say((*route, "defaultMode"), f"`{mode}` is not a file mode", "0 to 0777, which is 511")
-    for at, item in items(value, "items", route):
-        mode, path = number(item, "mode"), string(item, "path")
-        if mode is not None and not 0 <= mode <= 0o777:
-            say((*at, "mode"), f"`{mode}` is not a file mode", "0 to 0777, which is 511")
-        if "key" in item:
-            say.form((*at, "key"), item["key"], DATA_KEY)
-        if path.startswith("/") or ".." in path.split("/"):
-            say((*at, "path"), f"{show(path)} leads out of the volume", "a relative path without ..")
+def _ends(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    """An init container that ends by itself is neither probed nor hooked."""
+    for name in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
+        if name in value:
+            say((*route, name), "is only for init containers that stay", "restartPolicy: Always", key=True)
+
+
+def _sleeps(say: Say, value: Mapping[str, Any], route: Route, grace: int | None) -> None:
+    most = 30 if grace is None else grace
+    for name in ("postStart", "preStop"):
+        seconds = number(mapping(value, "lifecycle", name, "sleep"), "seconds")
+        if seconds is not None and not 0 <= seconds <= most:
+            at = (*route, "lifecycle", name, "sleep", "seconds")
+            say(at, f"`{seconds}` is not within the grace period", f"0 to {most}")
 
 
 def _toleration(say: Say, value: Mapping[str, Any], route: Route) -> None:
@@ -163,6 +146,8 @@ def _spread(say: Say, spec: Mapping[str, Any], route: Route) -> None:
 def _affinity(say: Say, value: Mapping[str, Any], route: Route) -> None:
     hard, soft = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
     node, at = mapping(value, "nodeAffinity"), (*route, "nodeAffinity")
+    if hard in node and mapping(node, hard).get("nodeSelectorTerms") == []:
+        say((*at, hard, "nodeSelectorTerms"), "has no term", "one at least")
     for where, term in items(mapping(node, hard), "nodeSelectorTerms", (*at, hard)):
         _terms(say, term, where)
     for where, item in items(node, soft, at):
@@ -191,7 +176,9 @@ def _terms(say: Say, term: Mapping[str, Any], route: Route) -> None:
             say(at, f"{operator} needs `values`")
         elif operator in ("Exists", "DoesNotExist") and values:
             say((*at, "values"), f"{operator} takes no values")
-        elif operator in ("Gt", "Lt") and not (len(values) == 1 and values[0][1].lstrip("-").isdigit()):
+        for place, one in values:
+            say.form(place, one, VALUE)
+        if operator in ("Gt", "Lt") and not (len(values) == 1 and values[0][1].lstrip("-").isdigit()):
             say((*at, "values"), f"{operator} takes one whole number, as a text")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from launcher.backends.kubernetes.rules.forms import Say, items, mapping, string, texts
-from launcher.backends.kubernetes.rules.pods import VOLUMES
+from launcher.backends.kubernetes.rules.volumes import VOLUMES
 from launcher.spec.problems import show
 from launcher.spec.source import Route
 

@@ -125,6 +125,8 @@ def _failure_policy(say: Say, spec: Mapping[str, Any], policy: Mapping[str, Any]
         say((*route, "rules"), f"{len(listed)} rules", "at most 20")
     for at, rule in listed:
         kind = say.one_of(rule, at, ("onExitCodes", "onPodConditions"))
+        if rule.get("onPodConditions") == []:
+            say((*at, "onPodConditions"), "has no condition", "one at least")
         if string(rule, "action") == "FailIndex" and "backoffLimitPerIndex" not in spec:
             say((*at, "action"), "FailIndex needs backoffLimitPerIndex", "FailJob, Ignore, Count")
         codes, where = mapping(rule, "onExitCodes"), (*at, "onExitCodes")
@@ -135,6 +137,9 @@ def _failure_policy(say: Say, spec: Mapping[str, Any], policy: Mapping[str, Any]
             _codes(say, codes, where)
         for there, condition in items(rule, "onPodConditions", at):
             qualified(say, string(condition, "type"), (*there, "type"))
+            if string(condition, "status") not in ("", "True", "False", "Unknown"):
+                what = f"{show(condition['status'])} is not one of them"
+                say((*there, "status"), what, '"True", "False", "Unknown"')
 
 
 def _codes(say: Say, codes: Mapping[str, Any], route: Route) -> None:
