@@ -59,8 +59,10 @@ def _unreachable(job: ResolvedJob, environ: Mapping[str, str]) -> str | None:
     """What is wrong when the store is a server on this machine's loopback, which in a container is the container's."""
     if container.network(job) == "host" or job.store.startswith("file://"):
         return None
-    named = [environ[name] for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if environ.get(name)]
-    if not any(container.loopback(one) for one in (job.store, *named[:1])):
+    where = job.store
+    if where.startswith("s3://") and "endpoint=" not in where:
+        where = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
+    if not container.loopback(where):
         return None
     return (
         f"the store's server is on this machine's loopback, which containers in the network "

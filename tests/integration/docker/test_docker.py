@@ -317,8 +317,15 @@ def test_credentials_in_a_file_of_the_submitters_home_are_enough(
         keyless.close()
 
 
-def test_a_store_on_loopback_is_refused_where_containers_can_not_reach_it(here: Containers, s3_url: str) -> None:
+def test_a_store_on_loopback_is_refused_where_containers_can_not_reach_it(
+    here: Containers, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = replace(here.job("one", "pass"), store=s3_url, options={})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    with pytest.raises(BadInput, match="loopback"):
+        here.backend.check([replace(one, store="s3://bucket/prefix")])
+    here.backend.check([replace(one, store="s3://bucket/prefix?endpoint=http://10.0.0.1:9000")])  # it comes first
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
     with pytest.raises(BadInput, match=r"loopback, which containers in the network `bridge` .*docker.network=host"):
         here.backend.check([one])
     here.backend.check([replace(one, options={"network": "host"})])
