@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from typing import Final, TypeVar
 from eval import config as configuration
 from eval.config import Config
 
-STATE: Final = Path("/tmp/slipway-ready")
+# the same for every process of a container; elsewhere, where several may serve, the variable tells them apart
+STATE: Final = Path(os.environ.get("SLIPWAY_READY_FILE") or "/tmp/slipway-ready")
 C = TypeVar("C", bound=Config)
 
 

@@ -96,6 +96,7 @@ def serving(folder: Path, config: dict[str, object], **settings: object) -> Iter
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{folder / 'python'}",
+        "SLIPWAY_READY_FILE": str(folder / "ready"),
         "SLIPWAY_PORT_HTTP": str(http),
         "SLIPWAY_PORT_METRICS": str(metrics),
     }
@@ -201,6 +202,7 @@ def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -
     subprocess.run([*command, str(tmp_path / "adapter")], env=environment, check=True)
     path = f"{ROOT}:{ROOT / 'images'}:{SERVE.parent}"
     environment |= {"PYTHONPATH": path, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    environment["SLIPWAY_READY_FILE"] = str(tmp_path / "ready")
     command = [str(PYTHON), "-m", "smoke", str(tmp_path / "model"), str(tmp_path / "adapter")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     print(done.stdout)
