@@ -67,8 +67,8 @@ RESTRICTED: Final = {
 class Seat(msgspec.Struct, frozen=True):
     """What the object around a pod gives it.
 
-    kind     job | set | array
-    host     of a set: the ranks' address, with $(SLIPWAY_RANK) in it
+    kind     job | set: which of the two controllers made it, so what its placement is made of
+    host     of a set: the ranks' address, with $(SLIPWAY_RANK) or $(SLIPWAY_INDEX) in it
     files    ConfigMaps that hold the job; none: it stands in the environment
     array    several runs share the pod: the one of its index is in a file of that number
     labels   of the pod, for what it belongs to
