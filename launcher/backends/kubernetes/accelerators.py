@@ -8,8 +8,8 @@ eks    no label for the GPU unless a provisioner makes the nodes, so: the instan
 aks    the virtual machine sizes that have it
 plain  what NVIDIA's GPU feature discovery (part of the GPU operator) finds; the same board has a name for each form
 
-Names and sizes are the providers' own, from their public documentation of 2025. None of them was tried on such a
-cluster by us: `accelerators` in the block overrides any of them without waiting for a new version.
+Names and sizes are the providers' own as we know them; none was tried on such a cluster or compared with the providers'
+pages of today. `accelerators` in the block overrides any of them without waiting for a new version.
 """
 
 from __future__ import annotations
