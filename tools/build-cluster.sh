@@ -3,12 +3,12 @@
 #   tools/build-cluster.sh kube-apiserver kubelet ...     into .tools/bin, once per pin
 #   tools/build-cluster.sh jobset-manifests ...           CRDs and webhooks out of a module, into .tools/cluster; nothing is compiled
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
-# tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
+# Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/.tools/bin
 state=$root/.tools/cluster
-export PATH="$PATH:/usr/local/go/bin:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
+export PATH="$PATH:${SLIPWAY_GO:-/usr/local/go/bin}:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
 mode=readonly
 if [ "${1:-}" = --pin ]; then mode=mod; shift; fi
 mkdir -p "$bin" "$state"

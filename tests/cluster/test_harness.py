@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -244,6 +245,16 @@ def test_without_a_cluster_tests_are_skipped_and_in_ci_they_fail(monkeypatch: py
     monkeypatch.setenv("SLIPWAY_ALLOW_NO_CLUSTER", "1")
     with pytest.raises(pytest.skip.Exception):
         without(NoCluster("only root"))
+
+
+def test_the_build_says_what_it_cannot_do(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tools" / "cluster", tmp_path / "tools" / "cluster")
+    script = shutil.copy(ROOT / "tools" / "build-cluster.sh", tmp_path / "tools")
+    nowhere = {"PATH": "/usr/bin:/bin", "SLIPWAY_GO": str(tmp_path)}
+    done = subprocess.run([script, "kubelet", "kwok"], env=nowhere, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (3, "build-cluster: no Go here, so no kubelet")
+    done = subprocess.run([script, "kubeIet"], env=nowhere, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (2, "build-cluster: no program kubeIet is known")
 
 
 @pytest.mark.nightly

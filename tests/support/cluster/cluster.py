@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from tests.support.cluster import addons, images, linking, programs, s3
 from tests.support.cluster.control import ControlPlane
-from tests.support.cluster.linking import Linked
-from tests.support.cluster.node import Node
+from tests.support.cluster.linking import Image
+from tests.support.cluster.node import PAUSE, Node
 from tests.support.cluster.programs import BIN
 from tests.support.cluster.proxy import ApiProxy
-from tests.support.cluster.sandbox import Daemon, Sandbox, wait_for
+from tests.support.cluster.sandbox import Daemon, Sandbox, wait_for, without_proxies
 from tests.support.engine import Engine
 
 T = TypeVar("T")
@@ -83,12 +83,9 @@ class Cluster:
     def _prepare(self, index: int) -> Node:
         node = Node(self.box, self.control, index)
         node.prepare()
-        archive = self.folder / "pause.tar"
-        if not archive.exists():
-            images.pause_archive(archive)
-        node.import_from(["cat", str(archive)])
+        linking.bring(node, images.pause_image(), PAUSE)
         for image in self._images:
-            self._copy(node, image)
+            self._bring(node, image)
         return node
 
     def node(self, index: int = 1) -> Node:
@@ -102,7 +99,10 @@ class Cluster:
     def kubectl(self, *arguments: str | Path, data: str | None = None, check: bool = True, timeout: float = 120) -> str:
         """What it prints. Raises RuntimeError with what it said."""
         command = [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), *map(str, arguments)]
-        done = subprocess.run(command, input=data, capture_output=True, text=True, check=False, timeout=timeout)
+        environment = without_proxies() | {"KUBECACHEDIR": str(self.folder / "kubectl-cache")}
+        done = subprocess.run(
+            command, input=data, capture_output=True, text=True, check=False, timeout=timeout, env=environment
+        )
         if check and done.returncode:
             raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {done.returncode}\n{done.stderr[-4000:]}")
         return done.stdout if check else done.stdout + done.stderr
@@ -158,17 +158,15 @@ class Cluster:
 
     def py(self) -> str:
         """A reference of an image with Python and a shell, for pods that are to start at once."""
-        return self._own("test.local/py:1", images.py_archive)
+        return self._own("test.local/py:1", images.py_image)
 
     def launcher(self) -> str:
         """The same with the launcher of this clone: `python -m launcher.runtime` runs in it, without torch."""
-        return self._own("test.local/launcher:1", images.launcher_archive)
+        return self._own("test.local/launcher:1", images.launcher_image)
 
-    def _own(self, name: str, make: Callable[[Path], Path]) -> str:
+    def _own(self, name: str, make: Callable[[], Image]) -> str:
         if name not in self._references:
-            archive = make(self.folder / f"{uuid4().hex}.tar")
-            self._references[name] = self._import(["cat", str(archive)], name, name)
-            archive.unlink()
+            self._references[name] = self._import(Imported(name, name, make()))
         return self._references[name]
 
     def import_image(self, engine: Engine, tag: str) -> str:
@@ -179,30 +177,25 @@ class Cluster:
             qualified = tag if rest and ("." in domain or ":" in domain) else f"docker.io/library/{tag}"
             wanted = f"test.local/{tag.rpartition('/')[2]}"
             linked = linking.find(engine.state / "data", identity, self.folder) if engine.base else None
-            source = ["docker", "-H", engine.host, "save", tag]
-            self._references[identity] = self._import(source, qualified, wanted, linked)
+            save = ("docker", "-H", engine.host, "save", tag)
+            self._references[identity] = self._import(Imported(qualified, wanted, linked, save))
         return self._references[identity]
 
-    def _import(self, source: list[str], name: str, wanted: str, linked: Linked | None = None) -> str:
-        """From a command that prints an archive with `name` in it; on every node it is then called `wanted`."""
-        image, first = Imported(name, wanted, linked), self.nodes[1]
-        if linked is None:
-            first.import_from(source)
-        else:
-            linking.bring(first, linked, name)
-        reference = self._name(first, image)
-        for node in self.nodes.values():
-            if node is not first:
-                self._copy(node, image)
+    def _import(self, image: Imported) -> str:
+        references = [self._bring(node, image) for node in self.nodes.values()]
         self._images.append(image)  # for nodes to come
-        return reference
+        return references[0]
 
-    def _copy(self, node: Node, image: Imported) -> None:
-        if image.linked is None:
-            node.import_from(self.nodes[1].ctr_command("images", "export", "-", image.name))
-        else:
+    def _bring(self, node: Node, image: Imported) -> str:
+        """One image to one node: linked, or from Docker, or from the first node."""
+        first = self.nodes.get(1, node)
+        if image.linked is not None:
             linking.bring(node, image.linked, image.name)
-        self._name(node, image)
+        elif node is first:
+            node.import_from(list(image.source))
+        else:
+            node.import_from(first.ctr_command("images", "export", "-", image.name))
+        return self._name(node, image)
 
     def _name(self, node: Node, image: Imported) -> str:
         """The kubelet finds an image by its digest only under a name that has it."""
@@ -254,12 +247,13 @@ class Imported:
     """
     name    the image's in its archive
     wanted  test.local/NAME:TAG, what pods may call it
-    linked  where its layers are linked from; None: it was copied
+    linked  where its layers are linked from; None: `source` is a command that prints the archive
     """
 
     name: str
     wanted: str
-    linked: Linked | None
+    linked: Image | None
+    source: tuple[str, ...] = ()
 
 
 def _in(namespace: str | None) -> list[str]:

@@ -1,16 +1,15 @@
-"""Images for pods where no registry can be reached, made by hand from files of this machine as docker-archives.
+"""Images for pods where no registry can be reached, made by hand from files of this machine.
 
 pause     one static program
-py        this machine's Python, a shell and a few tools: 60 MB, no network, a second
+py        this machine's Python, a shell and a few tools
 launcher  py with the launcher of this clone and what it depends on: `python -m launcher.runtime` runs; no torch
 
-Layers are kept in .tools/cluster/images, by a hash of what is in them.
+Layers are kept in .tools/cluster/images, by a hash of what is in them, and linked into nodes (linking.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -18,11 +17,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from tests.support.cluster.linking import Image, chain_ids
 from tests.support.cluster.programs import ROOT, STATE, pause
 from tests.support.engine import BUNDLE
 
@@ -39,42 +39,43 @@ ETC = {
     "etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
 }
 Files = Mapping[str, Path | bytes]
+KEPT = 3600  # seconds for which a layer of another state of this clone stays: somebody may be linking it
 
 
-def layer(name: str, files: Files) -> Path:
-    """A tar of these files, owned by root and readable by everyone; name -> file here, or its bytes."""
+def layer(name: str, files: Files, programs: Iterable[Path] = ()) -> Path:
+    """A folder of these files, readable by everyone; name -> file here, or its bytes.
+
+    The libraries that `programs` load come with them; they are looked for only where the folder is made.
+    """
     told = hashlib.sha256()
     for target, source in sorted(files.items()):
         what = source if isinstance(source, bytes) else _stamp(source)
         told.update(f"{target}\0{what!r}\n".encode())
-    made = FOLDER / f"{name}-{told.hexdigest()[:16]}.tar"
+    made = FOLDER / f"{name}-{told.hexdigest()[:16]}"
     if made.exists():
         return made
     FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob(f"{name}-*"):
+        if time.time() - old.stat().st_mtime > KEPT:
+            shutil.rmtree(old, ignore_errors=True)
     fresh = made.with_suffix(f".{os.getpid()}")
-    with tarfile.open(fresh, "w") as tar:
-        for folder in sorted({str(parent) for target in files for parent in Path(target).parents} - {"."}):
-            info = tarfile.TarInfo(folder)
-            info.type, info.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-            tar.addfile(info)
-        for target, source in sorted(files.items()):
-            info = tarfile.TarInfo(target)
-            if isinstance(source, bytes):
-                info.size, info.mode = len(source), 0o644
-                tar.addfile(info, io.BytesIO(source))
-                continue
+    libraries = {str(needed).lstrip("/"): needed for needed in _libraries(programs)}
+    for target, source in (*files.items(), *libraries.items()):
+        file = fresh / target
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(source, bytes):
+            file.write_bytes(source)
+        else:
+            shutil.copyfile(source, file)
             status = source.stat()
-            # the time of a source stays, or Python would not believe its compiled file
-            info.size, info.mtime, info.mode = (
-                status.st_size,
-                int(status.st_mtime),
-                0o755 if status.st_mode & 0o100 else 0o644,
-            )
-            with source.open("rb") as data:
-                tar.addfile(info, data)
-    for old in FOLDER.glob(f"{name}-*.tar"):
-        old.unlink(missing_ok=True)  # of another state of this clone; who reads it keeps it
-    fresh.rename(made)
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # or Python would not believe compiled files
+        file.chmod(0o755 if isinstance(source, Path) and source.stat().st_mode & 0o100 else 0o644)
+    for folder in (fresh, *(one for one in fresh.rglob("*") if one.is_dir())):
+        folder.chmod(0o1777 if folder == fresh / "tmp" else 0o755)
+    try:
+        fresh.rename(made)
+    except OSError:  # another process was quicker
+        shutil.rmtree(fresh)
     return made
 
 
@@ -83,48 +84,29 @@ def _stamp(file: Path) -> tuple[str, int, int]:
     return str(file), status.st_size, status.st_mtime_ns
 
 
-def archive(
-    tag: str, layers: Iterable[Path], into: Path, command: list[str], env: Mapping[str, str], user: str = ""
-) -> Path:
-    """A docker-archive, as `docker save` makes one."""
-    layers = list(layers)
-    config = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(one)}" for one in layers]},
-            "config": {"Cmd": command, "Env": [f"{key}={value}" for key, value in env.items()], "User": user},
-        }
-    ).encode()
-    name = hashlib.sha256(config).hexdigest() + ".json"
-    manifest = json.dumps([{"Config": name, "RepoTags": [tag], "Layers": [one.name for one in layers]}]).encode()
-    with tarfile.open(into, "w") as tar:
-        for entry, data in ((name, config), ("manifest.json", manifest)):
-            info = tarfile.TarInfo(entry)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-        for one in layers:
-            tar.add(one, one.name)
-    return into
+def image(layers: Sequence[Path], command: list[str], env: Mapping[str, str], user: str) -> Image:
+    """What a node takes; a layer's ID is made from its name, which has the hash of what is in it."""
+    ids = [f"sha256:{hashlib.sha256(one.name.encode()).hexdigest()}" for one in layers]
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": ids},
+        "config": {"Cmd": command, "Env": [f"{key}={value}" for key, value in env.items()], "User": user},
+    }
+    return Image(json.dumps(config).encode(), tuple(zip(chain_ids(ids), layers, strict=True)))
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+def pause_image() -> Image:
+    return image([layer("pause", {"pause": pause()})], ["/pause"], {}, "65535:65535")
 
 
-def pause_archive(into: Path) -> Path:
-    return archive("test.local/pause:1", [layer("pause", {"pause": pause()})], into, ["/pause"], {}, user="65535:65535")
+def py_image() -> Image:
+    return image([python_layer()], ["sh"], {"PATH": PATH}, "1000:1000")
 
 
-def py_archive(into: Path) -> Path:
-    return archive("test.local/py:1", [python_layer()], into, ["sh"], {"PATH": PATH}, user="1000:1000")
-
-
-def launcher_archive(into: Path) -> Path:
+def launcher_image() -> Image:
     env = {"PATH": PATH, "PYTHONPATH": "/opt/packages:/opt/slipway", "PYTHONDONTWRITEBYTECODE": "1"}
-    layers = [python_layer(), packages_layer(), sources_layer()]
-    return archive("test.local/launcher:1", layers, into, ["sh"], env, user="1000:1000")
+    return image([python_layer(), packages_layer(), sources_layer()], ["sh"], env, "1000:1000")
 
 
 def python_layer() -> Path:
@@ -141,9 +123,7 @@ def python_layer() -> Path:
         files[f"usr/local/lib/{version}/{file.relative_to(library)}"] = file
     extensions = [file for file in files.values() if isinstance(file, Path) and file.suffix == ".so"]
     files |= programs
-    for needed in _libraries([*programs.values(), *extensions]):
-        files[str(needed).lstrip("/")] = needed
-    return layer("python", files)
+    return layer("python", files, [*programs.values(), *extensions])
 
 
 def packages_layer() -> Path:
@@ -167,8 +147,7 @@ def packages_layer() -> Path:
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 wanted.append(requirement.name)
     extensions = [file for file in files.values() if isinstance(file, Path) and ".so" in file.suffixes]
-    files |= {str(needed).lstrip("/"): needed for needed in _libraries(extensions)}
-    return layer("packages", files)
+    return layer("packages", files, extensions)
 
 
 def sources_layer() -> Path:
@@ -182,12 +161,17 @@ def sources_layer() -> Path:
 
 def _below(folder: Path) -> list[Path]:
     """Its files, without tests and without compiled files that pytest made."""
-    every = (file for file in folder.rglob("*") if file.is_file())
-    return sorted(file for file in every if not SKIPPED.search(str(file.relative_to(folder))))
+    found: list[Path] = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not SKIPPED.search(name)]
+        found += [Path(here, name) for name in names if not SKIPPED.search(name)]
+    return sorted(found)
 
 
 def _libraries(programs: Iterable[Path]) -> set[Path]:
     """The shared libraries that these load, by the names by which they are looked for; the loader, too."""
-    done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False)
+    if not (names := [str(one) for one in programs]):
+        return set()
+    done = subprocess.run(["ldd", *names], capture_output=True, text=True, check=False)
     found = re.findall(r"(?:=> )?(/\S+) \(0x", done.stdout)
     return {Path(one) for one in found}

@@ -1,4 +1,4 @@
-"""An image of the tests' Docker engine in a node's containerd without copying it.
+"""Images in a node's containerd without copying them: those of the tests' Docker engine, and those of images.py.
 
 `docker save | ctr import` writes an image three times, and slipway-cpu has 2.2 GB. Both keep a layer as a folder for
 overlayfs, in the same form and here on the same disk: a layer's files are linked from the one to the other, and become
@@ -21,10 +21,10 @@ from tests.support.cluster.node import Node
 
 
 @dataclass(frozen=True)
-class Linked:
+class Image:
     """
-    config  the image's configuration, as Docker keeps it: its hash is the image's ID
-    layers  from the lowest: the ID of the chain up to it, and Docker's folder of its files
+    config  the image's configuration; its hash is what Docker calls the image's ID
+    layers  from the lowest: the ID of the chain up to it, and the folder of its files
     """
 
     config: bytes
@@ -41,7 +41,7 @@ def chain_ids(diff_ids: list[str]) -> list[str]:
     return found
 
 
-def find(data: Path, identity: str, folder: Path) -> Linked | None:
+def find(data: Path, identity: str, folder: Path) -> Image | None:
     """An image by its ID in an engine's data; None where it cannot be linked into `folder`."""
     store = data / "image" / "overlay2"
     try:
@@ -54,7 +54,7 @@ def find(data: Path, identity: str, folder: Path) -> Linked | None:
     except FileNotFoundError:  # another driver, another machine's engine
         return None
     # dockerd mounts its data on itself, and no link leads over a mount: what is below it is meant
-    return Linked(config, tuple(layers)) if known and mount_of(data.parent) == mount_of(folder) else None
+    return Image(config, tuple(layers)) if known and mount_of(data.parent) == mount_of(folder) else None
 
 
 def mount_of(folder: Path) -> Path:
@@ -62,7 +62,7 @@ def mount_of(folder: Path) -> Path:
     return next(one for one in (folder, *folder.parents) if one.is_mount())
 
 
-def bring(node: Node, image: Linked, name: str) -> None:
+def bring(node: Node, image: Image, name: str) -> None:
     """Makes it an image of the node, under this name. Raises RuntimeError."""
     known = {line.split()[0] for line in node.ctr("snapshots", "ls").splitlines()[1:]}
     below: list[str] = []
@@ -86,13 +86,16 @@ def bring(node: Node, image: Linked, name: str) -> None:
 def _link(node: Node, source: Path, target: Path) -> None:
     """Hard links of every file: nobody writes to a layer, for overlayfs copies what a container changes."""
     top = mount_of(node.folder)
+    if not source.is_relative_to(top) or source.stat().st_dev != target.stat().st_dev:
+        node.box.run("cp", "-a", f"{source}/.", target, timeout=300)
+        return
     script = "mkdir -p /run/link; mount --bind $1 /run/link; trap 'umount /run/link' EXIT\n"
     script += "cp -al /run/link/$2/. /run/link/$3"
     below = [str(one.relative_to(top)) for one in (source, target)]
     node.box.run("sh", "-euc", script, "link", top, *below, timeout=300)
 
 
-def _archive(image: Linked, name: str) -> bytes:
+def _archive(image: Image, name: str) -> bytes:
     """As `docker save` makes one; a layer is a tar that holds only the layer's name."""
     entries = {f"{hashlib.sha256(image.config).hexdigest()}.json": image.config}
     config, layers = next(iter(entries)), []

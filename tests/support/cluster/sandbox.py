@@ -75,7 +75,12 @@ class Daemon:
             self.process.wait(10)  # it ended by itself; one that lives is not started twice
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                self.command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=without_proxies(),
             )
 
     def wait(self, timeout: float = 60) -> None:
@@ -257,6 +262,11 @@ class Sandbox:
         if not found or Path(f"/proc/{found[0]}/comm").read_text().strip() != self._pause.name:
             return None
         return found[0]
+
+
+def without_proxies() -> dict[str, str]:
+    """This environment; what a cluster's programs say to each other goes through nobody's proxy."""
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 def run(*command: object, data: bytes | None = None, timeout: float = 60) -> str:
