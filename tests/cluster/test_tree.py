@@ -3,15 +3,23 @@ and the roles allow what the launcher needs and nothing more."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
+import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+import sys
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from launcher.cluster import plan
+from launcher.store.base import open_store
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.programs import BIN
 from tests.unit.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
@@ -69,6 +77,26 @@ def standing(cluster: Cluster) -> Iterator[Cluster]:
 
 def listed(found: list[dict[str, Any]]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+
+
+def store_image(into: Path) -> Path:
+    """What components/store/Dockerfile makes, as `docker save` writes it."""
+    layer, program = into.with_suffix(".layer"), BIN / "versitygw"
+    with tarfile.open(layer, "w") as tar:
+        tar.add(program, "versitygw")
+    with layer.open("rb") as data:
+        digest = hashlib.file_digest(data, "sha256").hexdigest()
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
+    settings = {"User": "1000:1000", "WorkingDir": "/data", "Entrypoint": ["/versitygw"]}
+    config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": rootfs, "config": settings}).encode()
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [plan.STORE_IMAGE], "Layers": ["layer.tar"]}]).encode()
+    with tarfile.open(into, "w") as tar:
+        for entry, body in (("config.json", config), ("manifest.json", manifest)):
+            info = tarfile.TarInfo(entry)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+        tar.add(layer, "layer.tar")
+    return into
 
 
 def dry_run(cluster: Cluster, found: list[dict[str, Any]]) -> None:
@@ -187,6 +215,99 @@ def test_a_reader_only_reads(standing: Cluster) -> None:
     assert can(standing, READER, "list", "jobs.batch")
     refused = ["create jobs.batch", "delete jobs.batch", "get configmaps", *PEOPLE, *NEVER]
     assert [one for one in refused if can(standing, READER, *one.split())] == []
+
+
+def test_the_local_store_serves_pods_and_this_process(
+    standing: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store component as it is, but for its volume: no provisioner is here. Its keys as `launcher cluster` makes
+    them, its image as the Dockerfile does."""
+    standing.node(1).import_from(["cat", str(store_image(tmp_path / "store.tar"))])
+    keys = plan.Keys("local-key", "not-a-secret-of-anything")
+    for one in json.loads(plan.secrets(keys))["items"]:
+        standing.apply(one)
+    (server,) = [json.loads(json.dumps(one)) for one in objects("overlays/kind") if one["kind"] == "Deployment"]
+    for volume in server["spec"]["template"]["spec"]["volumes"]:
+        if volume.pop("persistentVolumeClaim", None):
+            volume["emptyDir"] = {}
+    standing.apply(server)
+
+    def address() -> str | None:
+        for pod in standing.get("pods", namespace=plan.STORE_NAMESPACE):
+            ready = [each for each in pod["status"].get("conditions", ()) if each["type"] == "Ready"]
+            if ready and ready[0]["status"] == "True":
+                return str(pod["status"]["podIP"])
+        return None
+
+    try:
+        found = standing.wait_for("a ready store", address, 90)
+        for variable, value in standing.s3.environment.items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys.id)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys.secret)
+        for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+            monkeypatch.setenv(variable, f"http://{found}:7070")
+        store = open_store(plan.STORE_URL)
+        assert store.create("runs/a/job.json", b"first") is True
+        assert store.create("runs/a/job.json", b"second") is False
+        assert store.get("runs/a/job.json") == b"first"
+    finally:
+        standing.kubectl("delete", "deployment", "store", "-n", plan.STORE_NAMESPACE, "--wait=false")
+
+
+Launcher = Callable[..., str]
+
+
+@pytest.fixture
+def launcher(standing: Cluster, tmp_path: Path) -> Callable[[str], Launcher]:
+    """An account of the tree -> a `launcher` that is logged in as it, in the example repository, on a real store."""
+    shutil.copytree(TREE / "gitops", tmp_path / "jobs")
+    url = standing.s3.url()
+
+    def login(account: str) -> Launcher:
+        config = yaml.safe_load(standing.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": standing.kubectl("create", "token", account, "-n", "slipway").strip()}
+        config["contexts"][0]["context"]["namespace"] = "slipway"
+        path = tmp_path / f"{account}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        environment = {**os.environ, **standing.s3.environment, "KUBECONFIG": str(path), "SLIPWAY_STORE": url}
+        environment |= {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+        def call(*arguments: str, code: int = 0) -> str:
+            command = [sys.executable, "-m", "launcher.cli", *arguments]
+            done = subprocess.run(
+                command, cwd=tmp_path / "jobs", env=environment, capture_output=True, text=True, timeout=120
+            )
+            assert done.returncode == code, done.stdout + done.stderr
+            return done.stdout + done.stderr
+
+        return call
+
+    return login
+
+
+def test_the_roles_are_enough_for_a_runs_whole_life(standing: Cluster, launcher: Callable[[str], Launcher]) -> None:
+    """CI's account submits (twice: nothing new), sees why it waits, cancels; the reaper's takes a leftover away."""
+    ci, reaper = launcher("slipway-ci"), launcher("slipway-reaper")
+
+    def jobs() -> list[str]:
+        return [one["metadata"]["name"] for one in standing.get("jobs", namespace="slipway")]
+
+    ci("submit", "src/sft.yaml")
+    (run,) = jobs()
+    uid = standing.get("job", run, "slipway")["metadata"]["uid"]
+    ci("submit", "src/sft.yaml")
+    assert standing.get("job", run, "slipway")["metadata"]["uid"] == uid
+    # no node here has such a GPU: nothing is pulled, and the reason is the scheduler's
+    standing.wait_for("its reason", lambda: "unschedulable" in ci("status", run, "-o", "json") or None, 60, every=2)
+    ci("cancel", run)
+    standing.wait_for("the Job to go", lambda: not jobs() or None, 60)
+
+    # a GitOps controller makes it again: cancelled, it is a leftover
+    standing.apply(ci("render", "src/sft.yaml"))
+    standing.wait_for("the Job", lambda: jobs() == [run] or None, 30)
+    assert "nothing to do" not in reaper("reap", "--backend", "kubernetes")
+    standing.wait_for("the Job to go", lambda: not jobs() or None, 60)
 
 
 def test_the_quota_refuses_what_would_be_reached_from_outside(standing: Cluster) -> None:
