@@ -22,11 +22,12 @@ from msgspec.structs import replace
 from launcher.backends.base import Backend, backend
 from launcher.backends.kubernetes.api import Api
 from launcher.backends.kubernetes.backend import close_all
-from launcher.spec.model import Image, Limits, ResolvedJob
+from launcher.spec.model import Image, Limits, ResolvedJob, Resources
 from launcher.store import open_store
 from tests.contract.backend.harness import SHIM, Harness
 from tests.support.cluster import images
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.linking import Image as Archive
 from tests.support.jobs import job
 
 SHARED = "/shared"
@@ -82,7 +83,7 @@ class KubernetesHarness:
         self.namespace = cluster.namespace()
         self._share()
         monkeypatch.setenv("KUBECONFIG", str(submitter(cluster, self.namespace, path)))
-        self.image = cluster._own("test.local/shim:1", lambda into: _image(path, into))
+        self.image = cluster._own("test.local/shim:1", lambda: _image(path))
         self.store = open_store((self.path / "store").as_uri())
         self.sends: dict[str, bytes] = {}
         self._listen(monkeypatch)
@@ -136,7 +137,9 @@ class KubernetesHarness:
         )
         reference, _, digest = self.image.partition("@")
         image = Image(reference=reference, digest=digest)
-        return replace(made, roles={role: replace(each, image=image) for role, each in made.roles.items()})
+        small = Resources(cpus=0.1)  # the node has two
+        roles = {role: replace(each, image=image, resources=small) for role, each in made.roles.items()}
+        return replace(made, roles=roles)
 
     def starts(self, run: str) -> int:
         path = self.path / f"starts-{run}"
@@ -157,12 +160,12 @@ class KubernetesHarness:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _image(path: Path, into: Path) -> Path:
+def _image(path: Path) -> Archive:
     shim = path / "shim"
     shim.write_text(SHIM.format(folder=SHARED, store=f"{SHARED}/store"))
     shim.chmod(0o755)
     layers = [images.python_layer(), images.layer("shim", {"usr/local/bin/python": shim})]
-    return images.archive("test.local/shim:1", layers, into, ["sh"], {"PATH": images.PATH}, user="1000:1000")
+    return images.image(layers, ["sh"], {"PATH": images.PATH}, "1000:1000")
 
 
 @contextmanager

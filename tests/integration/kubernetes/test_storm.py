@@ -74,7 +74,7 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
                 process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE)
                 try:
                     # the first kills come early, when little is there; later ones further in
-                    process.communicate(timeout=rng.uniform(0.5, 4.0 + runs) if killed < kills else 600)
+                    told = process.communicate(timeout=rng.uniform(0.5, 4.0 + runs) if killed < kills else 600)[1]
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.communicate()
@@ -82,7 +82,7 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
                     continue
                 if process.returncode == 0:
                     break
-                assert process.returncode == 4, process.returncode  # unreachable for too long: again, as a user would
+                assert process.returncode == 4, told.decode()  # unreachable for too long: again, as a user would
                 assert runs < 50 + kills
         took = time.monotonic() - began
         faults = {kind: proxy.faults(kind) for kind in KINDS}
@@ -102,8 +102,8 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
     witness.join(10)
     witness.api.close()
     with capsys.disabled():
-        told = ", ".join(f"{kind.value} {number}" for kind, number in faults.items())
-        print(f"\nstorm: {count} jobs, {killed} kills in {runs} starts, {took:.0f} s; {told}; ", end="")
+        drawn = ", ".join(f"{kind.value} {number}" for kind, number in faults.items())
+        print(f"\nstorm: {count} jobs, {killed} kills in {runs} starts, {took:.0f} s; {drawn}; ", end="")
         print(f"duplicates {duplicates}, lost {lost}, without job.json {unwritten}")
     assert (duplicates, lost, unwritten) == (0, 0, 0)
     assert set(witness.uids) == expected
