@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -23,7 +24,13 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-HTTP, METRICS = 18000, 19000
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+HTTP, METRICS = free_port(), free_port()
 
 
 def png(side: int) -> str:

@@ -141,11 +141,12 @@ def _classic(engine: Engine, one: Definition, options: Options, tell: Tell) -> B
         arguments=options.build_arguments(version),
         network=options.network,
     )
-    log = _Log(one.name, options.logs)
+    log = _Log(tag, options.logs)
     for step in _classic_steps(one.name, lines, log):
         tell(step)
     if log.error:
         raise log.failed(one.name)
+    log.done()
     return _built(engine, one, options, version, begun)
 
 
@@ -172,7 +173,7 @@ def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) ->
 def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, address: str) -> Built:
     version, begun = options.version(one), time.monotonic()
     tag = f"{one.name}:{version}"
-    log = _Log(one.name, options.logs)
+    log = _Log(tag, options.logs)
     with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
         context_folder(one, options.epoch, Path(folder))
         command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
@@ -183,6 +184,7 @@ def _buildkit(engine: Engine, one: Definition, options: Options, tell: Tell, add
         if options.network == "host":
             command += ["--allow=network.host", "--opt=force-network-mode=host"]
         _piped(engine, [*command, f"--output=type=docker,name={tag}"], one.name, log, tell)
+    log.done()
     return _built(engine, one, options, version, begun)
 
 
@@ -243,9 +245,9 @@ def _built(engine: Engine, one: Definition, options: Options, version: str, begu
 class _Log:
     """The whole output of one build, kept in a file while it runs and left there when it fails."""
 
-    def __init__(self, image: str, folder: Path) -> None:
+    def __init__(self, tag: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"build-{image}.log"
+        self.path = folder / f"build-{tag.replace(':', '-')}.log"
         self.path.write_text("", encoding="utf-8")
         self.error = ""
         self.last = ""
@@ -257,6 +259,9 @@ class _Log:
             self.last = text.strip()
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
+
+    def done(self) -> None:
+        self.path.unlink(missing_ok=True)
 
     def failed(self, image: str) -> BuildFailed:
         full = f"; no space left on device{self.full}" if self.full else ""
