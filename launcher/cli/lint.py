@@ -15,6 +15,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="rendered files, or folders of them")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
     parser.add_argument(
+        "--against", type=Path, metavar="DIR", help="the folder as it was: finds changes that a cluster would refuse"
+    )
+    parser.add_argument(
         "--kubernetes-version",
         default="1.34",
         metavar="MINOR",
@@ -30,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
 
     profile = load_profile(Path.cwd(), args.profile, os.environ)
     found = gather(args.paths)
-    lines = lint(found, profile.images, args.kubernetes_version)
+    before = gather([args.against]) if args.against is not None else None
+    lines = lint(found, profile.images, args.kubernetes_version, before)
     if lines:
         print("\n".join(map(str, lines)))
     counts = {level: sum(line.level == level for line in lines) for level in ("error", "warning", "note")}

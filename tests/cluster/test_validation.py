@@ -18,7 +18,8 @@ from launcher.backends.kubernetes import validate
 from launcher.backends.kubernetes.api import Api, Refused, login
 from tests.support.cluster.cluster import Cluster
 from tests.unit.kubernetes_validate import update
-from tests.unit.kubernetes_validate.support import BASES, GOLDEN, cases, spoiled
+from tests.unit.kubernetes_validate.support import BASES, GOLDEN, JOB, JOB_SET, cases, changed, spoiled
+from tests.unit.kubernetes_validate.test_changes import CONFIG, REFUSED, TAKEN
 from tests.unit.kubernetes_validate.test_strict import WRONG, _kind, _nodes, _schema
 
 pytestmark = pytest.mark.cluster("jobset-crds", "kueue-crds")
@@ -46,6 +47,8 @@ PATHS = {
     "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta1/clusterqueues",
 }
 ELSEWHERE = ("APPLICATION",)  # Argo CD is not there
+# values that the server compares with what lies elsewhere: the address, other objects
+OUTSIDE = (("metadata", "namespace"), ("spec", "serviceAccountName"), ("spec", "priorityClassName"))
 WEBHOOKS = ("JOB_SET", "QUEUE")  # whose managers have more to say than the API server
 
 
@@ -131,7 +134,7 @@ def test_what_the_server_refuses_was_refused_before(api: Api) -> None:
         name = chance.choice([name for name in BASES if name not in ("APPLICATION", "NAMESPACE")])
         value = copy.deepcopy(BASES[name])
         nodes = [one for one in _nodes(value, _schema(value)) if one[0] and one[0][0] not in ("kind", "apiVersion")]
-        nodes = [one for one in nodes if one[0] != ("metadata", "namespace")]  # the address says it, too
+        nodes = [one for one in nodes if one[0] not in OUTSIDE]
         route, schema, there = chance.choice(nodes)
         parent = value
         for key in route[:-1]:
@@ -158,3 +161,31 @@ def test_what_the_server_refuses_was_refused_before(api: Api) -> None:
                 missed.append(f"seed {seed}: {name} {route}: {words}")
     assert missed == []
     assert refused > 100
+
+
+def test_what_the_server_lets_nobody_change(api: Api) -> None:
+    """An object is made, then changed by a dry run: `changes` says before what the server says."""
+    known = [(base, path, value, True) for base, path, value, _ in REFUSED]
+    known += [(base, path, value, False) for base, path, value in TAKEN]
+    said = {}
+    for base, path, value, refused in known:
+        if base is JOB_SET:
+            continue  # its webhook's matter
+        made = changed(base, "spec.template.spec.nodeSelector", {"there": "is-none"}) if base is JOB else base
+        where = f"{PATHS[base['kind']]}/{base['metadata']['name']}"
+        try:
+            there = api.request("POST", PATHS[base["kind"]], body=json.dumps(made).encode()).json()
+        except Refused as error:
+            assert error.status == 409
+            there = api.request("GET", where).json()
+        new = changed(there, path, value)
+        try:
+            api.request("PUT", where, body=json.dumps(new).encode(), query={"dryRun": "All"})
+            answer = False
+        except Refused as error:
+            assert error.status == 422, str(error)
+            answer = True
+        if base is CONFIG:
+            api.request("DELETE", where)  # another test's ConfigMap has its name
+        said[f"{base['kind']} {path}"] = (answer, refused)
+    assert {name: pair for name, pair in said.items() if pair[0] != pair[1]} == {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from launcher.backends.kubernetes import lint_runs, lint_sync, schemas, validate
+from launcher.backends.kubernetes import changes, lint_runs, lint_sync, schemas, validate
 from launcher.backends.kubernetes.files import Manifests
 from launcher.backends.kubernetes.manifests import read
 from launcher.backends.kubernetes.rules.forms import items, mapping, string
@@ -71,8 +71,11 @@ class Look:
         self.say("warning", route, what, todo, key=True)
 
 
-def lint(found: Manifests, catalogue: Mapping[str, str], version: str = schemas.DEFAULT) -> list[Line]:
-    """Every finding, ordered by place. `catalogue`: image name -> registry/name@sha256:..."""
+def lint(
+    found: Manifests, catalogue: Mapping[str, str], version: str = schemas.DEFAULT, before: Manifests | None = None
+) -> list[Line]:
+    """Every finding, ordered by place. `catalogue`: image name -> registry/name@sha256:...; `before`: the folder as it
+    is in the cluster, to find changes that the cluster would refuse."""
     problems = Problems()
     problems.found.update(found.problems)
     documents = read(found.objects, problems)
@@ -82,12 +85,7 @@ def lint(found: Manifests, catalogue: Mapping[str, str], version: str = schemas.
         Line(one.file, one.line, "error", f"{one.field}: {one.what}" if one.field else one.what, _todo(one.allowed))
         for one in problems.found
     }
-    looks = [
-        Look(document, value, route, lines)
-        for document in documents
-        for _, route, value in validate.objects(document)
-        if document.file not in found.patches
-    ]
+    looks = _looks(documents, found, lines)
     for look in looks:
         _secrets(look)
         _images(look, catalogue)
@@ -96,7 +94,18 @@ def lint(found: Manifests, catalogue: Mapping[str, str], version: str = schemas.
     carriers = [Path(look.document.file) for look in looks if look.kind in lint_runs.CARRIERS]
     above = {name: text for name, text in found.kustomizations.items() if _is_above(name, carriers)}
     lint_sync.kustomizations(read(above, Problems()), lines)
+    if before is not None:
+        changes.compared(looks, _looks(read(before.objects, Problems()), before, lines))
     return sorted(lines)
+
+
+def _looks(documents: Iterable[Document], found: Manifests, lines: set[Line]) -> list[Look]:
+    return [
+        Look(document, value, route, lines)
+        for document in documents
+        for _, route, value in validate.objects(document)
+        if document.file not in found.patches
+    ]
 
 
 def _is_above(kustomization: str, files: Iterable[Path]) -> bool:

@@ -305,6 +305,10 @@ def cluster_queue(say: Say, value: Mapping[str, Any]) -> None:
             seen.add(name)
         for where, flavor in items(group, "flavors", at):
             listed = [string(one, "name") for _, one in items(flavor, "resources", where)]
+            for place, one in items(flavor, "resources", where):
+                for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
+                    if is_quantity(one.get(name)) and nanos(one[name]) < 0:
+                        say((*place, name), f"`{one[name]}` is negative", "0 or more")
             if listed != covered:
                 what = f"the flavor {show(flavor.get('name'))} lists {', '.join(listed) or 'nothing'}"
                 say((*where, "resources"), what, "the group's coveredResources, in order: " + ", ".join(covered))
