@@ -20,5 +20,5 @@ def launcher(cwd: Path, *words: str, timeout: float = 280.0) -> str:
         timeout=timeout,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
