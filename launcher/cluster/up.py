@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -95,12 +96,17 @@ def nodes(place: Place) -> list[str]:
     return tools.run(["kind", "get", "nodes", "-q", "--name", place.name], minutes=2).split()
 
 
+def delete(place: Place) -> None:
+    """Without the option, kind would look for the cluster's context in the user's own kubeconfig and rewrite that."""
+    tools.run(["kind", "delete", "cluster", "--name", place.name, "--kubeconfig", str(place.kubeconfig)])
+
+
 def create(place: Place, root: Path, tell: Tell) -> None:
     """The cluster, with a control plane that answers."""
     there = place.name in clusters()
     if there and place.creating.exists():
         tell("cluster: a run before this one left it half made; making it anew")
-        tools.run(["kind", "delete", "cluster", "--name", place.name])
+        delete(place)
         there = False
     if not there:
         tell(f"cluster: creating {place.name} (a minute or two)")
@@ -223,12 +229,8 @@ def down(place: Place, tell: Tell) -> None:
     """Removes the cluster, its store included, and this machine's files of it."""
     tools.require(("docker", "kind"))
     if place.name in clusters():
-        tools.run(["kind", "delete", "cluster", "--name", place.name])
+        delete(place)
         tell(f"cluster: {place.name} is gone, and with it what its store held")
     elif not place.folder.exists():
         raise NotFound(f"there is no cluster {place.name}; `launcher cluster status` names what there is")
-    for path in (place.overlay / "kustomization.yaml", place.kubeconfig, place.environment, place.creating):
-        path.unlink(missing_ok=True)
-    for folder in (place.overlay, place.folder):
-        if folder.is_dir():
-            folder.rmdir()
+    shutil.rmtree(place.folder, ignore_errors=True)

@@ -257,6 +257,12 @@ def test_no_other_cluster_is_ever_spoken_to(machine: Machine) -> None:
     assert spoken
     for call in spoken:
         assert call[1:5] == ["--kubeconfig", str(machine.files / "kubeconfig"), "--context", "kind-slipway"]
+    assert main(["cluster", "down"]) == 0
+    # kind reads and writes the user's own kubeconfig unless told which
+    told = [call for call in machine.calls if call[:2] in (["kind", "create"], ["kind", "export"], ["kind", "delete"])]
+    assert {call[1] for call in told} == {"create", "export", "delete"}
+    for call in told:
+        assert call[call.index("--kubeconfig") + 1] == str(machine.files / "kubeconfig")
     assert not (machine.home / ".kube").exists()
 
 
