@@ -149,8 +149,9 @@ class Laptop:
 
         return self.cluster.wait_for(f"a running pod of {run}", name, limit) or ""
 
-    def told(self, run: str, record: object = None) -> str:
+    def told(self, run: str, record: object = None, namespace: str = "") -> str:
         """For the message of a test that gives up."""
-        events = self.cluster.kubectl("get", "events,pods,jobs", "-n", self.namespace, "-o", "wide", check=False)
-        logs = self.cluster.kubectl("logs", "-n", self.namespace, "-l", f"slipway.dev/run={run}", check=False)
+        namespace = namespace or self.namespace
+        events = self.cluster.kubectl("get", "events,pods,jobs", "-n", namespace, "-o", "wide", check=False)
+        logs = self.cluster.kubectl("logs", "-n", namespace, "-l", f"slipway.dev/run={run}", check=False)
         return f"{run}: {record}\n{events[-3000:]}\n{logs[-3000:]}"

@@ -230,7 +230,7 @@ def test_two_clusters_with_one_store_run_it_once(
     laptop: Laptop, cluster: Cluster, other_cluster: Cluster, tmp_path: Path
 ) -> None:
     other = Laptop(other_cluster, tmp_path / "other", url=laptop.url, s3=cluster)
-    other_cluster.launcher()
+    assert other_cluster.launcher() == cluster.launcher()  # made of the same files, so the same digest
     job = laptop.counting("both", steps=40)
     laptop.write(job)
     laptop.launcher("render", "job.yaml", "-o", "rendered")
@@ -243,10 +243,10 @@ def test_two_clusters_with_one_store_run_it_once(
     other_cluster.apply(file.read_text())
     assert laptop.result(run).outcome == "succeeded"
     assert len(read_run(laptop.store, run).attempts) == 1
-    ended = other_cluster.wait_for(
-        "the second's end", lambda: other_cluster.get("job", run, laptop.namespace)["status"].get("conditions"), 120
-    )
-    assert ended
+    deadline = time.monotonic() + 120
+    while not other_cluster.get("job", run, laptop.namespace)["status"].get("conditions"):
+        assert time.monotonic() < deadline, other.told(run, namespace=laptop.namespace)
+        time.sleep(0.5)
     (pod,) = other_cluster.get("pods", namespace=laptop.namespace)
     assert "begins at" not in other_cluster.logs(pod["metadata"]["name"], laptop.namespace)
     assert other.store.head(RunKeys(run).result) is not None
