@@ -11,7 +11,7 @@ EXAMPLE = "launcher validate k8s/ --kubernetes-version 1.33"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="YAML files, or folders of them")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="YAML files, folders of them, or -")
     parser.add_argument(
         "--kubernetes-version",
         default="1.34",

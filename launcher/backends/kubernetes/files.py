@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,12 +43,15 @@ class Manifests:
 
 
 def gather(paths: Iterable[Path]) -> Manifests:
-    """The manifests among files and folders (with all below, but for what begins with a dot). A file that is named is
-    taken for a manifest whatever lies beside it. Raises NotFound, and BadInput when there is none."""
+    """The manifests among files and folders (with all below, but for what begins with a dot); `-` is standard input. A
+    file that is named is taken for a manifest whatever lies beside it. Raises NotFound, and BadInput when there is
+    none."""
     found = Manifests()
     named = list(paths)
     for path in named:
-        if path.is_dir():
+        if str(path) == "-":
+            found.whole["<stdin>"] = sys.stdin.read()
+        elif path.is_dir():
             _folder(path, found)
         elif path.exists():
             _take(path, found, found.whole)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +153,12 @@ def test_the_verb_says_everything_at_once(tmp_path: Path, capsys: pytest.Capture
     assert "no schemas of Kubernetes 1.12; there are: 1.33, 1.34, 1.35" in capsys.readouterr().err
 
 
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(POD))
+    assert main(["validate", "-"]) == 2
+    assert "launcher validate: <stdin>:8:5: " in capsys.readouterr().err
+
+
 def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no manifests; allowed: files that end in .yaml or .yml"):
         gather([tmp_path])
@@ -187,3 +195,13 @@ def test_nothing_else_lies_among_the_schemas() -> None:
     there = {path.name for path in schemas.FOLDER.iterdir() if path.name != "__pycache__"}
     assert there == {*names, "README.md", "__init__.py"}
     assert sum((schemas.FOLDER / name).stat().st_size for name in names) < 100_000
+
+
+@pytest.mark.nightly
+def test_the_schemas_are_what_the_modules_give() -> None:
+    """Fetches the modules through Go's proxy, where they are not cached."""
+    if shutil.which("go") is None:
+        pytest.skip("no Go here")
+    tool = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
