@@ -33,7 +33,7 @@ from launcher.backends.kubernetes.objects import (
 )
 from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children, index
 from launcher.backends.kubernetes.watch import Board, positions
-from launcher.errors import Conflict, NotFound, SlipwayError
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
@@ -54,7 +54,12 @@ def shared(context: str | None) -> Api:
     key = (os.environ.get("KUBECONFIG", ""), context or "")
     with _lock:
         if key not in _shared:
-            _shared[key] = Api(login(context))
+            try:
+                _shared[key] = Api(login(context))
+            except ModuleNotFoundError as error:  # rendering needs no SDK, so it is missed only here
+                if (error.name or "").partition(".")[0] != "kubernetes":
+                    raise
+                raise BadInput("backend `kubernetes` needs its SDK: pip install 'slipway[kubernetes]'") from None
         return _shared[key]
 
 
