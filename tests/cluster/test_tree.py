@@ -22,6 +22,7 @@ from launcher.cluster import plan
 from launcher.store.base import open_store
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.programs import BIN
+from tests.unit.k8s_tree import interpreter
 from tests.unit.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
 
 pytestmark = pytest.mark.cluster("core", "jobset-crds", "kueue-crds")
@@ -341,3 +342,50 @@ def test_every_pod_of_the_tree_passes_its_namespaces_pod_security(standing: Clus
             dry_run(standing, [{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}])
             seen += 1
     assert seen >= 4
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster("jobset", "kueue")
+def test_kueue_itself_admits_the_example_jobs_to_the_flavours_meant(
+    standing: Cluster, launcher: Callable[[str], Launcher], tmp_path: Path
+) -> None:
+    """The queues of components/kueue under Kueue's own controller and webhooks: active, and with every resource that
+    our pods ask for; Argo CD's health checks on what stands there then. Last in this file: its webhooks stay."""
+    standing.jobset()
+    standing.kueue()
+    standing.apply(without_pods())
+
+    def holds(found: dict[str, Any], what: str) -> bool:
+        conditions = found.get("status", {}).get("conditions", ())
+        return any(one["type"] == what and one["status"] == "True" for one in conditions)
+
+    standing.wait_for("an active queue", lambda: holds(standing.get("clusterqueue", "slipway"), "Active") or None, 90)
+    ci = launcher("slipway-ci")
+    ci("submit", "src")
+
+    def admitted() -> dict[str, set[str]] | None:
+        found: dict[str, set[str]] = {}
+        for one in standing.get("workloads.kueue.x-k8s.io", namespace="slipway"):
+            if holds(one, "Admitted"):
+                owner = one["metadata"]["ownerReferences"][0]["kind"]
+                sets = one["status"]["admission"]["podSetAssignments"]
+                found[owner] = {flavour for each in sets for flavour in each["flavors"].values()}
+        return found if len(found) == 2 else None
+
+    try:
+        assert standing.wait_for("both to be admitted", admitted, 120) == {"Job": {"l4"}, "JobSet": {"cpu"}}
+        (job,) = standing.get("jobs", namespace="slipway", selector="!jobset.sigs.k8s.io/jobset-name")
+        assert job["spec"]["template"]["spec"]["nodeSelector"]["nvidia.com/gpu.product"] == "NVIDIA-L4"
+        # resumed by Kueue and not at its end: Argo CD's own check would call it Healthy
+        assert [one["status"] for one in job["status"]["conditions"] if one["type"] == "Suspended"] == ["False"]
+        lua = interpreter.program()
+        for kind, found in (
+            (interpreter.JOB, [job]),
+            (interpreter.JOBSET, standing.get("jobsets", namespace="slipway")),
+            (interpreter.WORKLOAD, standing.get("workloads.kueue.x-k8s.io", namespace="slipway")),
+        ):
+            assert found
+            said = interpreter.health(lua, tmp_path, kind, *found)
+            assert {one["status"] for one in said} == {"Progressing"}, said
+    finally:
+        standing.kubectl("delete", "jobs,jobsets", "--all", "-n", "slipway", "--wait=false")

