@@ -19,6 +19,8 @@ Object = Mapping[str, Any]
 
 TOO_LONG: Final = 30.0  # seconds after which a pod that should be gone is said to hang
 LENGTH: Final = 400  # characters of evidence
+# says that a node is not coming back: its pods are then failed and deleted within a minute; so does deleting the node
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
 # reasons of a waiting container
 _IMAGE: Final = frozenset(
@@ -282,12 +284,12 @@ def _lost(pods: Sequence[Object], now: float) -> Why | None:
         disrupted = _disruption(pod)
         gone = disrupted is not None and disrupted.get("reason") == "DeletionByTaintManager"
         if now - due > TOO_LONG or (gone and now > due):
-            name, space = _at(pod, "metadata", "name"), _at(pod, "metadata", "namespace") or "default"
-            node = _at(pod, "spec", "nodeName") or "none"
+            name, node = _at(pod, "metadata", "name"), _at(pod, "spec", "nodeName") or "none"
+            # to delete the pod by force does not help: its Job waits for it to have failed, which then nobody writes
             return Why(
                 Reason.LOST,
                 f"pod {name} hangs in Terminating: its node {node} does not answer, and no other starts while it is "
-                f"there. When the node is gone for good: kubectl delete pod -n {space} {name} --force --grace-period=0",
+                f"there. When the node is gone for good: kubectl taint node {node} {OUT_OF_SERVICE}",
             )
     return None
 

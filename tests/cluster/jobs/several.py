@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from launcher.backends.base import Observation
+from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Exit, Placement
 from launcher.protocol.view import RunView
@@ -78,7 +80,13 @@ class Desk(Laptop):
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
         self.cluster.kubectl("create", "--raw", path, "-f", "-", data=json.dumps(body))
 
-    def until(self, what: str, try_it: Callable[[], T], run: str, limit: float = 180) -> T:
+    def look(self, run: str) -> Observation:
+        """What the backend says of a run that is there."""
+        seen = KubernetesBackend({"namespace": self.namespace}).look_up(run)
+        assert seen is not None
+        return seen
+
+    def until(self, what: str, try_it: Callable[[], T | None], run: str, limit: float = 180) -> T:
         """Waits for something true; else fails with all that is known of a run."""
         deadline = time.monotonic() + limit
         while not (found := try_it()):
