@@ -7,7 +7,7 @@ api                                    requests to the API server
 objects                                rendered files and the cluster's objects: kinds, addresses, whose they are
 backend                                the Backend of design 8, called by the verbs
 creating, checking                     what submit sends, and what it asks beforehand
-sight, reasons                         what a cluster holds of our runs, and what that means
+sight, reasons, endings                what a cluster holds of our runs, and what that means
 watch                                  one watch for each kind in a namespace
 logs, entering, forward                live output, commands and ports of a run's pods
 """

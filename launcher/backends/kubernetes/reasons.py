@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from launcher.backends.kubernetes import names
-from launcher.reasons import EXIT_AGAIN, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, RULES, Reason
-
-Object = Mapping[str, Any]
+from launcher.backends.kubernetes.endings import Object, Why, at, cut, disruption, moment, why_pod_ended
+from launcher.reasons import EXIT_NEVER, RULES, Reason
 
 TOO_LONG: Final = 30.0  # seconds after which a pod that should be gone is said to hang
-LENGTH: Final = 400  # characters of evidence
 # says that a node is not coming back: its pods are then failed and deleted within a minute; so does deleting the node
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
@@ -38,24 +35,6 @@ _CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"
 # of these none goes away by waiting
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"})
 
-# condition DisruptionTarget of a pod: its reason
-_DISRUPTED: Final = {
-    "PreemptionByScheduler": Reason.PREEMPTED,
-    "PreemptionByKubeScheduler": Reason.PREEMPTED,
-    "EvictionByEvictionAPI": Reason.EVICTED,
-    "TerminationByKubelet": Reason.EVICTED,
-    "DeletionByTaintManager": Reason.LOST,
-    "DeletionByPodGC": Reason.LOST,
-}
-_EXITS: Final = {
-    EXIT_USER: Reason.USER_ERROR,
-    EXIT_AGAIN: Reason.INFRASTRUCTURE,
-    EXIT_NEVER: Reason.CONFIG_ERROR,
-    EXIT_PREEMPTED: Reason.PREEMPTED,
-}
-# a container that never got to its own code: the image lacks the runtime, or its interpreter
-_NEVER_RAN: Final = frozenset({"StartError", "ContainerCannotRun"})
-
 
 class Verdict(NamedTuple):
     """`active`: something runs or may still start. `hopeless`: nothing starts until somebody changes something."""
@@ -64,12 +43,6 @@ class Verdict(NamedTuple):
     phase: str
     reason: str = ""
     evidence: str = ""
-    hopeless: bool = False
-
-
-class Why(NamedTuple):
-    reason: Reason
-    evidence: str
     hopeless: bool = False
 
 
@@ -99,11 +72,11 @@ def judge(
         ending = (None if pods else _upstream(owner, run, condition)) or _why_ended(condition, pods)
         return Verdict(False, "failed", ending.reason, ending.evidence)
     hanging = _lost(pods, now)
-    if _at(owner, "metadata", "deletionTimestamp"):
+    if at(owner, "metadata", "deletionTimestamp"):
         return Verdict(True, "stopping", *(hanging[:2] if hanging else ("", "")))
     if hanging:
         return Verdict(True, "stopping", *hanging)
-    alive = [pod for pod in pods if _at(pod, "status", "phase") in ("Pending", "Running", None)]
+    alive = [pod for pod in pods if at(pod, "status", "phase") in ("Pending", "Running", None)]
     waiting = [why for pod in alive if (why := _why_waiting(pod, events)) is not None]
     if waiting:
         return Verdict(True, "pending", *_worst(waiting))
@@ -111,7 +84,7 @@ def judge(
         return queued
     if not alive:
         refused = _refused(owner, events)
-        if refused is not None and not any(_at(pod, "status", "phase") == "Succeeded" for pod in pods):
+        if refused is not None and not any(at(pod, "status", "phase") == "Succeeded" for pod in pods):
             return Verdict(True, "pending", *refused)
         before = _last_end(pods)
         return Verdict(True, "pending", *(before[:2] if before else ("", "")))
@@ -122,7 +95,7 @@ def judge(
 def outcome(owner: Object, run: str = "") -> tuple[bool, Object] | None:
     """(succeeded, the condition that says so) once it has ended. Of a JobSet with several runs: once this one's Jobs
     have all succeeded, or the whole set has ended."""
-    for condition in _at(owner, "status", "conditions") or ():
+    for condition in at(owner, "status", "conditions") or ():
         if condition.get("status") == "True":
             if condition.get("type") in ("Complete", "Completed"):
                 return True, condition
@@ -137,9 +110,9 @@ def outcome(owner: Object, run: str = "") -> tuple[bool, Object] | None:
 
 def index_outcome(owner: Object, index: int) -> Verdict | None:
     """How one index of an Indexed Job has ended; None while it has not."""
-    if _within(_at(owner, "status", "completedIndexes") or "", index):
+    if _within(at(owner, "status", "completedIndexes") or "", index):
         return Verdict(False, "succeeded")
-    if _within(_at(owner, "status", "failedIndexes") or "", index):
+    if _within(at(owner, "status", "failedIndexes") or "", index):
         return Verdict(False, "failed", Reason.USER_ERROR, f"index {index} failed for good")
     return None
 
@@ -155,18 +128,18 @@ def _within(ranges: str, index: int) -> bool:
 
 def _stages(owner: Object, run: str) -> dict[str, int]:
     """The replicated Jobs of a run in a JobSet of several: name -> how many Jobs."""
-    if names.PIPELINE not in (_at(owner, "metadata", "labels") or {}):
+    if names.PIPELINE not in (at(owner, "metadata", "labels") or {}):
         return {}
     found = {}
-    for each in _at(owner, "spec", "replicatedJobs") or ():
-        labels = _at(each, "template", "spec", "template", "metadata", "labels") or {}
+    for each in at(owner, "spec", "replicatedJobs") or ():
+        labels = at(each, "template", "spec", "template", "metadata", "labels") or {}
         if labels.get(names.RUN) == run:
             found[each.get("name", "")] = int(each.get("replicas", 1))
     return found
 
 
 def _all_done(owner: Object, stages: Mapping[str, int]) -> bool:
-    told = _at(owner, "status", "replicatedJobsStatus") or ()
+    told = at(owner, "status", "replicatedJobsStatus") or ()
     done = {each.get("name", ""): int(each.get("succeeded") or 0) for each in told}
     return all(done.get(name, 0) >= replicas for name, replicas in stages.items())
 
@@ -174,16 +147,16 @@ def _all_done(owner: Object, stages: Mapping[str, int]) -> bool:
 def _upstream(owner: Object, run: str, condition: Object) -> Why | None:
     """Of a pipeline's run: the stage that failed before it, for which it waited."""
     own = _stages(owner, run)
-    stages = {each.get("name"): each for each in _at(owner, "spec", "replicatedJobs") or ()}
-    told = _at(owner, "status", "replicatedJobsStatus") or ()
+    stages = {each.get("name"): each for each in at(owner, "spec", "replicatedJobs") or ()}
+    told = at(owner, "status", "replicatedJobsStatus") or ()
     failed = {each.get("name") for each in told if each.get("failed")}
     rest, seen = list(own), set(own)
     while rest:
-        needed = {each.get("name", "") for each in _at(stages.get(rest.pop()), "dependsOn") or ()} - seen
+        needed = {each.get("name", "") for each in at(stages.get(rest.pop()), "dependsOn") or ()} - seen
         for name in sorted(needed & failed):
-            labels = _at(stages.get(name), "template", "spec", "template", "metadata", "labels") or {}
+            labels = at(stages.get(name), "template", "spec", "template", "metadata", "labels") or {}
             message = condition.get("message") or ""
-            return Why(Reason.UPSTREAM_FAILED, _cut(f"{labels.get(names.RUN, name)} ended without success: {message}"))
+            return Why(Reason.UPSTREAM_FAILED, cut(f"{labels.get(names.RUN, name)} ended without success: {message}"))
         seen |= needed
         rest += needed
     return None
@@ -194,24 +167,24 @@ def _upstream(owner: Object, run: str, condition: Object) -> Why | None:
 
 def _why_waiting(pod: Object, events: Sequence[Object]) -> Why | None:
     """Why a pod has not begun; None where it has, or where there is nothing wrong."""
-    name = _at(pod, "metadata", "name") or "?"
-    if _at(pod, "metadata", "deletionTimestamp"):
+    name = at(pod, "metadata", "name") or "?"
+    if at(pod, "metadata", "deletionTimestamp"):
         return None
-    for condition in _at(pod, "status", "conditions") or ():
+    for condition in at(pod, "status", "conditions") or ():
         if condition.get("type") != "PodScheduled" or condition.get("status") != "False":
             continue
         if condition.get("reason") == "Unschedulable":
             return Why(Reason.UNSCHEDULABLE, _unschedulable(name, condition.get("message") or ""))
-    statuses = [*(_at(pod, "status", "initContainerStatuses") or ()), *(_at(pod, "status", "containerStatuses") or ())]
+    statuses = [*(at(pod, "status", "initContainerStatuses") or ()), *(at(pod, "status", "containerStatuses") or ())]
     for status in statuses:
-        waiting = _at(status, "state", "waiting") or {}
+        waiting = at(status, "state", "waiting") or {}
         said = waiting.get("reason") or ""
-        evidence = _cut(f"pod {name}: {said}: {waiting.get('message') or status.get('image') or ''}")
+        evidence = cut(f"pod {name}: {said}: {waiting.get('message') or status.get('image') or ''}")
         if said in _IMAGE:
             return Why(Reason.IMAGE_PULL, evidence, said in _HOPELESS)
         if said in _CONFIG:
             return Why(Reason.CONFIG_ERROR, evidence, said in _HOPELESS)
-    if _at(pod, "status", "phase") == "Pending" and not any(_at(each, "state", "running") for each in statuses):
+    if at(pod, "status", "phase") == "Pending" and not any(at(each, "state", "running") for each in statuses):
         return _why_no_container(name, events)
     return None
 
@@ -219,10 +192,10 @@ def _why_waiting(pod: Object, events: Sequence[Object]) -> Why | None:
 def _why_no_container(pod: str, events: Sequence[Object]) -> Why | None:
     """A pod on its node without a container: volumes and the network are told by events alone."""
     for event in _newest(events):
-        if event.get("type") != "Warning" or _at(event, "involvedObject", "name") != pod:
+        if event.get("type") != "Warning" or at(event, "involvedObject", "name") != pod:
             continue
         message = event.get("message") or ""
-        evidence = _cut(f"pod {pod}: {event.get('reason')}: {message}")
+        evidence = cut(f"pod {pod}: {event.get('reason')}: {message}")
         if event.get("reason") in ("FailedMount", "FailedAttachVolume"):
             missing = "not found" in message or "references non-existent" in message
             return Why(Reason.CONFIG_ERROR if missing else Reason.INFRASTRUCTURE, evidence, missing)
@@ -235,7 +208,7 @@ def _unschedulable(pod: str, message: str) -> str:
     """The scheduler's sentence, with what is short in front. As in: `0/3 nodes are available: 3 Insufficient cpu.`"""
     short = sorted(set(re.findall(r"Insufficient ([\w./-]+\w)", message)))
     what = f"no node has enough {', '.join(short)}" if short else "no node takes it"
-    return _cut(f"pod {pod}: {what}: {message}")
+    return cut(f"pod {pod}: {what}: {message}")
 
 
 def _refused(owner: Object, events: Sequence[Object]) -> Why | None:
@@ -244,7 +217,7 @@ def _refused(owner: Object, events: Sequence[Object]) -> Why | None:
         if event.get("reason") not in ("FailedCreate", "JobCreationFailed", "FailedToCreateJob"):
             continue
         message = event.get("message") or ""
-        evidence = _cut(f"{_at(event, 'involvedObject', 'kind')} {_at(event, 'involvedObject', 'name')}: {message}")
+        evidence = cut(f"{at(event, 'involvedObject', 'kind')} {at(event, 'involvedObject', 'name')}: {message}")
         if "exceeded quota" in message or "must specify" in message:
             return Why(Reason.QUOTA, evidence)
         if "violates PodSecurity" in message:
@@ -256,18 +229,18 @@ def _refused(owner: Object, events: Sequence[Object]) -> Why | None:
 
 def _queued(owner: Object, workload: Object | None, position: int | None) -> Verdict | None:
     """A run that Kueue holds back. It is suspended by Kueue's webhook; a Job of ours never says so itself."""
-    queue = (_at(owner, "metadata", "labels") or {}).get(names.QUEUE)
-    if not queue or not _at(owner, "spec", "suspend"):
+    queue = (at(owner, "metadata", "labels") or {}).get(names.QUEUE)
+    if not queue or not at(owner, "spec", "suspend"):
         return None
     place = f", place {position + 1} in it" if position is not None else ""
-    told = {each.get("type"): each for each in _at(workload or {}, "status", "conditions") or ()}
+    told = {each.get("type"): each for each in at(workload or {}, "status", "conditions") or ()}
     evicted = told.get("Evicted") or {}
     message = (told.get("QuotaReserved") or {}).get("message") or "it waits for its turn"
-    evidence = _cut(f"queue {queue}{place}: {message}")
+    evidence = cut(f"queue {queue}{place}: {message}")
     if "doesn't exist" in message or "does not exist" in message:
         return Verdict(True, "queued", Reason.CONFIG_ERROR, evidence, True)
     if evicted.get("status") == "True" and evicted.get("reason") in ("Preempted", "InClusterQueue"):
-        said = _cut(f"queue {queue}{place}: {evicted.get('message') or 'preempted'}")
+        said = cut(f"queue {queue}{place}: {evicted.get('message') or 'preempted'}")
         return Verdict(True, "queued", Reason.PREEMPTED, said)
     return Verdict(True, "queued", Reason.QUOTA, evidence)
 
@@ -278,13 +251,13 @@ def _queued(owner: Object, workload: Object | None, position: int | None) -> Ver
 def _lost(pods: Sequence[Object], now: float) -> Why | None:
     """A pod whose node is gone stays Terminating, and its Job starts no other while it is there."""
     for pod in pods:
-        due = moment(_at(pod, "metadata", "deletionTimestamp"))
-        if due is None or _at(pod, "status", "phase") in ("Succeeded", "Failed"):
+        due = moment(at(pod, "metadata", "deletionTimestamp"))
+        if due is None or at(pod, "status", "phase") in ("Succeeded", "Failed"):
             continue
-        disrupted = _disruption(pod)
+        disrupted = disruption(pod)
         gone = disrupted is not None and disrupted.get("reason") == "DeletionByTaintManager"
         if now - due > TOO_LONG or (gone and now > due):
-            name, node = _at(pod, "metadata", "name"), _at(pod, "spec", "nodeName") or "none"
+            name, node = at(pod, "metadata", "name"), at(pod, "spec", "nodeName") or "none"
             # to delete the pod by force does not help: its Job waits for it to have failed, which then nobody writes
             return Why(
                 Reason.LOST,
@@ -300,12 +273,12 @@ def _lost(pods: Sequence[Object], now: float) -> Why | None:
 def _why_ended(condition: Object, pods: Sequence[Object]) -> Why:
     """Why the Job or JobSet failed: what its last pods say, and where they say nothing, its own condition."""
     reason, message = condition.get("reason") or "", condition.get("message") or ""
-    told = _cut(": ".join(part for part in (reason, message) if part))
+    told = cut(": ".join(part for part in (reason, message) if part))
     if reason == "DeadlineExceeded":
         return Why(Reason.DEADLINE, told)
     last = _last_end(pods)
     if last is not None:
-        return Why(last.reason, _cut(f"{last.evidence}; {told}") if told else last.evidence)
+        return Why(last.reason, cut(f"{last.evidence}; {told}") if told else last.evidence)
     if reason == "PodFailurePolicy" and f"exit code {EXIT_NEVER}" in message:
         return Why(Reason.CONFIG_ERROR, told)
     return Why(Reason.INFRASTRUCTURE, told)
@@ -313,7 +286,7 @@ def _why_ended(condition: Object, pods: Sequence[Object]) -> Why:
 
 def _last_end(pods: Iterable[Object]) -> Why | None:
     """Why the pods of the newest try ended: the worst of its reasons."""
-    ends = [(moment(_at(pod, "metadata", "creationTimestamp")) or 0.0, pod) for pod in pods]
+    ends = [(moment(at(pod, "metadata", "creationTimestamp")) or 0.0, pod) for pod in pods]
     for _, pod in sorted(ends, key=lambda end: end[0], reverse=True):
         why = why_pod_ended(pod)
         if why is not None:
@@ -321,56 +294,12 @@ def _last_end(pods: Iterable[Object]) -> Why | None:
     return None
 
 
-def why_pod_ended(pod: Object) -> Why | None:
-    """Why a pod failed; None for one that did not."""
-    name = _at(pod, "metadata", "name") or "?"
-    if _at(pod, "status", "phase") != "Failed":
-        return None
-    said, message = _at(pod, "status", "reason") or "", _at(pod, "status", "message") or ""
-    if said == "DeadlineExceeded":
-        return Why(Reason.DEADLINE, _cut(f"pod {name}: {said}: {message}"))
-    main: Object = next(
-        (each for each in _at(pod, "status", "containerStatuses") or () if each.get("name") == names.CONTAINER), {}
-    )
-    ended = _at(main, "state", "terminated") or {}
-    code = ended.get("exitCode")
-    if ended.get("reason") == "OOMKilled":
-        containers = _at(pod, "spec", "containers") or ()
-        limit = next((_at(each, "resources", "limits", "memory") for each in containers), None)
-        above = f" at its limit of {limit}" if limit else ""
-        return Why(Reason.OUT_OF_MEMORY, f"pod {name}: OOMKilled, exit code {code}{above}")
-    disrupted = _disruption(pod)
-    if disrupted is not None:
-        why = _DISRUPTED.get(disrupted.get("reason") or "", Reason.EVICTED)
-        return Why(why, _cut(f"pod {name}: {disrupted.get('reason')}: {disrupted.get('message') or ''}"))
-    if said == "Evicted":
-        return Why(Reason.EVICTED, _cut(f"pod {name}: {said}: {message}"))
-    if said in ("NodeLost", "NodeAffinity", "NodeShutdown", "Terminated", "Shutdown"):
-        return Why(Reason.LOST, _cut(f"pod {name}: {said}: {message}"))
-    if said in ("UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"):
-        return Why(Reason.CAPACITY, _cut(f"pod {name}: {said}: {message}"))
-    if ended.get("reason") in _NEVER_RAN:
-        return Why(Reason.CONFIG_ERROR, _cut(f"pod {name}: {ended['reason']}: {ended.get('message') or ''}"))
-    if code is not None:
-        why = _EXITS.get(int(code), Reason.INFRASTRUCTURE)
-        return Why(why, _cut(f"pod {name}: exit code {code}: {ended.get('message') or ended.get('reason') or ''}"))
-    return Why(Reason.INFRASTRUCTURE, _cut(f"pod {name}: {said or 'Failed'}: {message}"))
-
-
-def _disruption(pod: Object) -> Object | None:
-    for condition in _at(pod, "status", "conditions") or ():
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            found: Object = condition
-            return found
-    return None
-
-
 # small things
 
 
 def _running(pod: Object) -> bool:
-    statuses = _at(pod, "status", "containerStatuses") or ()
-    return bool(statuses) and all(_at(each, "state", "running") for each in statuses)
+    statuses = at(pod, "status", "containerStatuses") or ()
+    return bool(statuses) and all(at(each, "state", "running") for each in statuses)
 
 
 def _worst(found: Sequence[Why]) -> Why:
@@ -386,28 +315,4 @@ def _event_time(event: Object) -> float:
     for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if (found := moment(event.get(key))) is not None:
             return found
-    return moment(_at(event, "metadata", "creationTimestamp")) or 0.0
-
-
-def moment(text: Any) -> float | None:
-    """RFC 3339 -> seconds since the epoch."""
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
-
-
-def _at(value: Any, *route: str) -> Any:
-    """A value deep inside; None where any part of the way is missing."""
-    for key in route:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
-def _cut(text: str) -> str:
-    text = " ".join(text.split()).rstrip(": ")
-    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
+    return moment(at(event, "metadata", "creationTimestamp")) or 0.0

@@ -93,7 +93,7 @@ def _free_port() -> int:
 
 def _fetch(url: str) -> bytes:
     """Once both the server and the way to it are there."""
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while True:
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
