@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -128,19 +129,7 @@ def create(place: Place, root: Path, tell: Tell) -> None:
 
 def load(place: Place, root: Path, images: Mapping[str, str], tell: Tell) -> dict[str, str]:
     """Image name -> reference with the digest that the node's containerd has it under."""
-    folder = root / "k8s" / "components" / "store"
-    tools.run(
-        [
-            "docker",
-            "build",
-            "-q",
-            "-t",
-            plan.STORE_IMAGE,
-            "-f",
-            str(folder / "Dockerfile"),
-            str(root / STORE_PROGRAM.parent),
-        ]
-    )
+    build_store(root)
     found = {}
     members = nodes(place)
     if not members:
@@ -152,6 +141,14 @@ def load(place: Place, root: Path, images: Mapping[str, str], tell: Tell) -> dic
             found[name] = _pin(members, tag)
             tell(f"image: {found[name]}")
     return found
+
+
+def build_store(root: Path) -> None:
+    """The image of the local store. Its context is the program alone: the folder it lies in has gigabytes."""
+    with tempfile.TemporaryDirectory(prefix="slipway-store-") as context:
+        shutil.copy2(root / STORE_PROGRAM, context)
+        file = str(root / "k8s" / "components" / "store" / "Dockerfile")
+        tools.run(["docker", "build", "-q", "-t", plan.STORE_IMAGE, "-f", file, context])
 
 
 def _pin(members: Sequence[str], tag: str) -> str:
