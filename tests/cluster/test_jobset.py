@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.reasons import Reason
-from tests.cluster.jobs.several import Desk, condition
+from tests.cluster.jobs.several import Desk, condition, steps_in
 from tests.support.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster("jobset", "dns"), pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -84,67 +83,13 @@ def test_a_stage_that_fails_for_good_ends_the_set_and_those_after_it_are_told_so
 
 # ranks
 
-RANKS = """
-import socket
-rank, steps = int(E["RANK"]), int(E["STEPS"])
-host, port = E["MASTER_ADDR"], int(E["MASTER_PORT"])
-print("meets at", host, flush=True)
-resume = E.get("SLIPWAY_RESUME")
-done = int(pathlib.Path(resume, "state").read_text()) if resume else 0
-print("begins at", done, flush=True)
-if rank == 0:
-    peer = socket.create_server(("", port)).accept()[0]
-else:
-    while True:
-        try: peer = socket.create_connection((host, port), 5); break
-        except OSError: time.sleep(0.2)
-    peer.settimeout(None)
-lines = peer.makefile("r")
-for step in range(done + 1, steps + 1):
-    peer.sendall(f"{rank + step}\\n".encode())
-    line = lines.readline()
-    if not line: sys.exit("connection lost")
-    print("step", step, rank + step + int(line), flush=True)
-    time.sleep(float(E["PACE"]))
-    folder = pathlib.Path(E["SLIPWAY_OUTPUTS"], "checkpoints", f".checkpoint-{step}"); folder.mkdir(parents=True)
-    (folder / "state").write_text(str(step)); (folder / "done").touch()
-    folder.rename(folder.with_name(f"checkpoint-{step}"))
-(out / "count").write_text(str(steps))
-"""
-
-
-def ranks(desk: Desk, name: str, steps: int, pace: float = 1.0, **changes: Any) -> dict[str, Any]:
-    """Two ranks that add up their numbers in every step, and save each."""
-    checkpoints = {"kind": "checkpoints", "match": "checkpoint-*", "done": "done"}
-    return desk.job(
-        name,
-        RANKS,
-        outputs={"results": {}, "checkpoints": checkpoints},
-        env={"STEPS": str(steps), "PACE": str(pace)},
-        resources={"nodes": 2, "cpus": 0.1, "memory": "256Mi"},
-        **changes,
-    )
-
-
-def steps_in(log: str) -> list[int]:
-    return [int(line.split()[1]) for line in log.splitlines() if line.startswith("step ")]
-
-
-def goes_on_from_its_newest_checkpoint(desk: Desk, run: str, attempt: int) -> None:
-    """Each rank of the attempt began where the attempts before it had saved last, and computed nothing twice."""
-    saved = max(step for earlier in desk.view(run).attempts[: attempt - 1] for step in earlier.checkpoints)
-    for member in ("main-0", "main-1"):
-        log = desk.log(run, attempt, member)
-        assert f"\nbegins at {saved}\n" in log, log
-        assert min(steps_in(log), default=saved + 1) == saved + 1
-
 
 def test_ranks_on_two_nodes_meet_by_name_and_a_lost_node_costs_no_more_than_the_last_step(
     desk: Desk, cluster: Cluster
 ) -> None:
     cluster.node(2)
     # no silence is waited out: a set's higher restart number proves the attempt before it dead
-    (run,) = desk.submit(ranks(desk, "pair", 40, timing={"beat": "1s", "stale": "20m", "fence": "15m"}))
+    (run,) = desk.submit(desk.ranks("pair", 40, timing={"beat": "1s", "stale": "20m", "fence": "15m"}))
     desk.until("checkpoint 3", lambda: max(desk.checkpoints(run), default=0) >= 3, run)
     pods = {one["spec"]["nodeName"]: one["metadata"]["name"] for one in desk.pods(run)}
     assert pods.keys() == {"n1", "n2"}
@@ -170,9 +115,60 @@ def test_ranks_on_two_nodes_meet_by_name_and_a_lost_node_costs_no_more_than_the_
     places = desk.placements(run, "main-0")
     assert [(one.kind, one.generation) for one in places] == [("set", 0), ("set", 1)]
     assert len({one.where for one in places}) == 1  # one set, which restarted as a whole
-    goes_on_from_its_newest_checkpoint(desk, run, 2)
+    desk.goes_on_from_its_newest_checkpoint(run, 2)
     assert steps_in(desk.log(run, 2))[-1] == 40
     ended = desk.until("the set's end", lambda: condition(desk.set_of(run), "Completed"), run)
     status = desk.set_of(run)["status"]
     assert status["restarts"] == 1, ended
     assert status.get("restartsCountTowardsMax", 0) == 0  # a lost node is nobody's failure
+
+
+# who restarts what, and what counts
+
+
+def restarts(desk: Desk, run: str) -> tuple[int, int]:
+    """Of the set: all, and those that count."""
+    status = desk.set_of(run).get("status") or {}
+    return status.get("restarts", 0), status.get("restartsCountTowardsMax", 0)
+
+
+def test_a_rank_that_fails_for_good_ends_the_set_at_once(desk: Desk) -> None:
+    job = desk.ranks("hopeless", 3)
+    job["command"][-1] += "\nif rank == 1: sys.exit('no use')\n"
+    (run,) = desk.submit(job)
+    result = desk.result(run)
+    assert (result.outcome, result.reason, result.attempt) == ("failed", Reason.USER_ERROR, 1)
+    ended = desk.until("the set's failure", lambda: condition(desk.set_of(run), "Failed"), run)
+    assert ended is not None
+    assert restarts(desk, run)[0] <= 1  # the failed rank may be seen before the leader, which alone says "never again"
+    assert len(desk.view(run).attempts) == 1
+
+
+def test_a_failure_that_may_be_tried_again_restarts_the_set_and_counts(desk: Desk) -> None:
+    job = desk.ranks("again", 4, limits={"deadline": "10m", "grace": "5s", "retries": 1})
+    job["command"][-1] = job["command"][-1].replace(
+        "lines = peer", "if rank == 0 and E['SLIPWAY_ATTEMPT'] == '1': sys.exit('once')\nlines = peer"
+    )
+    (run,) = desk.submit(job)
+    result = desk.result(run)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    assert restarts(desk, run) == (1, 1)
+    first = desk.exit(run, 1, "main-0")
+    assert (first.reason, first.code) == (Reason.USER_ERROR, 1)
+    assert [one.generation for one in desk.placements(run, "main-0")] == [0, 1]
+
+
+def test_an_evicted_rank_restarts_the_set_which_counts_nothing_and_goes_on(desk: Desk) -> None:
+    (run,) = desk.submit(desk.ranks("evicted", 16))
+    desk.until("checkpoint 3", lambda: max(desk.checkpoints(run), default=0) >= 3, run)
+    pod = desk.pod(run, rank=1)
+    assert pod is not None
+    desk.evict(pod["metadata"]["name"])
+    result = desk.result(run)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    assert desk.exit(run, 1, "main-1").reason is Reason.PREEMPTED
+    # what the other rank made of its broken connection is no failure of its own
+    left = desk.view(run).attempts[0].exits.get("main-0")
+    assert left is None or left.reason in (Reason.PREEMPTED, Reason.INFRASTRUCTURE)
+    desk.goes_on_from_its_newest_checkpoint(run, 2)
+    assert restarts(desk, run) == (1, 0)

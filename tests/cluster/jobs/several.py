@@ -14,6 +14,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Exit, Placement
 from launcher.protocol.view import RunView
 from launcher.runtime import stored
+from launcher.store.layout import RunKeys
 from tests.cluster.laptop import Laptop
 from tests.support.cluster.cluster import Cluster
 
@@ -22,6 +23,34 @@ T = TypeVar("T")
 TUNING = {"poll": 0.2, "quiet": 1.0, "live": 1.0, "upstream": 5.0, "leftovers": 1.0, "ready": 0.2, "log_longest": 1.0}
 # the machine may be loaded: silence of a minute is no death
 TIMING = {"beat": "1s", "stale": "60s", "fence": "45s"}
+# two ranks that add up their numbers in every step, and save each
+RANKS = """
+import socket
+rank, steps = int(E["RANK"]), int(E["STEPS"])
+host, port = E["MASTER_ADDR"], int(E["MASTER_PORT"])
+print("meets at", host, flush=True)
+resume = E.get("SLIPWAY_RESUME")
+done = int(pathlib.Path(resume, "state").read_text()) if resume else 0
+print("begins at", done, flush=True)
+if rank == 0:
+    peer = socket.create_server(("", port)).accept()[0]
+else:
+    while True:
+        try: peer = socket.create_connection((host, port), 5); break
+        except OSError: time.sleep(0.2)
+    peer.settimeout(None)
+lines = peer.makefile("r")
+for step in range(done + 1, steps + 1):
+    peer.sendall(f"{rank + step}\\n".encode())
+    line = lines.readline()
+    if not line: sys.exit("connection lost")
+    print("step", step, rank + step + int(line), flush=True)
+    time.sleep(float(E["PACE"]))
+    folder = pathlib.Path(E["SLIPWAY_OUTPUTS"], "checkpoints", f".checkpoint-{step}"); folder.mkdir(parents=True)
+    (folder / "state").write_text(str(step)); (folder / "done").touch()
+    folder.rename(folder.with_name(f"checkpoint-{step}"))
+(out / "count").write_text(str(steps))
+"""
 
 
 class Desk(Laptop):
@@ -34,6 +63,17 @@ class Desk(Laptop):
 
     def job(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
         return super().job(name, script, **{"timing": TIMING, **changes})
+
+    def ranks(self, name: str, steps: int, pace: float = 1.0, **changes: Any) -> dict[str, Any]:
+        """RANKS as a job."""
+        checkpoints = {"kind": "checkpoints", "match": "checkpoint-*", "done": "done"}
+        two = {"nodes": 2, "cpus": 0.1, "memory": "256Mi"}
+        env = {"STEPS": str(steps), "PACE": str(pace)}
+        outputs = {"results": {}, "checkpoints": checkpoints}
+        return self.job(name, RANKS, outputs=outputs, env=env, resources=two, **changes)
+
+    def keys(self, run: str) -> RunKeys:
+        return RunKeys(run)
 
     def view(self, run: str) -> RunView:
         return read_run(self.store, run)
@@ -55,6 +95,14 @@ class Desk(Laptop):
         """What a rank printed in an attempt, as the store keeps it."""
         role, _, rank = member.rpartition("-")
         return self.launcher("logs", run, "--attempt", attempt, "--role", role, "--rank", rank)
+
+    def goes_on_from_its_newest_checkpoint(self, run: str, attempt: int) -> None:
+        """Each rank of the attempt began where the attempts before it had saved last, and computed nothing twice."""
+        saved = max(step for earlier in self.view(run).attempts[: attempt - 1] for step in earlier.checkpoints)
+        for member in self.view(run).attempts[attempt - 1].claims:
+            log = self.log(run, attempt, member)
+            assert f"\nbegins at {saved}\n" in log, log
+            assert min(steps_in(log), default=saved + 1) == saved + 1
 
     def set_of(self, run: str) -> dict[str, Any]:
         """The JobSet that carries a run. Raises LookupError."""
@@ -93,6 +141,10 @@ class Desk(Laptop):
             assert time.monotonic() < deadline, f"waited {limit} s for {what}\n{self.told(run)}"
             time.sleep(0.5)
         return found
+
+
+def steps_in(log: str) -> list[int]:
+    return [int(line.split()[1]) for line in log.splitlines() if line.startswith("step ")]
 
 
 def condition(value: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

@@ -1,0 +1,127 @@
+"""Runs in queues: Kueue's own controller holds them back, lets them in, and takes them out again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.reasons import Reason
+from tests.cluster.jobs.several import Desk, steps_in
+from tests.support.cluster.cluster import Cluster
+
+pytestmark = [pytest.mark.cluster("jobset", "kueue", "dns"), pytest.mark.nightly, pytest.mark.timeout(900)]
+QUEUE = "small"
+PRIORITIES = {"test-low": -100, "test-high": 100}
+
+
+@pytest.fixture
+def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """With a queue that has room for 0.15 cores, which is one rank."""
+    cluster.jobset()
+    cluster.kueue()
+    cluster.dns()
+    for name, value in {**cluster.s3.environment, "KUBECONFIG": str(cluster.kubeconfig)}.items():
+        monkeypatch.setenv(name, value)
+    made = Desk(cluster, tmp_path / "desk")
+    for priority, number in PRIORITIES.items():
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        cluster.apply({**kind, "metadata": {"name": priority}, "value": number})
+    room(made, "150m")
+    return made
+
+
+def room(desk: Desk, cpu: str) -> None:
+    """A queue in the desk's namespace, alone on a ClusterQueue with that much quota."""
+    api = "kueue.x-k8s.io/v1beta1"
+    quotas = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "4Gi"}]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "any", "resources": quotas}]}
+    queue = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [group],
+    }
+    place = {"name": QUEUE, "namespace": desk.namespace}
+    desk.cluster.apply(
+        [
+            {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": "any"}},
+            {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": desk.namespace}, "spec": queue},
+            {"apiVersion": api, "kind": "LocalQueue", "metadata": place, "spec": {"clusterQueue": desk.namespace}},
+        ]
+    )
+
+
+def queued(desk: Desk, name: str, steps: int, priority: str = "", **changes: Any) -> dict[str, Any]:
+    block = {"queue": QUEUE, **({"priority_class": priority} if priority else {})}
+    return desk.counting(name, steps, kubernetes=block, **changes)
+
+
+def job_of(desk: Desk, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = desk.cluster.get("job", run, desk.namespace)
+    return found
+
+
+def test_with_quota_for_one_the_others_wait_in_their_order_and_status_says_for_what(desk: Desk) -> None:
+    (first,) = desk.submit(queued(desk, "first", 30))
+    desk.until("its first checkpoint", lambda: desk.checkpoints(first), first)
+    (second,) = desk.submit(queued(desk, "second", 2))
+    time.sleep(1.1)  # Kueue's order is that of the objects' creation, in whole seconds
+    (third,) = desk.submit(queued(desk, "third", 2))
+    # the queue is a label of ours; that the Job is suspended is Kueue's doing
+    assert "suspend" not in desk.launcher("render", desk.path / "job.yaml")
+    for run in (second, third):
+        desk.until("Kueue's word", lambda run=run: "insufficient" in desk.look(run).evidence, run)  # type: ignore[misc]
+        assert job_of(desk, run)["spec"]["suspend"] is True
+        told = desk.status(run)
+        assert (told["state"], told["reason"]) == ("queued", "quota"), told
+        assert f"queue {QUEUE}" in told["detail"]
+        assert "insufficient unused quota for cpu" in told["detail"]
+    assert desk.store.read(desk.keys(first).result) is None  # all that was asked while the first one ran
+    assert [desk.result(run).outcome for run in (first, second, third)] == ["succeeded"] * 3
+    ended = [desk.result(run).time for run in (first, second, third)]
+    begun = [desk.view(run).attempts[0].claimed["main-0"] for run in (first, second, third)]
+    assert begun[0] < ended[0] <= begun[1] < ended[1] <= begun[2] < ended[2]
+
+
+def test_a_job_of_higher_priority_takes_the_place_and_the_other_goes_on_from_its_checkpoint(desk: Desk) -> None:
+    (low,) = desk.submit(queued(desk, "low", 30, "test-low"))
+    desk.until("checkpoint 3", lambda: max(desk.checkpoints(low), default=0) >= 3, low)
+    (high,) = desk.submit(queued(desk, "high", 20, "test-high"))
+    desk.until("its start", lambda: desk.view(high).attempts, high)
+    # out, but not over
+    assert desk.exit(low, 1, "main-0").reason is Reason.PREEMPTED
+    assert job_of(desk, low)["spec"]["suspend"] is True
+    told = desk.look(low)
+    assert (told.active, told.phase, told.reason) == (True, "queued", "preempted"), told
+    assert desk.store.read(desk.keys(low).result) is None
+    assert desk.result(high).outcome == "succeeded"
+    result = desk.result(low)  # with `retries: 0`
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    saved = max(desk.view(low).attempts[0].checkpoints)
+    log = desk.log(low, 2)
+    assert f"\nbegins at {saved}\n" in log
+    assert steps_in(log) == list(range(saved + 1, 31))
+    assert job_of(desk, low)["status"].get("failed", 0) == 0
+
+
+def test_a_set_waits_for_room_for_all_its_ranks_and_is_taken_out_as_a_whole(desk: Desk) -> None:
+    """Two ranks and one that is more urgent; suspending a set raises no restart number."""
+    room(desk, "250m")
+    (small,) = desk.submit(queued(desk, "small", 12))
+    desk.until("its start", lambda: desk.view(small).attempts, small)
+    (pair,) = desk.submit(desk.ranks("pair", 14, kubernetes={"queue": QUEUE, "priority_class": "test-low"}))
+    desk.until("Kueue's word", lambda: "insufficient" in desk.look(pair).evidence, pair)
+    assert desk.pods(pair) == []  # not one of the two, although there is room for one
+    assert desk.result(small).outcome == "succeeded"
+    desk.until("checkpoint 3", lambda: max(desk.checkpoints(pair), default=0) >= 3, pair)
+    (high,) = desk.submit(queued(desk, "urgent", 4, "test-high", resources={"cpus": 0.2, "memory": "256Mi"}))
+    assert desk.result(high).outcome == "succeeded"
+    result = desk.result(pair)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    exits = desk.view(pair).attempts[0].exits.values()
+    assert {each.reason for each in exits} <= {Reason.PREEMPTED, Reason.INFRASTRUCTURE}
+    assert desk.set_of(pair)["status"].get("restarts", 0) == 0
+    assert [one.generation for one in desk.placements(pair, "main-0")] == [0, 0]
+    desk.goes_on_from_its_newest_checkpoint(pair, 2)
