@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from _thread import allocate_lock
 from collections.abc import Iterable
 from functools import cache
 from math import isfinite
@@ -136,14 +137,28 @@ class _Version(msgspec.Struct):
     schema: int = 1
 
 
+_DECODERS: Final[dict[type, Any]] = {}
+_ONE_AT_A_TIME: Final = allocate_lock()
+
+
+def _decoder(kind: type) -> Any:
+    """msgspec looks at a class when it first decodes one, and two threads that do so at once kill the process
+    (msgspec 0.19 to 0.20, a segmentation fault); so it happens once, in one thread."""
+    with _ONE_AT_A_TIME:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        return _DECODERS[kind]
+
+
 def decode_job(data: bytes) -> ResolvedJob:
     """job.json read back; raises BadInput for a newer schema, an unknown field or a wrong type."""
     try:
-        version = msgspec.json.decode(data, type=_Version).schema
+        version = _decoder(_Version).decode(data).schema
         if version > SCHEMA:
             raise BadInput(
                 f"job.json has schema {version}, this launcher reads up to {SCHEMA}: the image (or install) is too old"
             )
-        return msgspec.json.decode(data, type=ResolvedJob)
+        job: ResolvedJob = _decoder(ResolvedJob).decode(data)
+        return job
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"job.json: {error}") from None

@@ -177,6 +177,12 @@ _SECRET_PLACE: Final = Text(
     "secret/key: the name of a Kubernetes secret and one of its keys",
 )
 _NODE_LABEL: Final = Text("a node label", rf"(?:{_DNS}(?:\.{_DNS})*/)?{_LABEL}", "name, or domain/name", 253 + 1 + 63)
+_DEVICE: Final = Text(
+    "a device",
+    rf"(?!(?:.*\.)?kubernetes\.io/|nvidia\.com/gpu$){_DNS}(?:\.{_DNS})+/{_LABEL}",
+    "domain/name",
+    253 + 1 + 63,
+)
 _TOLERATION: Final = Struct(
     "a toleration",
     Field("key", _NODE_LABEL, "of the taint", "any"),
@@ -231,6 +237,12 @@ BLOCKS: Final[dict[str, Struct]] = {
         Field("runtime_class", _DNS_NAME, "the pods' runtime class", "the cluster's"),
         Field("host_network", Flag(), "the node's network; Pod Security `restricted` forbids it", "false"),
         Field("caches", ListOf(_CACHE), "volumes that stay: claims and where they are mounted", "none"),
+        Field(
+            "devices",
+            MapOf(_DEVICE, Integer(1)),
+            "what device plugins offer, for each rank: devices.kubevirt.io/kvm: 1; GPUs are `resources`",
+            "none",
+        ),
         Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
         Field("ttl", DURATION, "the finished object is deleted after it; not in files for GitOps", "it stays"),
     ),

@@ -223,7 +223,7 @@ def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[d
     ports = [{"name": name, "containerPort": port} for port, name in _ports(chosen.ports).items()]
     if ports:
         container["ports"] = ports
-    container["resources"] = _resources(chosen.resources)
+    container["resources"] = _resources(chosen.resources, job.options.get("devices", {}))
     container["securityContext"] = RESTRICTED
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["volumeMounts"] = mounts
@@ -324,7 +324,7 @@ def unescape(text: str) -> str:
     return text.replace("$$", "$")
 
 
-def _resources(need: Resources) -> dict[str, Any]:
+def _resources(need: Resources, devices: Mapping[str, int]) -> dict[str, Any]:
     requests = {"cpu": cores(need.cpus)}
     limits: dict[str, str] = {}
     for name, value in (("memory", need.memory), ("ephemeral-storage", need.disk)):
@@ -332,6 +332,8 @@ def _resources(need: Resources) -> dict[str, Any]:
             requests[name] = limits[name] = quantity(value)
     if need.gpus:
         requests[GPU] = limits[GPU] = str(need.gpus)
+    for name, count in sorted(devices.items()):
+        requests[name] = limits[name] = str(count)
     return {"requests": requests, "limits": limits} if limits else {"requests": requests}
 
 

@@ -28,6 +28,13 @@ def test_memory_disk_and_gpus_are_bounded_and_cpu_is_only_asked_for() -> None:
     assert found == {"requests": {"cpu": "1500m", **bounded}, "limits": bounded}
 
 
+def test_a_device_is_asked_for_by_every_rank_and_takes_no_privilege() -> None:
+    one = job(roles={"main": needs(cpus=1)}, options={"devices": {"devices.kubevirt.io/kvm": 1}})
+    found = container(pod(one))
+    assert [found["resources"][part]["devices.kubevirt.io/kvm"] for part in ("requests", "limits")] == ["1", "1"]
+    assert found["securityContext"]["allowPrivilegeEscalation"] is False
+
+
 def test_volumes_are_as_big_as_was_asked_for() -> None:
     found = pod(job(roles={"main": needs(disk=5 << 30, shm=1 << 29)}))["spec"]
     assert {mount["mountPath"]: mount["name"] for mount in container({"spec": found})["volumeMounts"]} == {
