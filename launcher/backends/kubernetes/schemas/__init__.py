@@ -26,7 +26,7 @@ class Schemas(NamedTuple):
 
 @cache
 def load(version: str = DEFAULT) -> Schemas:
-    """The kinds of one minor version of Kubernetes, with JobSet's, Kueue's, Argo CD's, Flux's and Prometheus'. Raises BadInput."""
+    """The kinds of one minor version of Kubernetes, and the operators' of README.md. Raises BadInput."""
     if version not in VERSIONS:
         raise BadInput(f"no schemas of Kubernetes {version}; there are: {', '.join(VERSIONS)}")
     kinds: dict[str, str] = {}
