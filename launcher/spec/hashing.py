@@ -143,7 +143,7 @@ _ONE_AT_A_TIME: Final = allocate_lock()
 
 def _decoder(kind: type) -> Any:
     """msgspec looks at a class when it first decodes one, and two threads that do so at once kill the process
-    (msgspec 0.19 to 0.20, a segmentation fault); so it happens once, in one thread."""
+    (msgspec 0.22, Python 3.11: a segmentation fault); so it happens once, in one thread."""
     with _ONE_AT_A_TIME:
         if kind not in _DECODERS:
             _DECODERS[kind] = msgspec.json.Decoder(kind)
