@@ -52,8 +52,9 @@ env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
 dev: $(DEV_STAMP) ## the same with the test tools
 
-tools: ## the S3 server of the tests, built from source (needs Go)
+tools: ## the S3 server and kubectl of the tests, built from source (needs Go)
 	@bash tools/build.sh
+	@tools/build-cluster.sh kubectl || test $$? -eq 3
 
 # A machine without Go builds nothing here; the tests then say why they are skipped, and in CI they fail
 cluster-tools: tools
@@ -73,12 +74,14 @@ check: dev ## lint, format, types, import contracts, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	cd images/waa-vm && MYPYPATH=../.. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p guest
-	cd images/vllm-serve && MYPYPATH=../.. ../../$(BIN)/mypy --config-file ../../pyproject.toml serve.py smoke.py
+	cd images/waa-vm && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p guest
+	cd images/vllm-serve && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml serve.py smoke.py
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
-	$(BIN)/hadolint images/*/Dockerfile
+	$(BIN)/hadolint images/*/Dockerfile k8s/components/store/Dockerfile
 	$(BIN)/launcher images check
+	$(BIN)/launcher validate k8s --allow-tags
+	$(BIN)/launcher lint k8s/gitops/jobs
 
 SERVE_LOCK := images/vllm-serve/requirements-cpu.lock
 SERVE_STAMP := .venv-vllm/.installed-$(call STAMP,$(SERVE_LOCK))

@@ -20,7 +20,7 @@ from launcher.backends.kubernetes.api import ONLY_METADATA, Answer, Api, Refused
 from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Document, File, Metadata, bare
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 
-PARALLEL: Final = 16
+PARALLEL: Final = 32  # more than cores: most of the time a create waits for etcd
 YAML: Final = "application/yaml"
 WRITE: Final = {"fieldManager": names.APP, "fieldValidation": "Strict"}
 DRY: Final = {**WRITE, "dryRun": "All"}
