@@ -37,7 +37,7 @@ class Creator:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def try_out(self, documents: Iterable[Document]) -> None:
-        """Looks at every document offline, and has the server dry-run, strictly, each that is the first of its shape.
+        """Looks at the first document of each shape offline, then has the server dry-run it strictly.
 
         Raises BadInput with all complaints. A Job whose pods Pod Security will refuse is accepted with no more than a
         warning, and never starts: that warning counts as a refusal.
@@ -45,10 +45,10 @@ class Creator:
         firsts: dict[str, Document] = {}
         wrong: list[str] = []
         for document in documents:
-            wrong += offline(document)
             shape = document.shape
-            if shape not in self.tried:
-                firsts.setdefault(shape, document)
+            if shape not in self.tried and shape not in firsts:
+                firsts[shape] = document
+                wrong += offline(document)
         if wrong:
             raise BadInput("\n".join(dict.fromkeys(wrong)))
         for shape, document in firsts.items():

@@ -93,7 +93,8 @@ class Document:
 
     @property
     def shape(self) -> str:
-        """What decides how a cluster judges the object: equal for jobs that differ in name, values and arguments."""
+        """What decides how a cluster judges the object: equal for runs that differ in their names and configuration,
+        as those of a matrix do."""
         return hashlib.sha256(msgspec.json.encode(_shape(self.value), order="sorted")).hexdigest()
 
 
@@ -152,15 +153,19 @@ def _load(part: str, where: str) -> Any:
         raise BadInput(f"{where}: {error}") from None
 
 
+# what differs between runs of one shape. Commands and values stand in the job, which the pod carries as text
+_OWN: Final = frozenset(
+    {"name", "annotations", "configMap", names.RUN, names.APP_INSTANCE, names.PIPELINE, names.ARRAY}
+)
+
+
 def _shape(value: Any, inside: str = "") -> Any:
     if isinstance(value, dict):
         if inside == "env":
             return sorted(value)
-        return {
-            key: _shape(item, key)
-            for key, item in value.items()
-            if key not in ("labels", "annotations", "command", "args", "name", "configMap") or key == inside
-        }
+        if inside in ("data", "binaryData"):
+            return len(value)
+        return {key: _shape(item, key) for key, item in value.items() if key not in _OWN}
     if isinstance(value, list):
         return [_shape(item, inside) for item in value]
     return value

@@ -165,17 +165,17 @@ def test_each_fault_of_a_create_is_repaired(place: Place, kind: Kind, monkeypatc
 
 
 def test_too_many_requests_hold_all_threads_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [small("one", place.namespace, config={"k": k}) for k in range(30)]
+    jobs = [small("one", place.namespace, config={"k": k}) for k in range(60)]
     with place.cluster.proxy() as proxy:
         backend = through(proxy, place.namespace, monkeypatch)
         put(backend, small("first", place.namespace))
         before = len(proxy.seen)
-        proxy.plan(Kind.TOO_MANY, method="POST", path="/jobs", times=16)
-        assert len(put(backend, *jobs)) == 30
+        proxy.plan(Kind.TOO_MANY, method="POST", path="/jobs", times=32)
+        assert len(put(backend, *jobs)) == 60
         posts = [kind for request, kind in proxy.seen[before:] if request.method == "POST"]
-        # 16 threads were refused once; while they wait, no other request went out to be refused as well
-        assert posts.count(Kind.TOO_MANY) == 16
-        assert len(posts) <= 30 + 16 + 2
+        # 32 threads were refused once; while they wait, no other request went out to be refused as well
+        assert posts.count(Kind.TOO_MANY) == 32
+        assert len(posts) <= 60 + 32 + 2
         close_all()
 
 
