@@ -38,8 +38,10 @@ class Feed:
     def __init__(self, store: Store, run: str, label: str, choice: Choice, printer: Printer) -> None:
         self.store, self.run, self.label, self.choice, self.printer = store, run, label, choice, printer
         self.attempt = 0
+        self.began = 0  # the attempt whose live streams were opened
         self.logs: list[tuple[Log, Lines]] = []
         self.threads: list[threading.Thread] = []  # live streams, one for each member
+        self.broken: dict[str, int] = {}  # member -> the byte of its log at which its live stream broke
         self.state = ""  # the outcome, once there is one
 
     def begin(self, backend_of: BackendOf) -> None:
@@ -54,7 +56,7 @@ class Feed:
             return
         if seen is None or not seen.active:
             return
-        number = view.attempts[-1].number if view.attempts else 0
+        self.began = number = view.attempts[-1].number if view.attempts else 0
         members = pick_members(view, number, self.choice.role, self.choice.rank)
         for member in members:
             log = Log(self.store, RunKeys(self.run).attempt(number), member)
@@ -69,23 +71,28 @@ class Feed:
     def _stream(self, backend: Backend, handle: Handle, member: str, log: Log, lines: Lines) -> None:
         """Prints a member's live output. It is what the store gets, byte for byte, so offsets are the same."""
         role, _, rank = member.rpartition("-")
-        skip = log.position
+        skip = given = log.position
         try:
             for chunk in backend.logs(handle, role, int(rank), False):
                 if skip < len(chunk):
                     lines.feed(Piece(0, chunk[skip:]))
+                    given += len(chunk) - skip
                 skip = max(0, skip - len(chunk))
         except SlipwayError as error:
-            print(f"{self.run}: {error}; the whole log: launcher logs {self.run}", file=sys.stderr)
+            print(f"{self.run}: {error}; going on from the store", file=sys.stderr)
+            self.broken[member] = given
         lines.close()
 
     def poll(self, backend_of: BackendOf) -> None:
         """Prints what is new in the store, or waits for the end of live streams."""
         if self.threads:
-            if not any(thread.is_alive() for thread in self.threads):
+            if any(thread.is_alive() for thread in self.threads):
+                return
+            if not self.broken:
                 line = read_line(self.store, self.run, backend_of)[1]
                 self.state = line.state if line.final else ""
-            return
+                return
+            self.threads = []
         # the result is read first: what was written before it is then all there
         view = read_run(self.store, self.run, full=False)
         number = view.attempts[-1].number if view.attempts else 0
@@ -103,7 +110,11 @@ class Feed:
                 for member in members
             ]
             for log, _ in self.logs:
-                if first and self.choice.tail is not None:
+                if first and self.broken:
+                    # of an attempt that came later nothing was printed
+                    if number <= max(1, self.began):
+                        log.position = self.broken.get(log.member, log.size())
+                elif first and self.choice.tail is not None:
                     log.skip_to_tail(self.choice.tail)
         self._drain(close=view.result is not None)
         if view.result is not None:

@@ -39,11 +39,11 @@ def test_another_job_of_that_name_is_a_conflict_and_stays_as_it_is(place: Place)
     one = small("one", place.namespace)
     rendered = place.backend.render([one])
     (text,) = rendered.documents.values()
-    place.cluster.apply(text.replace(run_hash(one), "0" * 64), place.namespace)
+    place.cluster.apply(text.replace(run_hash(one), "f" * 64), place.namespace)
     with pytest.raises(Conflict, match="another job"):
         put(place.backend, one)
     there = place.get("job", run_id(one))
-    assert there["metadata"]["annotations"]["slipway.dev/fingerprint"] == "0" * 64
+    assert there["metadata"]["annotations"]["slipway.dev/fingerprint"] == "f" * 64
 
 
 def test_one_that_is_being_deleted_is_said_to_be(place: Place) -> None:

@@ -17,6 +17,7 @@ import pytest
 from launcher.backends.base import Handle, Observation
 from launcher.cli import main
 from launcher.cli.status import COLUMNS
+from launcher.errors import Unreachable
 from launcher.protocol.records import Beat, Result
 from launcher.reasons import Reason
 from launcher.spec.model import Output, Role
@@ -279,6 +280,33 @@ def test_a_run_on_this_machine_is_followed_live(
     monkeypatch.setattr("launcher.status.backends", lambda profile: lambda name: backend)
     assert main(["logs", run, "--follow", "--tail", "1"]) == 0
     assert capfdbinary.readouterr().out == b"two\nthree\nfour"
+
+
+class BreakingBackend(LiveBackend):
+    """A live stream that breaks off; the run goes on without it."""
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        yield from self.chunks
+        key = RunKeys(self.run).attempt(1)
+        self.store.put(key.log_piece("main-0", 8), b"three\nfour\n")
+        finish(self.store, self.run)
+        self.active = False
+        raise Unreachable("the log broke off")
+
+
+@pytest.mark.parametrize("chunks", [[], [b"one\n"], [b"one\ntwo\n", b"thr"]])
+def test_a_live_stream_that_breaks_is_taken_up_from_the_store(
+    chunks: list[bytes], file_store: Store, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.cli.tailing.POLL", 0.02)
+    attempt = FakeAttempt(ended=None, logs={"main-0": {0: b"one\ntwo\n"}})
+    run = write_run(file_store, fake_job("live"), [attempt], outcome=None)
+    backend = BreakingBackend(file_store, run, chunks)
+    monkeypatch.setattr("launcher.status.backends", lambda profile: lambda name: backend)
+    assert main(["logs", run, "--follow"]) == 0
+    captured = capfdbinary.readouterr()
+    assert captured.out.replace(b"thr\nee", b"three") == b"one\ntwo\nthree\nfour\n"
+    assert b"going on from the store" in captured.err
 
 
 def test_report_writes_a_page(pipeline: Pipeline, capsys: Capture, tmp_path: Path) -> None:
