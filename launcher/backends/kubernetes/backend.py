@@ -127,7 +127,9 @@ class KubernetesBackend:
         hashes = {run_id(job): run_hash(job) for job in group}
         if strange := sorted(set(rendered.objects) - set(hashes)):
             raise Conflict(f"{strange[0]} is no run of this submit")
-        made = files(rendered, self.namespace, self._read)
+        # a job without a namespace goes to the context's, whatever another job of the submit says
+        named = any(job.options.get("namespace") for job in group)
+        made = files(rendered, self.login.namespace if named else self.namespace, self._read)
         for run, name in rendered.objects.items():
             carried = made[name].carrier.metadata.runs
             if carried.get(run) != hashes[run]:
