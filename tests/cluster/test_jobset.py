@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ import pytest
 from launcher.reasons import Reason
 from tests.cluster.jobs.several import Desk, condition, steps_in
 from tests.support.cluster.cluster import Cluster
+from tests.support.engine import Engine
 
 pytestmark = [pytest.mark.cluster("jobset", "dns"), pytest.mark.nightly, pytest.mark.timeout(900)]
+JOBS = Path(__file__).with_name("jobs")
 
 
 @pytest.fixture
@@ -22,6 +27,9 @@ def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> D
         monkeypatch.setenv(name, value)
     return Desk(cluster, tmp_path / "desk")
 
+
+# no silence is waited out: a set's higher restart number proves the attempt before it dead
+PATIENT = {"beat": "1s", "stale": "20m", "fence": "15m"}
 
 # stages
 
@@ -84,52 +92,88 @@ def test_a_stage_that_fails_for_good_ends_the_set_and_those_after_it_are_told_so
 # ranks
 
 
-def test_ranks_on_two_nodes_meet_by_name_and_a_lost_node_costs_no_more_than_the_last_step(
-    desk: Desk, cluster: Cluster
-) -> None:
-    cluster.node(2)
-    # no silence is waited out: a set's higher restart number proves the attempt before it dead
-    (run,) = desk.submit(desk.ranks("pair", 40, timing={"beat": "1s", "stale": "20m", "fence": "15m"}))
-    desk.until("checkpoint 3", lambda: max(desk.checkpoints(run), default=0) >= 3, run)
-    pods = {one["spec"]["nodeName"]: one["metadata"]["name"] for one in desk.pods(run)}
-    assert pods.keys() == {"n1", "n2"}
-    assert f"\nmeets at {run}-main-0-0.{run}\n" in desk.log(run, 1, "main-1")
-    cluster.node(2).kill()
+@contextmanager
+def lost_for_good(desk: Desk, run: str) -> Iterator[None]:
+    """The second node dies under a run with a rank on it. The launcher says how it is given up, which is done."""
+    node = desk.cluster.node(2)
+    before = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in desk.pods(run)}
+    (pod,) = [name for name, where in before.items() if where == node.name]
+    node.kill()
     try:
         desk.until("the lost pod is told of", lambda: "hangs in Terminating" in desk.look(run).evidence, run)
         said = desk.look(run)
         assert (said.active, said.phase, said.reason) == (True, "stopping", "lost")
-        assert said.evidence.startswith(f"pod {pods['n2']} hangs in Terminating: its node n2 does not answer")
+        assert said.evidence.startswith(f"pod {pod} hangs in Terminating: its node {node.name} does not answer")
         # the other rank computes nothing by itself, and nothing was started beside the lost one
-        assert {one["metadata"]["name"] for one in desk.pods(run)} == set(pods.values())
-        assert desk.set_of(run)["status"].get("restarts", 0) == 0
+        assert {one["metadata"]["name"] for one in desk.pods(run)} == set(before)
+        assert restarts(desk, run) == (0, 0)
         _, _, advice = said.evidence.partition("gone for good: kubectl ")
-        assert advice.startswith("taint node n2 ")
-        cluster.kubectl(*advice.split())
+        assert advice.startswith(f"taint node {node.name} ")
+        desk.cluster.kubectl(*advice.split())
         desk.until("the next attempt", lambda: len(desk.view(run).attempts) > 1, run)
-        result = desk.result(run, limit=300)
+        yield
     finally:
-        cluster.kubectl("taint", "node", "n2", "node.kubernetes.io/out-of-service-", check=False)
-        cluster.node(2).start()
-    assert (result.outcome, result.attempt) == ("succeeded", 2)
-    places = desk.placements(run, "main-0")
-    assert [(one.kind, one.generation) for one in places] == [("set", 0), ("set", 1)]
-    assert len({one.where for one in places}) == 1  # one set, which restarted as a whole
-    desk.goes_on_from_its_newest_checkpoint(run, 2)
-    assert steps_in(desk.log(run, 2))[-1] == 40
-    ended = desk.until("the set's end", lambda: condition(desk.set_of(run), "Completed"), run)
-    status = desk.set_of(run)["status"]
-    assert status["restarts"] == 1, ended
-    assert status.get("restartsCountTowardsMax", 0) == 0  # a lost node is nobody's failure
-
-
-# who restarts what, and what counts
+        desk.cluster.kubectl("taint", "node", node.name, "node.kubernetes.io/out-of-service-", check=False)
+        node.start()
 
 
 def restarts(desk: Desk, run: str) -> tuple[int, int]:
     """Of the set: all, and those that count."""
     status = desk.set_of(run).get("status") or {}
     return status.get("restarts", 0), status.get("restartsCountTowardsMax", 0)
+
+
+def test_ranks_on_two_nodes_meet_by_name_and_a_lost_node_costs_no_more_than_the_last_step(
+    desk: Desk, cluster: Cluster
+) -> None:
+    cluster.node(2)
+    (run,) = desk.submit(desk.ranks("pair", 40, timing=PATIENT))
+    desk.until("checkpoint 3", lambda: max(desk.checkpoints(run), default=0) >= 3, run)
+    pods = {one["spec"]["nodeName"]: one["metadata"]["name"] for one in desk.pods(run)}
+    assert pods.keys() == {"n1", "n2"}
+    assert f"\nmeets at {run}-main-0-0.{run}\n" in desk.log(run, 1, "main-1")
+    with lost_for_good(desk, run):
+        result = desk.result(run, limit=300)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    places = desk.placements(run, "main-0")
+    assert [(one.kind, one.generation) for one in places] == [("set", 0), ("set", 1)]
+    assert len({one.where for one in places}) == 1  # one set, which restarted as a whole
+    desk.goes_on_from_its_newest_checkpoint(run, 2)
+    assert steps_in(desk.log(run, 2))[-1] == 40
+    desk.until("the set's end", lambda: condition(desk.set_of(run), "Completed"), run)
+    assert restarts(desk, run) == (1, 0)  # a lost node is nobody's failure
+
+
+def test_torchrun_on_two_nodes_reduces_over_gloo_and_goes_on_after_one_is_lost(
+    desk: Desk, cluster: Cluster, engine: Engine, cpu_image: str
+) -> None:
+    cluster.node(2)
+    (desk.path / "programs").mkdir()
+    shutil.copy(JOBS / "reduce.py", desk.path / "programs")
+    steps = 40
+    job = desk.ranks("reduce", steps, timing=PATIENT) | {
+        "image": cluster.import_image(engine, cpu_image),
+        "code": "programs",
+        "command": ["torchrun", "reduce.py"],  # who, where and how many: the runtime's variables
+        "resources": {"nodes": 2, "cpus": 0.5, "memory": "1500Mi"},
+    }
+    (run,) = desk.submit(job)
+    desk.until("checkpoint 3", lambda: max(desk.checkpoints(run), default=0) >= 3, run, 300)
+    pods = {one["spec"]["nodeName"]: one["metadata"]["name"] for one in desk.pods(run)}
+    assert pods.keys() == {"n1", "n2"}
+    for rank in (0, 1):
+        assert f"rank {rank} of 2 meets at {run}-main-0-0.{run}\n" in desk.log(run, 1, f"main-{rank}")
+    with lost_for_good(desk, run):
+        result = desk.result(run, limit=300)
+    assert (result.outcome, result.attempt) == ("succeeded", 2)
+    desk.goes_on_from_its_newest_checkpoint(run, 2)
+    desk.launcher("gather", run, "--to", "gathered")
+    (weight,) = (desk.path / "gathered").rglob("weight")
+    # what an undisturbed training gives: the mean of (0 + step) and (1 + step), over all steps
+    assert json.loads(weight.read_text()) == [sum(step + 0.5 for step in range(1, steps + 1))] * 4
+
+
+# who restarts what, and what counts
 
 
 def test_a_rank_that_fails_for_good_ends_the_set_at_once(desk: Desk) -> None:
