@@ -29,6 +29,7 @@ STATES = ("queued", "starting", "running", "stopping", *FINAL)
 VERIFIED = 16  # cached rows compared with the store at each reading
 PARALLEL = 16
 WRITER = "status"
+SILENT = 4  # beats that a rank misses before its backend is asked what became of it
 
 BackendOf = Callable[[ResolvedJob], Backend | None]
 
@@ -102,7 +103,7 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
     view = read_run(store, run)
     status = fold(view)
     said = Said(None)
-    if backend_of is not None and _incomplete(store, view, status):
+    if backend_of is not None and (_silent(view) or _incomplete(store, view, status)):
         if view.result is None:
             said = backend_says(view, backend_of)
         result = finish(
@@ -116,7 +117,7 @@ def read_line(store: Store, run: str, backend_of: BackendOf | None = None) -> tu
         head = store.head(RunKeys(run).job)
         created = head.modified if head is not None else None
     line = to_line(view, status, created)
-    if view.result is None and said.message:  # why it does not start, or not again
+    if view.result is None and said.message:  # why it does not start, or not again, or what hangs
         line = msgspec.structs.replace(line, reason=line.reason or str(said.reason or ""), detail=said.message)
     return view, line
 
@@ -130,6 +131,16 @@ def _incomplete(store: Store, view: RunView, status: Status) -> bool:
         return status.stale or exited or view.cancelled
     work = view.result.work
     return view.result.outcome == "succeeded" and bool(work) and store.head(work_run(work, view.run)) is None
+
+
+def _silent(view: RunView) -> bool:
+    """Whether a rank of the highest attempt misses its beats. Long before that makes the attempt dead, its backend may
+    know why: a lost node, a pod that hangs."""
+    if view.result is not None or view.job is None or not view.attempts:
+        return False
+    last, patience = view.attempts[-1], SILENT * view.job.timing.beat
+    left = [last.seen(member) for member in last.claims if member not in last.exits]
+    return any(seen is not None and view.now - seen > patience for seen in left)
 
 
 class Said(NamedTuple):

@@ -104,6 +104,7 @@ def lost_for_good(desk: Desk, run: str) -> Iterator[None]:
         said = desk.look(run)
         assert (said.active, said.phase, said.reason) == (True, "stopping", "lost")
         assert said.evidence.startswith(f"pod {pod} hangs in Terminating: its node {node.name} does not answer")
+        assert said.evidence in desk.launcher("status", run, "-o", "json")
         # the other rank computes nothing by itself, and nothing was started beside the lost one
         assert {one["metadata"]["name"] for one in desk.pods(run)} == set(before)
         assert restarts(desk, run) == (0, 0)
