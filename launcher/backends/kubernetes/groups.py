@@ -115,15 +115,23 @@ def _edges(runs: Mapping[str, Run]) -> dict[str, tuple[str, ...]]:
 
 
 def _stages(runs: Mapping[str, Run], upstream: Mapping[str, tuple[str, ...]]) -> list[Stage]:
-    arrays: dict[bytes, list[Run]] = {}
+    arrays: dict[tuple[bytes, int], list[Run]] = {}
     found = []
+    levels: dict[str, int] = {}
+
+    def level(run: str) -> int:
+        if run not in levels:
+            levels[run] = 1 + max((level(other) for other in upstream.get(run, ())), default=-1)
+        return levels[run]
+
     for run in runs.values():
         if not run.job.options.get("array"):
             found.append(Stage((run,), upstream.get(run.id, ())))
             continue
         if len(run.job.members()) > 1:
             raise BadInput(f"kubernetes.array: {run.job.name} has several ranks; an array's runs have one each")
-        arrays.setdefault(_shape(run.job), []).append(run)
+        # of one level: a run must not share a stage with one whose output it reads, at whatever remove
+        arrays.setdefault((_shape(run.job), level(run.id)), []).append(run)
     for some in arrays.values():
         ordered = sorted(some, key=lambda run: run.id)
         for start in range(0, len(ordered), ARRAY):

@@ -10,6 +10,7 @@ import yaml
 
 from eval.config import convert
 from eval.run import RunConfig
+from training.grpo import GrpoConfig
 from training.make_episodes import EpisodesConfig
 from training.sft import SftConfig
 from training.tiny import TinyConfig
@@ -17,6 +18,7 @@ from training.tiny import TinyConfig
 ROOT = Path(__file__).parents[3] / "examples"
 CLASSES: dict[str, type] = {
     "eval.run": RunConfig,
+    "training.grpo": GrpoConfig,
     "training.make_episodes": EpisodesConfig,
     "training.sft": SftConfig,
     "training.tiny": TinyConfig,
@@ -29,11 +31,12 @@ def documents() -> list[tuple[str, str, dict[str, Any]]]:
     for file in sorted(ROOT.glob("*/*.yaml")):
         for job in yaml.safe_load_all(file.read_text()):
             command = job.get("command", [])
-            if command[1:2] == ["-m"] and command[2] in CLASSES:
+            module = command[command.index("-m") + 1] if "-m" in command else ""
+            if module in CLASSES:
                 config = job["config"]
                 if "learning_rate" in config:  # YAML 1.2 reads 2e-3 as a number, this loader as a text
                     config["learning_rate"] = float(config["learning_rate"])
-                found.append((job["name"], command[2], config))
+                found.append((f"{file.parent.name}/{job['name']}", module, config))
     return found
 
 
@@ -47,7 +50,8 @@ def test_a_program_takes_the_configuration_that_an_example_gives_it(
 
 
 def test_the_login_jobs_ask_the_model_as_it_was_taught() -> None:
-    jobs = {job: config for job, _, config in documents() if job.startswith("login-")}
+    jobs = {job: config for job, _, config in documents() if job.startswith("login/")}
+    jobs = {job.removeprefix("login/"): config for job, config in jobs.items()}
     assert set(jobs) == {"login-episodes", "login-model", "login-before", "login-sft", "login-after"}
     assert len({str(config["prompt"]) for config in jobs.values()}) == 1
     assert jobs["login-before"]["tasks"] == jobs["login-after"]["tasks"]
