@@ -26,6 +26,8 @@ from launcher.store.layout import RunKeys
 
 WRITER: Final = "reap"
 LEAVING: Final = 300.0  # seconds that a run's last processes may take to leave after its result
+HOPELESS: Final = 1800.0  # seconds after which a run that can not start as it is no longer keeps its place, or its GPU
+CAN_NOT_START: Final = (Reason.IMAGE_PULL, Reason.CONFIG_ERROR)
 PARALLEL: Final = 16
 
 
@@ -74,17 +76,20 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         return []
     head = store.head(RunKeys(run).job)
     waited = view.now - head.modified if head is not None else 0.0
-    late = not view.attempts and job.limits.start_deadline is not None and waited > job.limits.start_deadline
     said = backend_says(view, backend_of)
+    patience = job.limits.start_deadline
+    if patience is None and said.reason in CAN_NOT_START:
+        patience = HOPELESS
+    late = not view.attempts and patience is not None and waited > patience
     rows = []
     if said.active and late and not plan and _end(job, run, backend_of):
-        said = backend_says(view, backend_of)
+        said = said._replace(active=backend_says(view, backend_of).active)
     if said.active is False and not late and not view.attempts and said.reason is None and not view.cancelled:
         return [Reaped(run, "unsubmitted", f"{job.backend} has nothing of it: launcher submit the same job again")]
     reason, message = said.reason, said.message
     if late:
         reason = reason or Reason.UNSCHEDULABLE
-        message = f"not started within {job.limits.start_deadline:g} s{': ' + message if message else ''}"
+        message = f"not started within {patience:g} s{': ' + message if message else ''}"
     if plan:
         if late or (said.active is False and fold(view).stale) or (said.active is False and reason):
             rows.append(Reaped(run, "ended", message or str(reason or Reason.LOST)))

@@ -134,9 +134,23 @@ class KubernetesBackend:
             carried = made[name].carrier.metadata.runs
             if carried.get(run) != hashes[run]:
                 raise Conflict(f"{name} does not carry {run} as it is submitted")
+        self._refuse_overlaps(rendered, made)
         self.creator.try_out(document for each in made.values() for document in each.documents)
         there = self.creator.create_all(made.values())
         return {run: self._handle(run, made[name], there[name]) for run, name in rendered.objects.items()}
+
+    def _refuse_overlaps(self, rendered: Rendered, made: Mapping[str, File]) -> None:
+        """A pipeline one of whose stages is at work in another object: its own copy of that stage would end as
+        `duplicate`, which fails the whole set, after having asked for all that the stage needs."""
+        for name in dict.fromkeys(rendered.objects.values()):
+            carried = made[name].carrier.metadata
+            for run in sorted(set(carried.runs) - set(rendered.objects)):
+                seen = self.look_up(run)
+                if seen is not None and seen.active and seen.handle.name != carried.name:
+                    raise Conflict(
+                        f"{run} is at work in {seen.handle.name}, and {carried.name} would start it again: "
+                        f"`launcher wait {run}` and submit once more (its result is used), or cancel it first"
+                    )
 
     def _handle(self, run: str, file: File, there: Metadata) -> Handle:
         return handle(run, NAME, file.carrier.kind, there, self.login.context)

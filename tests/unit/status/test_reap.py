@@ -14,7 +14,7 @@ from launcher.backends.base import Backend, Handle, Observation
 from launcher.cache import Cache
 from launcher.errors import Unreachable
 from launcher.protocol.records import Result
-from launcher.reap import LEAVING, Reaped, reap
+from launcher.reap import HOPELESS, LEAVING, Reaped, reap
 from launcher.reasons import Reason
 from launcher.spec.model import Limits
 from launcher.store.base import Store
@@ -28,6 +28,7 @@ class Cluster:
     def __init__(self) -> None:
         self.objects: dict[str, list[str]] = {}
         self.over: dict[str, tuple[str, str]] = {}  # run -> why its object ended
+        self.said: dict[str, tuple[str, str]] = {}  # run -> why it does not start
         self.ended: list[str] = []
         self.away = False
 
@@ -39,7 +40,7 @@ class Cluster:
             raise Unreachable("no answer")
         for name, runs in self.objects.items():
             for run in runs:
-                reason, evidence = self.over.get(run, ("", ""))
+                reason, evidence = self.over.get(run) or self.said.get(run, ("", ""))
                 yield Observation(Handle(run, "x", name, ""), run not in self.over, "", reason, evidence)
 
     def look_up(self, run: str) -> Observation | None:
@@ -97,6 +98,24 @@ def test_what_waits_too_long_is_taken_away_and_ended(file_store: Store, cluster:
     there = result(file_store, run)
     assert there is not None
     assert there.message == "not started within 60 s"
+
+
+def test_what_can_not_start_keeps_its_place_for_half_an_hour(
+    file_store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    run = write_run(file_store, fake_job("typo"), [], outcome=None)
+    waits = write_run(file_store, fake_job("queued"), [], outcome=None)
+    cluster.add(run)
+    cluster.add(waits)
+    cluster.said[run] = ("image_pull", "no such image")
+    cluster.said[waits] = ("unschedulable", "no room yet")
+    older(tmp_path, RunKeys(run).job, HOPELESS - 10)
+    older(tmp_path, RunKeys(waits).job, 100 * HOPELESS)
+    assert go(file_store, cluster, tmp_path) == []
+    older(tmp_path, RunKeys(run).job, HOPELESS + 1)
+    assert go(file_store, cluster, tmp_path) == [Reaped(run, "ended", "failed: image_pull")]
+    assert cluster.ended == [run]
+    assert result(file_store, waits) is None  # who waits for room, waits
 
 
 def test_the_same_when_the_reaper_died_in_between(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
