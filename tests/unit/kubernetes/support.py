@@ -22,7 +22,7 @@ from launcher.spec.resolve import resolve
 
 ROOT = Path(__file__).parents[3]
 # those that a user copies, and shapes that only tests need
-EXAMPLES = sorted([*(ROOT / "examples" / "kubernetes").glob("*.yaml"), *(Path(__file__).parent / "jobs").glob("*.yaml")])
+EXAMPLES = sorted([*(ROOT / "examples/kubernetes").glob("*.yaml"), *(Path(__file__).parent / "jobs").glob("*.yaml")])
 GOLDEN = Path(__file__).parent / "golden"
 STORE = "s3://slipway-examples/runs"
 DIGEST = "sha256:" + "ab" * 32
