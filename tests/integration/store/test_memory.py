@@ -60,7 +60,7 @@ def test_a_gather_that_is_cut_off_goes_on(
     to = tmp_path / "to"
     command = [sys.executable, "-m", "launcher.cli", "gather", run, "--to", str(to), "--store"]
     with FaultProxy(s3_server.port) as proxy:
-        proxy.plan(Kind.SLOW, method="GET", key="outputs/results/", times=1000, delay=0.2)
+        proxy.plan(Kind.SLOW, method="GET", key="outputs/results/", times=1000, delay=1.0)
         slow = subprocess.Popen([*command, s3_url.replace(s3_server.endpoint, proxy.endpoint)], stderr=subprocess.PIPE)
         while not list(to.glob(f"{run}/outputs/results/*.bin")) and slow.poll() is None:
             time.sleep(0.02)
