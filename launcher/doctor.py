@@ -1,4 +1,4 @@
-"""Checks of this machine, the profile, the store and the local backend, each with what to do about it."""
+"""Checks of this machine, the profile, the store and the backends, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,47 @@ def diagnose(cwd: Path, environ: Mapping[str, str], *, profile: str | None, stor
     yield from _disk(found)
     yield from _local(found)
     yield _gpus(found)
+    for name, look in (("docker", _docker), ("kubernetes", _kubernetes)):
+        if found.backend == name or name in found.blocks:  # nobody is told of an engine that they never asked for
+            yield from look(found)
+
+
+def _docker(profile: Profile) -> Iterator[Finding]:
+    fix = "launcher submit --backend docker needs it; docs/docker.md says what"
+    try:
+        from launcher.images.engine import Engine
+
+        engine = Engine()
+        built = bool(engine.images("slipway-cpu"))
+    except (SlipwayError, ModuleNotFoundError) as error:
+        yield Finding("docker", "failed", str(error), fix, 4)
+        return
+    yield Finding(
+        "docker", "ok", f"engine {engine.about['Version']}; slipway-cpu is {'' if built else 'not '}built here"
+    )
+
+
+def _kubernetes(profile: Profile) -> Iterator[Finding]:
+    """Whether the cluster answers, what it can run, and whether the namespace is there for us."""
+    from launcher.backends.base import backend
+    from launcher.backends.kubernetes.backend import KubernetesBackend
+    from launcher.backends.kubernetes.objects import JOB, JOB_SET, LOCAL_QUEUE
+
+    try:
+        made = backend("kubernetes", profile.backend_options("kubernetes"))
+        assert isinstance(made, KubernetesBackend)
+        answer = made.api.request("GET", "/version")
+        has = [name for name, kind in (("JobSet", JOB_SET), ("Kueue", LOCAL_QUEUE)) if made.serves(kind)]
+        version = answer.json().get("gitVersion", "?")
+        yield Finding(
+            "kubernetes", "ok", f"{made.api.where} answers: {version}, with {' and '.join(has) or 'Jobs only'}"
+        )
+        jobs = made.api.get(JOB.path(made.namespace), limit="1")
+        detail = f"Jobs of namespace {made.namespace} can be listed"
+        yield Finding("kubernetes: jobs", "ok" if jobs is not None else "warning", detail)
+    except SlipwayError as error:
+        fix = "check the kubeconfig (`kubectl config current-context`), the VPN and your role (k8s/base/roles.yaml)"
+        yield Finding("kubernetes", "failed", str(error), fix, 4)
 
 
 def _python() -> Finding:

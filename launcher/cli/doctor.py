@@ -10,7 +10,7 @@ from pathlib import Path
 from launcher.cli import common
 
 SUMMARY = (
-    "Check this machine, the profile, the store (create-only puts are raced) and the local backend. "
+    "Check this machine, the profile, the store (create-only puts are raced) and the backends. "
     "Exit code 4: the store can not be used."
 )
 EXAMPLE = "launcher doctor --store s3://bucket/agents"

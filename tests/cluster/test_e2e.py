@@ -140,6 +140,13 @@ def test_a_secret_reaches_the_command_and_nothing_else(laptop: Laptop) -> None:
     assert not any(value.encode() in laptop.store.get(meta.key) for meta in laptop.store.scan("runs/"))
 
 
+def test_doctor_says_what_the_cluster_is(laptop: Laptop) -> None:
+    found = {one["check"]: one for one in json.loads(laptop.launcher("doctor", "-o", "json"))}
+    assert found["kubernetes"]["state"] == "ok"
+    assert "v1.34" in found["kubernetes"]["detail"]
+    assert laptop.namespace in found["kubernetes: jobs"]["detail"]
+
+
 def test_exec_and_logs_reach_a_running_pod(laptop: Laptop) -> None:
     (run,) = laptop.submit(laptop.job("up", "print('up', flush=True); time.sleep(600)"))
     laptop.wait_for_log(run, "up")

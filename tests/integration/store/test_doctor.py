@@ -88,3 +88,22 @@ def test_secrets_that_others_can_read(capsys: pytest.CaptureFixture[str], tmp_pa
     code, found = doctor(capsys, "--store", (tmp_path / "store").as_uri())
     assert code == 1
     assert found["secrets"]["fix"].startswith("chmod 600 ")
+
+
+# Docker's SDK leaves the socket of a connection that was refused to the collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_backend_that_does_not_answer_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    (tmp_path / "slipway.yaml").write_text("store: here\nkubernetes: {namespace: ml}\ndocker: {network: host}\n")
+    code, found = doctor(capsys)
+    assert code == 4
+    assert [found[name]["state"] for name in ("store", "docker", "kubernetes")] == ["ok", "failed", "failed"]
+    assert all(found[name]["detail"] and "\n" not in found[name]["detail"] for name in ("docker", "kubernetes"))
+
+
+def test_backends_that_nobody_named_are_not_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, found = doctor(capsys, "--store", (tmp_path / "store").as_uri())
+    assert not {"docker", "kubernetes"} & set(found)
