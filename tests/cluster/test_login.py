@@ -43,6 +43,7 @@ def test_the_first_example_makes_its_episodes_in_a_pod(
 ) -> None:
     image = cluster.import_image(engine, cpu_image)
     changes = [f"image={image}", "config.tasks.count=8", f"kubernetes.namespace={laptop.namespace}", "resources.cpus=1"]
+    changes.append("kubernetes.store_secret=store")
     text = laptop.launcher(
         "submit",
         ROOT / "examples" / "kubernetes" / "cpu.yaml",
