@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from launcher.backends.kubernetes.api import ONLY_METADATA, Api, Refused
+from launcher.backends.kubernetes.api import ONLY_METADATA, Refused
 from launcher.backends.kubernetes.objects import (
     JOB,
     JOB_SET,
@@ -60,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
 
     def ask(self, backend: KubernetesBackend) -> list[str]:
         if self.kind is None:
-            return _may(backend.api, self.namespace, self.name)
+            return _may(backend, self.namespace, self.name)
         what = f"{_WORDS[self.kind.name]} {self.name}"
         space = "" if self.kind in (NAMESPACE, PRIORITY_CLASS) else self.namespace
         where = f"{f'namespace {space} of ' if space else ''}cluster {backend.api.where}"
@@ -124,10 +124,10 @@ def _questions(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> list
     return asked
 
 
-def _may(api: Api, namespace: str, what: str) -> list[str]:
+def _may(backend: KubernetesBackend, namespace: str, what: str) -> list[str]:
     """Whether we may make Jobs (or JobSets), and whether there are any JobSets."""
-    kind = JOB_SET if what == "jobset" else JOB
-    if kind is JOB_SET and api.get(JOB_SET.group) is None:
+    api, kind = backend.api, JOB_SET if what == "jobset" else JOB
+    if kind is JOB_SET and not backend.serves(JOB_SET):
         return [f"cluster {api.where} has no JobSet; several ranks, roles or stages need it: {SETS}"]
     group = kind.group.split("/")[2]
     lines = []

@@ -122,17 +122,18 @@ def test_what_never_starts_is_said_with_its_reason(place: Place) -> None:
     began = time.monotonic()
     handles = put(place.backend, *jobs.values())
     told: dict[str, tuple[float, Observation]] = {}
+    words = {"unschedulable": "nvidia.com/gpu", "image_pull": "test.local/none", "config_error": "nowhere"}
+    wanted = {run_id(job): words[reason] for reason, job in jobs.items()}
     for one in place.backend.watch(list(handles.values()), None):
-        if one.reason and one.handle.run not in told:
+        # a busy kubelet says first that it could not look the secret up in time
+        if one.reason and one.handle.run not in told and wanted[one.handle.run] in one.evidence:
             told[one.handle.run] = time.monotonic() - began, one
         if len(told) == len(jobs):
             break
         assert time.monotonic() - began < 90, told
-    words = {"unschedulable": "nvidia.com/gpu", "image_pull": "test.local/none", "config_error": "nowhere"}
     for reason, job in jobs.items():
         took, one = told[run_id(job)]
         assert (one.reason, one.active) == (reason, True), one
-        assert words[reason] in one.evidence
         assert took < SOON
         assert place.backend.look_up(run_id(job)) is not None
     # who follows its log is told, rather than left to wait
