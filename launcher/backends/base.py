@@ -113,6 +113,6 @@ def backend(name: str, options: Mapping[str, object]) -> Backend:
         if extra is None or (error.name or "").startswith(("launcher", "training", "eval")):
             raise
         raise BadInput(
-            f"backend `{name}` needs its SDK: pip install 'slipway[{extra}]' (missing: {error.name})"
+            f"backend `{name}` needs its SDK beside launcher, the extra `{extra}` (missing: {error.name})"
         ) from None
     return made

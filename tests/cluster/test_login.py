@@ -1,7 +1,7 @@
 """The examples in real pods with the image slipway-cpu, on a real S3 server.
 
-`make cluster-test` takes one Job of examples/kubernetes to its result; nightly takes the whole of examples/login, in
-short, through JobSet's controller, and holds its table and its weights against those of `local`.
+`make cluster-test` takes one Job of examples/kubernetes to its result; nightly takes examples/login, in short and whole,
+through JobSet's controller, and holds its table and its weights against those of `local`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from launcher.protocol.read import read_run
 from tests.cluster.laptop import Laptop
-from tests.integration.docker.test_login import JOBS, SHORT
+from tests.integration.docker.test_login import CHANCE, GOAL, JOBS, SHORT
 from tests.support.cluster.cluster import Cluster
 from tests.support.engine import ROOT, Engine
 
@@ -65,18 +65,19 @@ def test_the_first_example_makes_its_episodes_in_a_pod(
 @pytest.mark.ml
 @pytest.mark.nightly
 @pytest.mark.cluster("jobset", "dns")
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(6000)
+@pytest.mark.parametrize("settings", [SHORT, ()], ids=["short", "whole"])
 def test_the_login_example_gives_on_kubernetes_what_it_gives_here(
-    laptop: Laptop, cluster: Cluster, engine: Engine, cpu_image: str, tmp_path: Path
+    laptop: Laptop, cluster: Cluster, engine: Engine, cpu_image: str, tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     cluster.jobset()
     cluster.dns()
     image = cluster.import_image(engine, cpu_image)
     login = ROOT / "examples" / "login"
-    short = [f"--set={change}" for change in SHORT]
+    changes = [f"--set={change}" for change in settings]
     print(
         laptop.launcher(
-            "submit", login, "--backend", "kubernetes", "--follow", f"--set=image={image}", *short, timeout=1500
+            "submit", login, "--backend", "kubernetes", "--follow", f"--set=image={image}", *changes, timeout=2400
         )
     )
     runs = {one["name"]: one["run"] for one in json.loads(laptop.launcher("status", "-o", "json"))}
@@ -85,7 +86,11 @@ def test_the_login_example_gives_on_kubernetes_what_it_gives_here(
     ours = table(laptop, (runs["login-before"], runs["login-after"]))
     print(laptop.launcher("results", runs["login-before"], runs["login-after"]))
     here = ("--store", (tmp_path / "here").as_uri())
-    laptop.launcher("submit", login, "--backend", "local", "--follow", *here, *short, timeout=900)
+    laptop.launcher("submit", login, "--backend", "local", "--follow", *here, *changes, timeout=2400)
     laptop.launcher("local", "stop", "--runs", code=None)
     assert ours == table(laptop, ("login-before", "login-after"), *here)
     assert weights(laptop, runs["login-sft"], "there") == weights(laptop, "login-sft", "here-gathered", *here)
+    if not settings:
+        success = {row["agent"]: row["value"] for row in ours if row["metric"] == "success"}
+        assert success["trained"] >= GOAL
+        assert max(success[agent] for agent in ("untrained", "commonest", "nearest")) < CHANCE

@@ -1,7 +1,7 @@
 """Requests to a cluster's API server: who we are is the official package's matter, what is sent is ours.
 
-The package reads kubeconfigs, runs credential plugins and sets TLS up; its own calls go through models that keep a
-thread pool at some 100 creates/s, so ours are raw bytes over the connection pool that it makes. Every request is one
+The package reads kubeconfigs, runs credential plugins and sets TLS up; its own calls go through models of every field, so
+ours are raw bytes over the connection pool that it makes (figures: docs/benchmarks.md 10). Every request is one
 that can be repeated: creates answer 409 the second time, deletes 404.
 """
 
@@ -80,7 +80,9 @@ def login(context: str | None = None) -> Login:
         from kubernetes.client import Configuration
         from kubernetes.config.config_exception import ConfigException
     except ModuleNotFoundError as error:
-        what = f"backend `kubernetes` needs its SDK: pip install 'slipway[kubernetes]' (missing: {error.name})"
+        what = (
+            f"backend `kubernetes` needs its SDK beside launcher: `uv pip install kubernetes` (missing: {error.name})"
+        )
         raise BadInput(what) from None
 
     configuration = Configuration()

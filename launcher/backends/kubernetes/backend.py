@@ -59,7 +59,9 @@ def shared(context: str | None) -> Api:
             except ModuleNotFoundError as error:  # rendering needs no SDK, so it is missed only here
                 if (error.name or "").partition(".")[0] != "kubernetes":
                     raise
-                raise BadInput("backend `kubernetes` needs its SDK: pip install 'slipway[kubernetes]'") from None
+                raise BadInput(
+                    "backend `kubernetes` needs its SDK beside launcher: `uv pip install kubernetes`"
+                ) from None
         return _shared[key]
 
 
