@@ -1,6 +1,6 @@
 """The examples in real pods with the image slipway-cpu, on a real S3 server.
 
-`make cluster-test` takes one Job of examples/kubernetes to its result; nightly takes examples/login, in short and whole,
+`make cluster-test` takes one Job of examples/kubernetes to its result; nightly takes examples/login, short and whole,
 through JobSet's controller, and holds its table and its weights against those of `local`.
 """
 
