@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import socket
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 
 T = TypeVar("T")
+SOCKET: Final = "/var/run/docker.sock"  # where nothing names another
 
 
 def hint(text: str) -> str:
@@ -32,6 +34,7 @@ class Engine:
         except ImportError:
             raise BadInput("this needs the Docker SDK for Python beside launcher: `uv pip install docker`") from None
         settings = docker.utils.kwargs_from_env(environment=None if environ is None else dict(environ))
+        _knock(str(settings.get("base_url") or f"unix://{SOCKET}"))
         # the first question has a short timeout, builds and pushes a long one
         asking: Any = docker.APIClient(version="1.24", timeout=10, **settings)
         try:
@@ -198,6 +201,21 @@ class Engine:
                 raise Conflict(text.strip()) from None
             raise Unreachable(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
         except (DockerException, OSError) as error:  # requests' errors are OSErrors
+            raise Unreachable(_why(error)) from None
+
+
+def _knock(url: str) -> None:
+    """Connects to an engine's Unix socket and hangs up: the SDK leaves one that refuses to the garbage collector.
+
+    Raises Unreachable.
+    """
+    path = url.removeprefix("http+").removeprefix("unix://")
+    if not path.startswith("/"):
+        return
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect("/" + path.lstrip("/"))
+        except OSError as error:
             raise Unreachable(_why(error)) from None
 
 

@@ -90,8 +90,6 @@ def test_secrets_that_others_can_read(capsys: pytest.CaptureFixture[str], tmp_pa
     assert found["secrets"]["fix"].startswith("chmod 600 ")
 
 
-# Docker's SDK leaves the socket of a connection that was refused to the collector
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_backend_that_does_not_answer_is_said(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
