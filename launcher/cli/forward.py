@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-from pathlib import Path
 
-from launcher.cli import common
+from launcher.cli import member
 from launcher.errors import BadInput
 
 SUMMARY = (
@@ -23,41 +20,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "ports", nargs="+", metavar="PORT[:LOCAL]", help="a port's number, or its name in the role's `ports`"
     )
-    parser.add_argument("--role", help="default: the leading role")
-    parser.add_argument("--rank", type=int, default=0, help="default: 0")
-    common.add_profile(parser)
+    member.add(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import Forwards, backend_of
-    from launcher.selection import select
-    from launcher.spec.hashing import decode_job
-    from launcher.spec.profile import load_profile
-    from launcher.store import open_store
-    from launcher.store.layout import RunKeys
+    from launcher.backends.base import Forwards
 
-    profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
-    store = open_store(profile.store)
-    chosen = select(store, [args.name])
-    if len(chosen.runs) != 1:
-        raise BadInput(f"{args.name} is {len(chosen.runs)} runs; name one: {', '.join(chosen.runs)}")
-    found = store.read(RunKeys(chosen.runs[0]).job)
-    assert found is not None
-    job = decode_job(found[0])
-    role = args.role or job.leading
-    member = f"{role}-{args.rank}"
-    if member not in job.members():
-        raise BadInput(f"--role, --rank: {member} is no member; allowed: {', '.join(job.members())}")
-    ports = [port(text, job.roles[role].ports) for text in args.ports]
-    made = backend_of(job, profile.backend_options(job.backend))
-    if not isinstance(made, Forwards):
-        where = "its ports are this machine's" if job.backend in ("local", "docker") else "which can't"
-        raise BadInput(f"{chosen.runs[0]} runs on {job.backend}: {where}")
-    argv = made.forward(chosen.runs[0], member, ports)
-    try:
-        return subprocess.run(argv, check=False).returncode
-    except FileNotFoundError:
-        raise BadInput(f"`{argv[0]}` is not on the PATH; forward uses it") from None
+    chosen = member.choose(args)
+    ports = [port(text, chosen.job.roles[chosen.role].ports) for text in args.ports]
+    if not isinstance(chosen.backend, Forwards):
+        where = "its ports are this machine's" if chosen.job.backend in ("local", "docker") else "which can't"
+        raise BadInput(f"{chosen.run} runs on {chosen.job.backend}: {where}")
+    return member.call(chosen.backend.forward(chosen.run, chosen.member, ports), "forward")
 
 
 def port(text: str, named: dict[str, int]) -> tuple[int, int]:

@@ -1,0 +1,69 @@
+"""What `exec` and `forward` share: one member of one run, and the backend that it runs on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli import common
+from launcher.errors import BadInput
+
+if TYPE_CHECKING:  # the verbs' own --help needs none of it
+    from launcher.backends.base import Backend
+    from launcher.spec.model import ResolvedJob
+
+
+@dataclass(frozen=True)
+class Chosen:
+    run: str
+    job: ResolvedJob
+    role: str
+    rank: int
+    backend: Backend
+
+    @property
+    def member(self) -> str:
+        return f"{self.role}-{self.rank}"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """--role and --rank, and where the store is."""
+    parser.add_argument("--role", help="default: the leading role")
+    parser.add_argument("--rank", type=int, default=0, help="default: 0")
+    common.add_profile(parser)
+
+
+def choose(args: argparse.Namespace) -> Chosen:
+    """Raises BadInput where the arguments mean no member, or more than one run."""
+    from launcher.backends.base import backend_of
+    from launcher.selection import select
+    from launcher.spec.hashing import decode_job
+    from launcher.spec.profile import load_profile
+    from launcher.store import open_store
+    from launcher.store.layout import RunKeys
+
+    profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
+    store = open_store(profile.store)
+    chosen = select(store, [args.name])
+    if len(chosen.runs) != 1:
+        raise BadInput(f"{args.name} is {len(chosen.runs)} runs; name one: {', '.join(chosen.runs)}")
+    found = store.read(RunKeys(chosen.runs[0]).job)
+    assert found is not None
+    job = decode_job(found[0])
+    role = args.role or job.leading
+    if f"{role}-{args.rank}" not in job.members():
+        raise BadInput(f"--role, --rank: {role}-{args.rank} is no member; allowed: {', '.join(job.members())}")
+    return Chosen(chosen.runs[0], job, role, args.rank, backend_of(job, profile.backend_options(job.backend)))
+
+
+def call(argv: Sequence[str], verb: str) -> int:
+    """The exit code of the program that a backend named."""
+    try:
+        return subprocess.run(argv, check=False).returncode
+    except FileNotFoundError:
+        raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it") from None
