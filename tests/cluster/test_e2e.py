@@ -149,6 +149,7 @@ def test_doctor_says_what_the_cluster_is(laptop: Laptop) -> None:
 
 def test_exec_and_logs_reach_a_running_pod(laptop: Laptop) -> None:
     (run,) = laptop.submit(laptop.job("up", "print('up', flush=True); time.sleep(600)"))
+    laptop.running_pod(run)
     laptop.wait_for_log(run, "up")
     assert laptop.launcher("exec", run, "--", "python", "-c", "print(6 * 7)").strip() == "42"
     laptop.launcher("exec", run, "--", "sh", "-c", "exit 5", code=5)

@@ -175,7 +175,7 @@ def kubernetes(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.M
 HARNESSES: Final = {"docker": docker, "kubernetes": kubernetes, "local": local}
 
 
-def wait_for(condition: Callable[[], object], limit: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], limit: float = 90.0) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "it did not happen"
