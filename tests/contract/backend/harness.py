@@ -175,8 +175,19 @@ def kubernetes(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.M
 HARNESSES: Final = {"docker": docker, "kubernetes": kubernetes, "local": local}
 
 
-def wait_for(condition: Callable[[], object], limit: float = 90.0) -> None:
-    end = time.monotonic() + limit
+LIMIT: Final = 30.0  # seconds that a test waits for something
+LIMITS: Final = {"kubernetes": 90.0}  # pods of several tests share one node
+_limit = LIMIT
+
+
+def patience(backend: str) -> None:
+    """Sets how long `wait_for` waits, for the tests of a backend."""
+    global _limit
+    _limit = LIMITS.get(backend, LIMIT)
+
+
+def wait_for(condition: Callable[[], object], limit: float | None = None) -> None:
+    end = time.monotonic() + (_limit if limit is None else limit)
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
