@@ -33,6 +33,9 @@ SHORT = (
     "login-before:config.tasks.count=4",
     "login-after:config.tasks.count=4",
 )
+# The example gives its training half an hour, which is plenty on a quiet machine. Beside other tests it gets a fraction
+# of a core, and took longer than that once: here its end is waited for, and no figure depends on the time it takes.
+WHOLE = ("login-sft:limits.deadline=90m",)
 CHANCE, GOAL = 0.10, 0.60  # success before and after: the promise of the demo
 
 
@@ -157,7 +160,7 @@ def test_a_short_login_gives_the_same_everywhere(
 @pytest.mark.ml
 @pytest.mark.s3
 @pytest.mark.nightly
-@pytest.mark.timeout(6000)
+@pytest.mark.timeout(18000)  # three runs; a quiet machine needs a quarter of an hour for all
 def test_the_whole_login_gives_the_same_everywhere(
     tmp_path: Path,
     engine: Engine,
@@ -167,7 +170,7 @@ def test_the_whole_login_gives_the_same_everywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine.host)
-    local = everywhere(tmp_path, engine, s3_server, s3_url, (), limit=1900)
+    local = everywhere(tmp_path, engine, s3_server, s3_url, WHOLE, limit=5900)
     success = {row["agent"]: row["value"] for row in local.table() if row["metric"] == "success"}
     assert success["trained"] >= GOAL
     assert max(success[agent] for agent in ("untrained", "commonest", "nearest")) < CHANCE
