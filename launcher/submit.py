@@ -77,6 +77,7 @@ class _One:
     """A run on its way."""
 
     job: ResolvedJob
+    hashed: str  # the run hash; making it costs more than all else that a submit computes about a run
     known: decide.Submission
     view: RunView
     handle: Handle | None = None
@@ -104,11 +105,11 @@ def submit(
     """
     rendered = backend.render(group.runs)
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="submit") as threads:
-        runs = {run_id(job): job for job in group.runs}
+        runs = {run_id(job, hashed): (job, hashed) for job in group.runs for hashed in (run_hash(job),)}
         views = dict(zip(runs, threads.map(lambda run: _read(store, run), runs), strict=True))
         ones = {
-            run: _One(job, decide.Submission(facts(views[run], job), job=_ours(views[run], job)), views[run])
-            for run, job in runs.items()
+            run: _One(job, hashed, decide.Submission(facts(views[run], job), job=_ours(views[run], hashed)), views[run])
+            for run, (job, hashed) in runs.items()
         }
         new = [one.job for one in ones.values() if one.known.run.result is None]
         if isinstance(backend, Checks):
@@ -154,7 +155,7 @@ class _Rounds:
     def _rest(self, left: dict[str, _One]) -> None:
         """The steps after every job.json is there."""
         if not self.grouped:
-            _put_group(self.store, self.group)
+            _put_group(self.store, self.group, self.ones)
             self.grouped = True
         self.look_up({run: one for run, one in left.items() if isinstance(one.action, decide.LookUp)})
         for run, one in left.items():
@@ -181,7 +182,7 @@ class _Rounds:
     def put_job(self, run: str, one: _One) -> None:
         if not self.plan and not self.store.create(layout.RunKeys(run).job, encode_job(one.job)):
             there = decode_job(self.store.get(layout.RunKeys(run).job))
-            if run_hash(there) != run_hash(one.job):
+            if run_hash(there) != one.hashed:
                 raise Conflict(f"{run}: the store has another job under that name")
         one.known = one.known._replace(job=True)
 
@@ -196,7 +197,7 @@ class _Rounds:
             found = {run: each.handle for run, each in seen.items() if each is not None}
         for run, one in asked.items():
             one.handle = found.get(run)
-            ours = one.handle is not None and one.handle.fingerprint == run_hash(one.job)
+            ours = one.handle is not None and one.handle.fingerprint == one.hashed
             there = decide.Lookup(there=one.handle is not None, ours=ours)
             one.known = one.known._replace(object=there)
 
@@ -246,18 +247,18 @@ def _read(store: Store, run: str) -> RunView:
         return RunView(run)
 
 
-def _ours(view: RunView, job: ResolvedJob) -> bool:
-    """Whether job.json is there; raises Conflict when it is another's."""
-    if view.job is not None and run_hash(view.job) != run_hash(job):
+def _ours(view: RunView, hashed: str) -> bool:
+    """Whether job.json is there; raises Conflict when it is another's than that with this run hash."""
+    if view.job is not None and run_hash(view.job) != hashed:
         raise Conflict(f"{view.run}: the store has another job under that name")
     return view.job is not None
 
 
-def _put_group(store: Store, group: Group) -> None:
+def _put_group(store: Store, group: Group, runs: Iterable[str]) -> None:
     """groups/<group>.json; the same runs give the same group, so a second one says nothing new."""
     record = GroupRecord(
         id=group.id,
-        runs=tuple(run_id(job) for job in group.runs),
+        runs=tuple(runs),
         names=dict(group.names),
         edges={run: tuple(others) for run, others in group.edges.items()},
         nonce=uuid.uuid4().hex,

@@ -126,7 +126,7 @@ class KubernetesBackend:
         check(self, group)
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
-        hashes = {run_id(job): run_hash(job) for job in group}
+        hashes = {run_id(job, hashed): hashed for job in group for hashed in (run_hash(job),)}
         if strange := sorted(set(rendered.objects) - set(hashes)):
             raise Conflict(f"{strange[0]} is no run of this submit")
         # a job without a namespace goes to the context's, whatever another job of the submit says

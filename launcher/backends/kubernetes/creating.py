@@ -21,7 +21,6 @@ from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Document, 
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 
 PARALLEL: Final = 32  # more than cores: most of the time a create waits for etcd
-YAML: Final = "application/yaml"
 WRITE: Final = {"fieldManager": names.APP, "fieldValidation": "Strict"}
 DRY: Final = {**WRITE, "dryRun": "All"}
 TRIES: Final = 5  # of create, gone meanwhile, create
@@ -121,7 +120,7 @@ class Creator:
 
     def _post(self, document: Document, query: dict[str, str]) -> Answer:
         collection = document.kind.path(document.metadata.namespace)
-        return self.api.request("POST", collection, body=document.body, content=YAML, accept=ONLY_METADATA, query=query)
+        return self.api.request("POST", collection, body=document.body, accept=ONLY_METADATA, query=query)
 
     def _give(self, document: Document, there: Metadata, carrier: Document, owner: Metadata) -> None:
         """Makes the carrier the owner of what it needs, so that it goes when the carrier goes. It could not be before:
