@@ -1,4 +1,4 @@
-"""Runs on a Kubernetes cluster: Jobs and JobSets, applied by submit or, byte for byte the same, by a GitOps controller.
+"""Runs on a Kubernetes cluster: Jobs and JobSets, sent by submit or, the very same, applied by a GitOps controller.
 
 names                                  labels, annotations and mount paths that all of these agree by
 render, pod, jobset, text, accelerators    what an object looks like: pure
