@@ -219,6 +219,7 @@ BLOCKS: Final[dict[str, Struct]] = {
         Field("context", Text("a context", r".+"), "kubeconfig's, which says which cluster", "the current one"),
         Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
         Field("queue", _QUEUE, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
+        Field("queue_priority", _QUEUE, "Kueue WorkloadPriorityClass: who goes first in the queue", "that of the pods"),
         Field("service_account", _DNS_NAME, "whose identity the pods have; its token is not hidden then", "default"),
         Field("secrets", MapOf(VARIABLE, _SECRET_PLACE), "where secrets live: NAME: secret/key", "none"),
         Field("store_secret", _DNS_NAME, "secret whose keys (AWS_ACCESS_KEY_ID, ...) open the store", "the identity"),

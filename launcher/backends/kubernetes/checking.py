@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from launcher.backends.kubernetes.backend import KubernetesBackend
 
 PRIORITY_CLASS: Final = Kind("PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses")
+QUEUE_PRIORITY: Final = Kind("WorkloadPriorityClass", LOCAL_QUEUE.group, "workloadpriorityclasses")
 NAMESPACE: Final = Kind("Namespace", "/api/v1", "namespaces")
 REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 QUEUES: Final = "https://kueue.sigs.k8s.io/docs/installation/"
@@ -51,7 +52,8 @@ def check(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> None:
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Whether an object is there. `keys`: of a secret, those that are needed. `kind` None: whether we may."""
+    """Whether an object is there. `namespace`: "" where it lies in none. `keys`: of a secret, those that are needed.
+    `kind` None: whether we may."""
 
     kind: Kind | None
     namespace: str
@@ -62,7 +64,7 @@ class Question(msgspec.Struct, frozen=True):
         if self.kind is None:
             return _may(backend, self.namespace, self.name)
         what = f"{_WORDS[self.kind.name]} {self.name}"
-        space = "" if self.kind in (NAMESPACE, PRIORITY_CLASS) else self.namespace
+        space = "" if self.kind is NAMESPACE else self.namespace
         where = f"{f'namespace {space} of ' if space else ''}cluster {backend.api.where}"
         try:
             # of a secret's values nothing is kept but their names
@@ -90,6 +92,7 @@ _WORDS: Final = {
     "Secret": "secret",
     "ServiceAccount": "service account",
     "PriorityClass": "priority class",
+    "WorkloadPriorityClass": "queue's priority class",
     "LocalQueue": "queue",
 }
 
@@ -101,18 +104,18 @@ class _Keys(msgspec.Struct):
 def _questions(backend: KubernetesBackend, group: Sequence[ResolvedJob]) -> list[Question]:
     found: dict[Question, None] = {}
     keys: dict[tuple[str, str], set[str]] = {}
-    works = {item.work for job in group for item in job.inputs.values() if item.work}
     for job in group:
         own = job.options
         space = str(own.get("namespace") or backend.namespace)
         found[Question(NAMESPACE, space, space)] = None
-        bound = bool(works) and any(item.work for item in job.inputs.values())
+        bound = any(item.work or item.works for item in job.inputs.values())  # to another job of the same submit
         found[Question(None, space, "jobset" if len(job.members()) > 1 or bound else "job")] = None
         for kind, key in ((SERVICE_ACCOUNT, "service_account"), (LOCAL_QUEUE, "queue")):
             if own.get(key):
                 found[Question(kind, space, str(own[key]))] = None
-        if own.get("priority_class"):
-            found[Question(PRIORITY_CLASS, space, str(own["priority_class"]))] = None
+        for kind, key in ((PRIORITY_CLASS, "priority_class"), (QUEUE_PRIORITY, "queue_priority")):
+            if own.get(key):
+                found[Question(kind, "", str(own[key]))] = None
         for name in (own.get("store_secret"), *(own.get("image_pull_secrets") or ())):
             if name:
                 keys.setdefault((space, str(name)), set())

@@ -18,6 +18,7 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import ID_DIGITS, canonical, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 
+OF_OBJECT: Final = ("namespace", "context", "queue", "queue_priority", "ttl")  # of an object, so of all its runs
 ARRAY: Final = 500  # runs in one array at most: their hashes stand in one annotation, which kubectl keeps twice
 
 
@@ -144,5 +145,5 @@ def _shape(job: ResolvedJob) -> bytes:
     """Equal for the runs of a matrix that can share a pod template and an object."""
     role = job.leading
     pod = template(job, "", role, Seat("job", array=True, files=("",)))
-    about = (job.name, {key: job.options.get(key) for key in ("namespace", "context", "queue", "ttl")})
+    about = (job.name, {key: job.options.get(key) for key in OF_OBJECT})
     return canonical([*about, job.limits.retries, pod])

@@ -17,6 +17,7 @@ PIPELINE: Final = "slipway.dev/pipeline"  # the object's name: JobSets of severa
 ARRAY: Final = "slipway.dev/array"  # the object's name: Indexed Jobs of several runs, and their pods
 LABEL_PREFIX: Final = "slipway.dev/label-"  # the user's labels
 QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Kueue's LocalQueue, on the object
+QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPriorityClass, on the object
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # everything that we made
 
 # annotations of the object

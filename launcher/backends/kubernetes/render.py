@@ -25,7 +25,7 @@ import msgspec
 import launcher
 from launcher.backends.base import Rendered
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.groups import Run, Stage, fingerprint, grouped
+from launcher.backends.kubernetes.groups import OF_OBJECT, Run, Stage, fingerprint, grouped
 from launcher.backends.kubernetes.jobset import job_spec, jobset_spec, object_name
 from launcher.backends.kubernetes.pod import Seat, job_key, job_text, user_labels
 from launcher.errors import BadInput
@@ -36,7 +36,6 @@ MAP: Final = 160 * 1024  # bytes of several jobs in one ConfigMap
 LARGEST: Final = 1024 * 1024 - 4096  # bytes of one job: what a ConfigMap takes
 OBJECT: Final = 1_400_000  # bytes of one object: etcd takes 1.5 MiB, with what the server adds
 FEW: Final = 20  # stages that can't come near that
-_SAME: Final = ("namespace", "context", "queue", "ttl")  # of the object, so of all its runs
 _ARRAY: Final = {"podFailurePolicy": "78: this run never again, the others go on; a disruption is nobody's failure"}
 _STAGES: Final = {"failurePolicy": "a stage tries again by itself; one that failed for good ends the pipeline"}
 
@@ -153,7 +152,7 @@ def _reachable(job: ResolvedJob) -> None:
 def _same(stages: Sequence[Stage]) -> None:
     first = stages[0].job
     for stage in stages:
-        for key in _SAME:
+        for key in OF_OBJECT:
             if stage.job.options.get(key) != first.options.get(key):
                 raise BadInput(
                     f"kubernetes.{key}: {first.name} and {stage.job.name} are one pipeline, which is one JobSet and "
@@ -166,6 +165,13 @@ def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[Run]) -> dict[s
     labels = {**_marks(name, stages, runs)}
     if "queue" in job.options:
         labels[names.QUEUE] = job.options["queue"]
+    if "queue_priority" in job.options:
+        if "queue" not in job.options:
+            raise BadInput(
+                f"kubernetes.queue_priority: {job.name} is in no queue, and only queues have such classes; allowed: "
+                "with `queue`; `priority_class` is the pods' own"
+            )
+        labels[names.QUEUE_PRIORITY] = job.options["queue_priority"]
     common = set.intersection(*(set(user_labels(run.job).items()) for run in runs))
     return {
         "name": name,

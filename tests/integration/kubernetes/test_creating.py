@@ -128,6 +128,7 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
     place.cluster.secret(place.namespace, "tokens", {"hf": "not-a-real-value"})
     options = {
         "queue": "nobody",
+        "queue_priority": "rush",
         "service_account": "robot",
         "priority_class": "gold",
         "store_secret": "bucket",
@@ -140,6 +141,7 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
     told = str(caught.value)
     for what in (
         "queue nobody",
+        "queue's priority class rush is not in cluster",
         "service account robot is not in namespace",
         "priority class gold is not in cluster",
         "secret bucket is not",

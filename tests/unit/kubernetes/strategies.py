@@ -42,6 +42,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     chosen: dict[str, st.SearchStrategy[Any]] = {
         "namespace": DNS,
         "queue": DNS,
+        "queue_priority": DNS,
         "service_account": DNS,
         "priority_class": DNS,
         "runtime_class": DNS,
@@ -61,6 +62,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "ttl": st.floats(0.5, 1e6),
     }
     keys = draw(st.sets(st.sampled_from(sorted(chosen))))
+    if "queue_priority" in keys:
+        keys.add("queue")
     return {key: draw(chosen[key]) for key in sorted(keys)}
 
 

@@ -49,6 +49,13 @@ def test_one_run_of_an_array_never_ends_another(code: int, disrupted: bool) -> N
 def test_runs_that_need_other_pods_are_another_array() -> None:
     runs = [*seeds(2), *seeds(3, secrets={"A": "a/b"})]
     assert sorted(len(one.runs) for one in objects(runs)) == [2, 3]
+    first = seeds(2, options={"queue": "a"})
+    assert sorted(
+        len(one.runs) for one in objects([*first, *seeds(3, options={"queue": "a", "queue_priority": "x"})])
+    ) == [
+        2,
+        3,
+    ]
 
 
 def test_an_array_of_one_is_a_plain_job() -> None:

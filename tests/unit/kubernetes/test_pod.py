@@ -123,6 +123,7 @@ def test_the_block_reaches_the_pod() -> None:
     options = {
         "namespace": "ml",
         "queue": "team-a",
+        "queue_priority": "urgent",
         "priority_class": "high",
         "runtime_class": "nvidia",
         "image_pull_secrets": ["one", "two"],
@@ -135,6 +136,7 @@ def test_the_block_reaches_the_pod() -> None:
     spec = made["spec"]["template"]["spec"]
     assert made["metadata"]["namespace"] == "ml"
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     assert made["metadata"]["labels"]["slipway.dev/label-team"] == "x"
     assert made["spec"]["ttlSecondsAfterFinished"] == 91
     assert "suspend" not in made["spec"]
@@ -162,6 +164,7 @@ def test_host_network_is_given_and_warned_of() -> None:
         ({"options": {"tolerations": [{"value": "b"}]}}, "`operator: Exists`"),
         ({"options": {"tolerations": [{"key": "a", "tolerationSeconds": 5}]}}, "NoExecute"),
         ({"labels": {"k" * 58: "v"}}, "at most 57"),
+        ({"options": {"queue_priority": "high"}}, "is in no queue"),
         ({"store": "file:///home/me/store"}, "s3://"),
     ],
 )
