@@ -13,6 +13,7 @@ and the runtime then writes its address into the run. SIGTERM: not ready any mor
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -35,6 +36,7 @@ from eval.config import Config, ConfigError
 
 BUSY: Final = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)", re.MULTILINE)
 LORA_PATHS: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+LINE: Final = (OSError, http.client.HTTPException)  # what a server that ends in the middle of an answer raises
 
 
 class ServeConfig(Config, frozen=True, kw_only=True):
@@ -158,36 +160,37 @@ class Server:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
-        except OSError as error:
+        except LINE as error:
             return 503, str(error).encode()
 
     def ask(self, name: str) -> None:
-        """One token, with its logprob (which compiles a kernel the first time). Raises OSError."""
-        body = {"model": name, "messages": [{"role": "user", "content": "ready?"}], "max_tokens": 1, "logprobs": True}
+        """One token, with its logprob (which compiles a kernel the first time). Raises one of LINE, ValueError for an
+        answer that is none."""
+        asked = {"model": name, "messages": [{"role": "user", "content": "ready?"}], "max_tokens": 1, "logprobs": True}
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/v1/chat/completions", json.dumps(body).encode(), headers)
+        request = urllib.request.Request(f"{self.url}/v1/chat/completions", json.dumps(asked).encode(), headers)
         with urllib.request.urlopen(request, timeout=300) as response:
-            choices: list[Any] = json.load(response)["choices"]
-        if not choices:
-            raise OSError("the answer has no choices")
+            answer: Any = json.load(response)
+        if not (isinstance(answer, dict) and answer.get("choices")):
+            raise ValueError("the answer has no choices")
 
     def ready(self) -> bool:
         return self.answered and not self.stopping.is_set() and self.get("/health")[0] == 200
 
-    def busy(self) -> float:
-        """Requests that are computed or wait; 0 when the server does not say."""
+    def busy(self) -> float | None:
+        """Requests that are computed or wait; None when the server does not say, as one with too much to do."""
         status, text = self.get("/metrics")
-        return sum(map(float, BUSY.findall(text.decode(errors="replace")))) if status == 200 else 0.0
+        return sum(map(float, BUSY.findall(text.decode(errors="replace")))) if status == 200 else None
 
     def warm_up(self) -> None:
-        """Until every name has answered, or the child ended. Raises ConfigError for what it says it does not accept."""
+        """Until every name has answered, or the child ended, or its time is over: then it is ended."""
         deadline = time.monotonic() + self.config.start
         while self.process.poll() is None and not self.stopping.is_set():
             if self.get("/health")[0] == 200:
                 try:
                     for name in (self.config.name, *self.config.adapters):
                         self.ask(name)
-                except OSError as error:
+                except (*LINE, ValueError) as error:
                     said = error.read().decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
                     print(f"[serve] not yet an answer: {error} {said[:500]}", flush=True)
                 else:
@@ -201,10 +204,13 @@ class Server:
             self.stopping.wait(0.5)
 
     def drain(self) -> None:
-        """Lets requests end, then ends the server."""
-        end = time.monotonic() + self.config.drain
-        while self.process.poll() is None and (left := self.busy()) and time.monotonic() < end:
-            print(f"[serve] draining: {left:.0f} requests", flush=True)
+        """Lets requests end, then ends the server. One that has just come is not counted at once: hence two looks."""
+        end, quiet = time.monotonic() + self.config.drain, 0
+        while self.answered and self.process.poll() is None and quiet < 2 and time.monotonic() < end:
+            left = self.busy()
+            quiet = quiet + 1 if left == 0 else 0
+            if left != 0:
+                print(f"[serve] draining: {'unknown' if left is None else f'{left:.0f} requests'}", flush=True)
             time.sleep(0.5)
         self.process.terminate()
         try:

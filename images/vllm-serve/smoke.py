@@ -1,4 +1,4 @@
-"""Does vllm-serve do what it is for: a model folder is served, answers, and is drained on SIGTERM.
+"""Does vllm-serve do what it is for: a model folder is served, answers, and on SIGTERM ends what it is answering.
 
 Runs in the image: `docker run --rm -v MODEL:/model:ro --entrypoint python vllm-serve:TAG -m smoke /model [ADAPTER]`;
 a LoRA adapter must answer under its own name, and otherwise than the model. Without a model only the imports and the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -20,6 +21,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ def free_port() -> int:
 
 
 HTTP, METRICS = free_port(), free_port()
+LONG = 800  # tokens of an answer that takes seconds
 
 
 def png(side: int) -> str:
@@ -55,10 +58,10 @@ def get(url: str) -> tuple[int, str]:
         return 0, ""
 
 
-def ask(name: str) -> tuple[str, str]:
+def ask(name: str, tokens: int = 8) -> tuple[str, str]:
     """(the tokens that `name` answers, how many went in and out)."""
     parts = [{"type": "image_url", "image_url": {"url": png(64)}}, {"type": "text", "text": "click"}]
-    body: dict[str, Any] = {"model": name, "messages": [{"role": "user", "content": parts}], "max_tokens": 8}
+    body: dict[str, Any] = {"model": name, "messages": [{"role": "user", "content": parts}], "max_tokens": tokens}
     body |= {"temperature": 0, "ignore_eos": True, "return_token_ids": True}
     request = urllib.request.Request(
         f"http://127.0.0.1:{HTTP}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -71,10 +74,42 @@ def ask(name: str) -> tuple[str, str]:
     return str(answer["choices"][0]["token_ids"]), counts
 
 
+def running() -> bool:
+    """Is a request being answered?"""
+    found = re.search(
+        r"^vllm:num_requests_running(?:\{.*?\})? (\S+)", get(f"http://127.0.0.1:{METRICS}/metrics")[1], re.M
+    )
+    return found is not None and float(found[1]) > 0
+
+
+def drained(server: subprocess.Popen[bytes], log: Path) -> None:
+    """SIGTERM while a long request is answered: not ready any more, the answer comes whole, then exit code 0."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, "model", LONG)
+        while not running():
+            if asked.done():
+                raise SystemExit(f"smoke: the request was over before it was seen: {asked.result()[1]}")
+            time.sleep(0.05)
+        begun = time.monotonic()
+        server.send_signal(signal.SIGTERM)
+        while get(f"http://127.0.0.1:{METRICS}/ready")[0] == 200:
+            time.sleep(0.05)
+        if asked.done():
+            raise SystemExit("smoke: the request was over before the server was told to end")
+        counts = asked.result()[1]
+        if not counts.endswith(f" {LONG} out"):
+            raise SystemExit(f"smoke: the answer was cut off by SIGTERM: {counts}")
+        print(f"smoke: SIGTERM while a request is answered: {counts}, {time.monotonic() - begun:.1f} s", flush=True)
+    code = server.wait(60)
+    if code:
+        raise SystemExit(f"smoke: exit code {code} after SIGTERM: {log.read_text(errors='replace')[-3000:]}")
+    print(f"smoke: ended with 0, {time.monotonic() - begun:.1f} s after SIGTERM", flush=True)
+
+
 def serve(model: str, adapters: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.json"
-        small = {"dtype": "float32", "context": 1024, "requests": 8, "eager": True, "vision_lora": False}
+        small = {"dtype": "float32", "context": 1024, "requests": 8, "eager": True, "vision_lora": False, "drain": 120}
         config.write_text(json.dumps({"model": model, "adapters": adapters, **small}), encoding="utf-8")
         environment = {**os.environ, "SLIPWAY_PORT_HTTP": str(HTTP), "SLIPWAY_PORT_METRICS": str(METRICS)}
         log = Path(folder) / "log"
@@ -100,12 +135,7 @@ def serve(model: str, adapters: dict[str, str]) -> None:
             status, metrics = get(f"http://127.0.0.1:{METRICS}/metrics")
             if health or status != 200 or "vllm:num_requests_running" not in metrics:
                 raise SystemExit(f"smoke: healthcheck {health}, metrics {status}")
-            begun = time.monotonic()
-            server.send_signal(signal.SIGTERM)
-            code = server.wait(60)
-            if code:
-                raise SystemExit(f"smoke: exit code {code} after SIGTERM: {log.read_text(errors='replace')[-3000:]}")
-            print(f"smoke: SIGTERM: ended with 0 after {time.monotonic() - begun:.1f} s", flush=True)
+            drained(server, log)
         finally:
             if server.poll() is None:
                 server.kill()

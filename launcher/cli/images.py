@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli import common
-from launcher.errors import BadInput
+from launcher.errors import BadInput, Conflict, NotFound
 
 if TYPE_CHECKING:
     from launcher.images.build import Options, Step
@@ -137,10 +137,17 @@ def _build(args: argparse.Namespace) -> int:
     from launcher.images.checks import refuse_faults
     from launcher.images.definition import select
     from launcher.images.engine import Engine
+    from launcher.images.publish import checked, export, refuse_existing
 
     root = _root()
     wanted = select(root, args.names)
+    # what would be found out only after minutes of building
     refuse_faults(wanted)
+    if args.push:
+        checked(args.push)
+    if args.output:
+        for one in wanted:
+            refuse_existing(Path(args.output) / one.name)
     if args.scan:
         _scanner()
     options = _options(args, root)
@@ -156,14 +163,13 @@ def _build(args: argparse.Namespace) -> int:
     if args.scan:
         _refuse_vulnerable(engine, [done.tag for done in built], args.fail_on)
     if args.output:
-        from launcher.images.publish import export
-
         for done in built:
             print(
                 f"{done.name}: {export(engine, done.tag, Path(args.output) / done.name)} in {args.output}/{done.name}"
             )
     if args.push:
-        _publish(root, engine, wanted, options.base, options.arguments, args.push)
+        versions = {done.name: done.version for done in built}  # not the sources': those may have changed meanwhile
+        _publish(root, engine, wanted, versions, options, args.push)
     return 0
 
 
@@ -175,7 +181,7 @@ def _options(args: argparse.Namespace, root: Path) -> Options:
     return Options(
         logs=cache / "slipway" / "images",
         base=args.base,
-        network=args.network,
+        network=getattr(args, "network", None),
         arguments=_arguments(args.build_arg),
         revision=commit,
         epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or epoch),
@@ -213,15 +219,18 @@ def _tell(step: Step) -> None:
 def _push(args: argparse.Namespace) -> int:
     from launcher.images.definition import select
     from launcher.images.engine import Engine
+    from launcher.images.publish import checked
 
-    root, arguments = _root(), _arguments(args.build_arg)
-    wanted = select(root, args.names)
+    root = _root()
+    wanted, options = select(root, args.names), _options(args, root)
+    checked(args.registry)
     if args.scan:
         _scanner()
     engine = Engine()
+    versions = {one.name: options.version(one) for one in wanted}
     if args.scan:
-        _refuse_vulnerable(engine, [f"{one.name}:{one.version(args.base, arguments)}" for one in wanted], args.fail_on)
-    _publish(root, engine, wanted, args.base, arguments, args.registry)
+        _refuse_vulnerable(engine, [f"{name}:{version}" for name, version in versions.items()], args.fail_on)
+    _publish(root, engine, wanted, versions, options, args.registry)
     return 0
 
 
@@ -229,8 +238,8 @@ def _publish(
     root: Path,
     engine: Engine,
     images: Sequence[Definition],
-    base: str | None,
-    arguments: Mapping[str, str],
+    versions: Mapping[str, str],
+    options: Options,
     registry: str,
 ) -> None:
     """Pushes one after the other; the catalogue is written after each, so that what arrived is on record."""
@@ -240,12 +249,11 @@ def _publish(
 
     file = catalogue.path(root)
     for one in images:
-        version = one.version(base, arguments)
+        version = versions[one.name]
         reference = push(engine, f"{one.name}:{version}", registry, lambda text: print(text, flush=True))
-        other = base if base != one.base else None
-        entry = catalogue.Entry(version, reference, other, changing(arguments))
-        catalogue.save(file, {**catalogue.load(file), one.name: entry})
         print(f"{one.name}: {reference}", flush=True)
+        other = options.base if options.base != one.base else None
+        catalogue.record(file, one.name, catalogue.Entry(version, reference, other, changing(options.arguments)))
 
 
 def _scanner() -> str:
@@ -337,9 +345,15 @@ def _prune(args: argparse.Namespace) -> int:
     engine = Engine()
     old = [tag for one in select(_root(), []) for tag in old_tags(engine, one)]
     for tag in old:
+        said = "would remove" if args.dry_run else "removed"
         if not args.dry_run:
-            engine.remove(tag)
-        print(f"{'would remove' if args.dry_run else 'removed'} {tag}", flush=True)
+            try:
+                engine.remove(tag)
+            except Conflict:
+                said = "kept, because a container uses it:"
+            except NotFound:
+                said = "gone already:"
+        print(f"{said} {tag}", flush=True)
     if args.stages and not args.dry_run:
         print(f"removed images without a name: {engine.remove_nameless() / 1e6:,.0f} MB")
     elif not old:

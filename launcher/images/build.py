@@ -211,8 +211,8 @@ def _piped(engine: Engine, command: Sequence[str], image: str, log: _Log, tell: 
             raise
         told.result()
     # an engine refuses what a failed build did not write, too: then the build is the reason
-    if process.returncode > 0:
-        log.error = log.last
+    if process.returncode and (process.returncode > 0 or refused is None):
+        log.error = log.last or f"buildctl ended by signal {-process.returncode}"
         raise log.failed(image)
     if refused is not None:
         raise refused
@@ -221,15 +221,19 @@ def _piped(engine: Engine, command: Sequence[str], image: str, log: _Log, tell: 
 def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -> None:
     """The steps of `--progress=plain`: `#7 [build 2/9] RUN ...`, later `#7 DONE 1.3s` or `#7 CACHED`."""
     texts: dict[str, str] = {}
-    for raw in lines:
-        line = raw.decode(errors="replace")
-        log.write(line)
-        number, _, rest = line.strip().partition(" ")
-        if rest.startswith("["):
-            texts[number] = rest
-        elif number in texts and (rest == "CACHED" or rest.startswith("DONE ")):
-            seconds = float(rest.removeprefix("DONE ").rstrip("s")) if rest != "CACHED" else 0.0
-            tell(Step(image, number, texts.pop(number), seconds, rest == "CACHED"))
+    try:
+        for raw in lines:
+            line = raw.decode(errors="replace")
+            log.write(line)
+            number, _, rest = line.strip().partition(" ")
+            if rest.startswith("["):
+                texts[number] = rest
+            elif number in texts and (rest == "CACHED" or rest.startswith("DONE ")):
+                seconds = float(rest.removeprefix("DONE ").rstrip("s")) if rest != "CACHED" else 0.0
+                tell(Step(image, number, texts.pop(number), seconds, rest == "CACHED"))
+    finally:
+        for _ in lines:  # where `tell` failed: buildctl must not wait for a reader
+            pass
 
 
 def _built(engine: Engine, one: Definition, options: Options, version: str, begun: float) -> Built:
@@ -246,23 +250,31 @@ class _Log:
     """The whole output of one build, kept in a file while it runs and left there when it fails."""
 
     def __init__(self, tag: str, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        """Raises SlipwayError when there can be no file: before anything is built."""
         self.path = folder / f"build-{tag.replace(':', '-')}.log"
-        self.path.write_text("", encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path.write_text("", encoding="utf-8")
+        except OSError as error:
+            raise SlipwayError(f"a build's log can not be written: {self.path}: {error.strerror}") from None
         self.error = ""
         self.last = ""
         self.full = ""  # what to do about a disk that a step found full, and said so itself
+        self.lost = ""  # why the file is not whole: a disk that is full on this side is no reason to break off
 
     def write(self, text: str) -> None:
         self.full = self.full or hint(text)
         if text.strip():
             self.last = text.strip()
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            self.lost = self.lost or f" (not all of it: {error.strerror})"
 
     def done(self) -> None:
         self.path.unlink(missing_ok=True)
 
     def failed(self, image: str) -> BuildFailed:
         full = f"; no space left on device{self.full}" if self.full else ""
-        return BuildFailed(f"{image} {__version__}: {self.error}{full}; the whole log: {self.path}")
+        return BuildFailed(f"{image} {__version__}: {self.error}{full}; the whole log: {self.path}{self.lost}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from launcher.errors import BadInput
+from launcher.errors import BadInput, SlipwayError
 from launcher.images.definition import FOLDER
 
 FILE: Final = "catalogue.yaml"
@@ -59,10 +62,26 @@ def load(file: Path) -> dict[str, Entry]:
 
 
 def save(file: Path, entries: Mapping[str, Entry]) -> None:
-    """The whole file by rename, names sorted, so that equal catalogues are equal bytes."""
+    """The whole file by rename, names sorted, so that equal catalogues are equal bytes. Raises SlipwayError."""
     import yaml
 
     body = yaml.safe_dump({name: msgspec.to_builtins(entries[name]) for name in sorted(entries)}, sort_keys=False)
     temporary = file.with_name(f".{file.name}")
-    temporary.write_text(_HEAD + (body if entries else "{}\n"), encoding="utf-8")
-    temporary.replace(file)
+    try:
+        temporary.write_text(_HEAD + (body if entries else "{}\n"), encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        raise SlipwayError(f"{file} can not be written: {error.strerror}; it is as it was") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()  # there is none after the rename
+
+
+def record(file: Path, name: str, entry: Entry) -> None:
+    """Writes one entry; what others write at the same time stays. Raises BadInput, SlipwayError."""
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        save(file, {**load(file), name: entry})
+    finally:
+        os.close(folder)

@@ -6,7 +6,7 @@ import contextlib
 import io
 import socket
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, Final, TypeVar
 
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
@@ -49,7 +49,7 @@ class Engine:
         self, context: bytes, *, dockerfile: str, tag: str, arguments: Mapping[str, str], network: str | None
     ) -> Iterator[dict[str, Any]]:
         """The classic builder's stream of JSON objects. An error of the build is an object with `error`."""
-        return self._call(
+        return self._stream(
             lambda: self.api.build(
                 fileobj=io.BytesIO(context),
                 custom_context=True,
@@ -95,18 +95,17 @@ class Engine:
 
     def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
         """The push's stream of JSON objects, with the credentials of the Docker configuration and its helpers."""
-        return self._call(lambda: self.api.push(repository, tag=tag, stream=True, decode=True))
+        return self._stream(lambda: self.api.push(repository, tag=tag, stream=True, decode=True))
 
     def save(self, reference: str) -> Iterator[bytes]:
         """The image as a docker-archive, in pieces."""
-        return self._call(lambda: self.api.get_image(reference), missing=reference)
+        return self._stream(lambda: self.api.get_image(reference), missing=reference)
 
     def read_file(self, reference: str, path: str) -> bytes:
         """One file out of an image, through a container that never starts. Raises NotFound."""
         made = str(self._call(lambda: self.api.create_container(reference, command=["x"]), missing=reference)["Id"])
         try:
-            pieces, _ = self._call(lambda: self.api.get_archive(made, path), missing=reference)
-            body = b"".join(pieces)
+            body = b"".join(self._stream(lambda: self.api.get_archive(made, path)[0], missing=reference))
         except NotFound:
             raise NotFound(f"there is no file {path} in {reference}") from None
         finally:
@@ -177,19 +176,25 @@ class Engine:
 
     def logs(self, known: str) -> Iterator[bytes]:
         """Standard output and error from the beginning, until the container has ended."""
-        stream = self._call(lambda: self.api.logs(known, stream=True, follow=True), missing=known[:12])
-        while (piece := self._call(lambda: next(stream, None))) is not None:
-            yield piece
+        return self._stream(lambda: self.api.logs(known, stream=True, follow=True), missing=known[:12])
 
     def pull(self, reference: str) -> None:
         """With the credentials of the Docker configuration. Raises Unreachable with the registry's words."""
-        for line in self._call(lambda: self.api.pull(reference, stream=True, decode=True), missing=reference):
+        for line in self._stream(lambda: self.api.pull(reference, stream=True, decode=True), missing=reference):
             if error := line.get("error"):
                 raise Unreachable(str(error))
 
+    def _stream(self, call: Callable[[], Iterable[T]], missing: str = "") -> Iterator[T]:
+        """What `call` gives piece by piece. An engine that goes away in the middle is the same error as one that
+        was not there."""
+        pieces = iter(self._call(call, missing))
+        while (piece := self._call(lambda: next(pieces, None))) is not None:
+            yield piece
+
     def _call(self, call: Callable[[], T], missing: str = "") -> T:
-        from docker.errors import APIError, DockerException
+        from docker.errors import APIError, DockerException, StreamParseError
         from docker.errors import NotFound as Missing
+        from urllib3.exceptions import HTTPError
 
         try:
             return call()
@@ -200,7 +205,8 @@ class Engine:
             if error.status_code == 409:
                 raise Conflict(text.strip()) from None
             raise Unreachable(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
-        except (DockerException, OSError) as error:  # requests' errors are OSErrors
+        # requests' errors are OSErrors; a stream that breaks off raises the errors of those beneath it
+        except (DockerException, OSError, HTTPError, StreamParseError) as error:
             raise Unreachable(_why(error)) from None
 
 

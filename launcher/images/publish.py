@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -16,15 +17,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from launcher.errors import SlipwayError, Unreachable
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.images.engine import Engine
 
 TRIES: Final = 5
 _FINAL: Final = ("denied", "unauthorized", "authentication required", "no basic auth", "invalid reference")
+_REGISTRY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 
 
 class PushFailed(Unreachable):
     """A registry that refused, or that dropped the connection every time."""
+
+
+def checked(registry: str) -> str:
+    """Where images are put: host and path, as a reference has them. Raises BadInput."""
+    plain = registry.rstrip("/")
+    if not _REGISTRY.fullmatch(plain):
+        raise BadInput(f"registry `{registry}`; allowed: HOST[:PORT][/PATH], the path in lower case")
+    return plain
 
 
 def push(
@@ -41,39 +51,51 @@ def push(
     itself sends a layer again, five times within 50 s. Raises PushFailed.
     """
     name, _, version = local.rpartition(":")
-    repository = f"{registry.rstrip('/')}/{name}"
+    repository = f"{checked(registry)}/{name}"
     engine.tag(local, repository, version)
     for attempt in range(1, tries + 1):
         error, digest = _push_once(engine, repository, version)
         if digest:
-            found = engine.digest(f"{repository}:{version}")
-            if found != digest:
-                raise PushFailed(f"{repository}:{version}: the registry has {found}, the push said {digest}")
             return f"{repository}@{digest}"
         if any(word in error.lower() for word in _FINAL):
-            raise PushFailed(f"{repository}: the registry refused: {error}; `docker login {registry.split('/')[0]}`")
+            raise PushFailed(f"{repository}: the registry refused: {error}; `docker login{_host(registry)}`")
         if attempt < tries:
             tell(f"{name}: {error}; trying again")
             pause(2.0 ** (attempt - 1))
     raise PushFailed(f"{repository}: {error} (tried {tries} times)")
 
 
+def _host(registry: str) -> str:
+    """What `docker login` is given: nothing for the default registry, whose references begin with a user's name."""
+    host = registry.split("/")[0]
+    return f" {host}" if any(sign in host for sign in ".:") or host == "localhost" else ""
+
+
 def _push_once(engine: Engine, repository: str, version: str) -> tuple[str, str]:
-    """(error, digest): one of them is empty."""
-    error = "the registry gave no digest"
+    """(error, digest): one of them is empty. The digest is what the push said, and what the registry says when asked.
+
+    Raises PushFailed when these are two.
+    """
+    said = ""
     try:
         for line in engine.push(repository, version):
             if line.get("error"):
                 return str(line["error"]).strip(), ""
-            if digest := (line.get("aux") or {}).get("Digest"):
-                return "", str(digest)
-    except (Unreachable, OSError) as failure:
-        error = str(failure)
-    except Exception as failure:  # requests' own: a connection that broke in the middle of the stream
-        if not type(failure).__module__.startswith(("requests", "urllib3")):
-            raise
-        error = " ".join(str(failure).split())
-    return error, ""
+            said = str((line.get("aux") or {}).get("Digest") or said)
+        if not said:
+            return "the registry gave no digest", ""
+        found = engine.digest(f"{repository}:{version}")
+    except (Unreachable, NotFound) as failure:
+        return str(failure), ""
+    if found != said:
+        raise PushFailed(f"{repository}:{version}: the registry has {found}, the push said {said}")
+    return "", found
+
+
+def refuse_existing(target: Path) -> None:
+    """Raises SlipwayError when there is something where an export would go."""
+    if target.exists():
+        raise SlipwayError(f"{target} is there already; name another folder")
 
 
 def export(engine: Engine, local: str, target: Path) -> str:
@@ -82,8 +104,7 @@ def export(engine: Engine, local: str, target: Path) -> str:
     The same image gives the same bytes. The folder appears whole, by rename. Raises SlipwayError when it is there, or
     can not be written.
     """
-    if target.exists():
-        raise SlipwayError(f"{target} is there already; name another folder")
+    refuse_existing(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -94,6 +115,10 @@ def export(engine: Engine, local: str, target: Path) -> str:
         digest = _layout(_saved(engine, local, work / "archive.tar"), layout, local)
         layout.replace(target)
         return digest
+    except SlipwayError:  # the engine's, some of which are OSErrors
+        raise
+    except (tarfile.TarError, KeyError, IndexError, ValueError) as error:
+        raise Unreachable(f"the engine's archive of {local} is not whole: {error}; nothing was left there") from None
     except OSError as error:
         raise SlipwayError(f"{target} can not be written: {error.strerror or error}; nothing was left there") from None
     finally:

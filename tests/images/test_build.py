@@ -218,7 +218,8 @@ def test_vllm_serves_a_model_on_a_cpu(engine: Engine, cpu_image: str, tmp_path: 
         done = engine.run(tag, "-m", "smoke", "/shared/model", "/shared/adapter", flags=flags)
         print(done.stdout)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        assert "the adapter mine answers under its name" in done.stdout
+        assert "the adapter mine answers under its name, and otherwise" in done.stdout
+        assert "SIGTERM while a request is answered" in done.stdout
     finally:
         remove(engine, tag, before)
 

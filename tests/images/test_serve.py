@@ -208,4 +208,5 @@ def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     assert "the adapter mine answers under its name, and otherwise" in done.stdout
+    assert "SIGTERM while a request is answered" in done.stdout
     assert done.stdout.endswith("smoke: passed\n")
