@@ -90,6 +90,7 @@ class Beating:
         self._members = job.members()
         self._stopping = False
         self._over = threading.Event()
+        self._soon = threading.Event()  # set: the next beat is due
         self._last = claimed  # boot time at which the last successful beat began
         self._seq = 0
         self._turn = 0
@@ -103,8 +104,13 @@ class Beating:
         for thread in self._threads:
             thread.start()
 
+    def soon(self) -> None:
+        """The next beat comes at once: what it tells is news to whoever looks."""
+        self._soon.set()
+
     def finish(self) -> None:
         self._over.set()
+        self._soon.set()
         for thread in self._threads:
             thread.join(timeout=1.0)  # a beat that hangs ends with the process
 
@@ -130,7 +136,9 @@ class Beating:
             except SlipwayError as error:  # whatever it is, the fence counts on
                 self._log(f"store: {error}")
             rest = self._job.timing.beat - (self._clock.boottime() - began)
-            if self._clock.wait(self._over, max(rest, self._job.timing.beat / 10)):
+            self._clock.wait(self._soon, max(rest, self._job.timing.beat / 10))
+            self._soon.clear()
+            if self._over.is_set():
                 return
 
     def _beat(self, began: float) -> None:

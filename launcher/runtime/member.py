@@ -52,7 +52,7 @@ class Started:
 
 class Member:
     """One rank of one attempt. `start`, `form`, `settle`, `before_command` and `end` are called in this order by one
-    thread; `beat_state`, `stopped`, `should_stop` and `interrupt` may be used by any."""
+    thread; `beat_state`, `beat_soon`, `stopped`, `should_stop` and `interrupt` may be used by any."""
 
     def __init__(
         self,
@@ -267,6 +267,11 @@ class Member:
     def checkpoint(self) -> tuple[int, int] | None:
         """(attempt, step) to go on from; None: from the start. Call after settle()."""
         return newest_checkpoint(self._sight.facts(self._sight.with_me(self._view, self._number)), self._number)
+
+    def beat_soon(self) -> None:
+        """Lets the next beat come at once: `beat_state` has news for whoever looks."""
+        if self._beating is not None:
+            self._beating.soon()
 
     def before_command(self) -> Stop | None:
         """Step 6, and whatever of form() and settle() is still to do. None: start the command now."""

@@ -283,6 +283,8 @@ class Attempt:
             over = False
             peers.announce_when_ready(self.context, self.member, met.ports, lambda: over)  # noqa: B023
             self.state.phase = "running"
+            if not before:  # a restart in place is no news
+                self.member.beat_soon()
             self.signals.on_terminate = lambda: None  # the command is told
             self.context.say(f"command: {' '.join(argv)}")
             outcome = run_command(

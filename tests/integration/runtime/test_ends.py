@@ -19,7 +19,7 @@ import pytest
 from launcher.reasons import Reason
 from launcher.runtime import procs
 from launcher.runtime.procs import MARK
-from launcher.spec.model import Input, Limits, Output
+from launcher.spec.model import Input, Limits, Output, Timing
 from tests.integration.runtime.rig import Rig, python, terminate, until
 
 NOTHING = ("sh", "-c", "true")
@@ -44,6 +44,13 @@ def started(rig: Rig, text: bytes = b"up\n") -> subprocess.Popen[bytes]:
 
 def no_process_left(rig: Rig, member: str = "main-0") -> bool:
     return not procs.descendants_with_mark(f"{rig.root} {member}")
+
+
+def test_a_command_that_starts_is_told_before_the_next_beat_is_due(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sleep", "60"), timing=Timing(beat=50.0, stale=600.0, fence=300.0))
+    process = rig.start()
+    until(lambda: (found := rig.store.read(rig.keys.attempt(1).beat("main-0"))) and b"running" in found[0], 30)
+    terminate(process)
 
 
 def test_success(tmp_path: Path) -> None:
