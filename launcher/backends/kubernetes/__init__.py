@@ -8,7 +8,8 @@ objects                                rendered files and the cluster's objects:
 backend                                the Backend of design 8, called by the verbs
 creating, checking                     what submit sends, and what it asks beforehand
 sight, reasons, endings                what a cluster holds of our runs, and what that means
-watch                                  one watch for each kind in a namespace
+looking, watch                         what a cluster has, asked once, or kept up to date by a watch for each kind
+deleting                               what cancel and reap end
 logs, entering, forward                live output, commands and ports of a run's pods
 """
 

@@ -8,36 +8,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-import msgspec
-
 from launcher.backends.base import Handle, Observation, Rendered
-from launcher.backends.kubernetes import names, reasons
-from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, Login, Refused, login
-from launcher.backends.kubernetes.creating import PARALLEL, Creator
-from launcher.backends.kubernetes.objects import (
-    CARRIERS,
-    CONFIG_MAP,
-    EVENT,
-    JOB,
-    JOB_SET,
-    POD,
-    WORKLOAD,
-    File,
-    Kind,
-    Metadata,
-    files,
-    handle,
-)
-from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children, index
-from launcher.backends.kubernetes.watch import Board, positions
-from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.api import Api, Login, Refused, login
+from launcher.backends.kubernetes.creating import Creator
+from launcher.backends.kubernetes.looking import Looking
+from launcher.backends.kubernetes.objects import POD, File, Kind, Metadata, files, handle
+from launcher.backends.kubernetes.sight import NAME, Owner, Sight
+from launcher.backends.kubernetes.watch import Board
+from launcher.errors import BadInput, Conflict, SlipwayError
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
-FEW: Final = 16  # runs that are asked for one by one; more are listed
 OFTEN: Final = 6  # look-ups within `LATELY` after which a watch takes over
 LATELY: Final = 3.0  # seconds
 UNWATCHED: Final = 60.0  # seconds until a watch that was refused is tried again
@@ -103,6 +87,10 @@ class KubernetesBackend:
         return str(self.options.get("namespace") or self.login.namespace)
 
     @property
+    def looking(self) -> Looking:
+        return Looking(self.api, self.namespace)
+
+    @property
     def creator(self) -> Creator:
         if self._creator is None:
             self._creator = Creator(self.api)
@@ -160,25 +148,7 @@ class KubernetesBackend:
     # looking
 
     def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
-        """The handles of those runs that the cluster has, in few requests however many are asked for."""
-        if len(runs) <= FEW:
-            with ThreadPoolExecutor(FEW) as threads:
-                found = threads.map(self._owner, runs)
-                return {
-                    run: handle(run, NAME, owner.kind, owner.metadata, self.login.context)
-                    for run, owner in zip(runs, found, strict=True)
-                    if owner is not None
-                }
-        wanted, handles = set(runs), {}
-        for kind in self._kinds():
-            path = kind.path(self.namespace)
-            for page in self.api.pages(path, accept=ONLY_METADATA_LIST, labelSelector=names.SELECTOR):
-                for item in page.get("items") or ():
-                    metadata = msgspec.convert(item.get("metadata") or {}, Metadata, strict=False)
-                    for run in wanted & set(metadata.runs):
-                        if names.JOBSET_NAME not in metadata.labels:
-                            handles[run] = handle(run, NAME, kind, metadata, self.login.context)
-        return handles
+        return self.looking.find(runs)
 
     def look_up(self, run: str) -> Observation | None:
         """Asked once, it asks the cluster; asked often, it keeps a watch and answers from that."""
@@ -189,72 +159,10 @@ class KubernetesBackend:
 
     def look_closely(self, run: str) -> tuple[Observation | None, Sight, Owner | None]:
         """The run as the cluster has it now, and what that was seen by."""
-        sight = Sight(self.login.context)
-        owner = self._owner(run)
-        if owner is None:
-            return None, sight, None
-        space = owner.metadata.namespace
-        sight.put(owner.kind, owner.value)
-        for pod in self._pods(owner, run):
-            sight.put(POD, pod)
-        seen = sight.observe(run)
-        if seen is None or not seen.active or seen.phase == "running":
-            return seen, sight, owner
-        # why it does not run is told by events, and by the queue
-        about = [owner.metadata.name, *(children(owner.value) if owner.kind is JOB_SET else ())]
-        about += [str((pod.get("metadata") or {}).get("name")) for pod in sight.members(owner, run)]
-        for name in about[:FEW]:
-            for event in self._items(EVENT, space, fieldSelector=f"involvedObject.name={name},type=Warning"):
-                sight.put(EVENT, event)
-        if names.QUEUE in owner.metadata.labels and (owner.value.get("spec") or {}).get("suspend"):
-            for workload in self._items(WORKLOAD, space, labelSelector=f"kueue.x-k8s.io/job-uid={owner.metadata.uid}"):
-                sight.put(WORKLOAD, workload)
-            sight.positions.update(positions(self.api, space, owner.metadata.labels[names.QUEUE], sight))
-        return sight.observe(run), sight, owner
-
-    def _owner(self, run: str) -> Owner | None:
-        """The Job or JobSet that carries a run: by its name, otherwise among those of several runs."""
-        from launcher.backends.kubernetes.sight import owner
-
-        for kind in self._kinds():
-            answer = self.api.get(kind.path(self.namespace, run))
-            found = owner(kind, answer.json()) if answer is not None else None
-            if found is not None:
-                return found
-        for kind, label in ((JOB_SET, names.PIPELINE), (JOB, names.ARRAY)):
-            if kind not in self._kinds():
-                continue
-            for value in self._items(kind, self.namespace, labelSelector=label):
-                found = owner(kind, value)
-                if found is not None and run in found.metadata.runs:
-                    return found
-        return None
-
-    def _pods(self, owner: Owner, run: str) -> Iterator[Object]:
-        array = names.ARRAY in owner.metadata.labels
-        selector = f"{names.ARRAY}={owner.metadata.name}" if array else f"{names.RUN}={run}"
-        yield from self._items(POD, owner.metadata.namespace, labelSelector=selector)
-
-    def _items(self, kind: Kind, namespace: str, **query: str) -> Iterator[Object]:
-        """Of what may not be listed, nothing."""
-        try:
-            for page in self.api.pages(kind.path(namespace), **query):
-                yield from page.get("items") or ()
-        except Refused as error:
-            if error.status != 403 or kind in CARRIERS:
-                raise
-
-    def _kinds(self) -> tuple[Kind, ...]:
-        return CARRIERS if self.serves(JOB_SET) else (JOB,)
+        return self.looking.closely(run)
 
     def serves(self, kind: Kind) -> bool:
-        """Whether the cluster knows a kind; asked once in a while."""
-        known = self.api.known
-        at, there = known.get(kind.group, (0.0, False))
-        if not at or (not there and time.monotonic() - at > LATELY):
-            there = self.api.get(kind.group) is not None
-            known[kind.group] = (time.monotonic(), there)
-        return there
+        return self.looking.serves(kind)
 
     # watching
 
@@ -323,65 +231,17 @@ class KubernetesBackend:
 
         return forward(self, run, member, ports)
 
-    def pod_of(self, run: str, member: str) -> Object:
-        """The newest pod of a member that runs. Raises NotFound."""
-        from launcher.backends.kubernetes.logs import pods_of
-
-        role, _, rank = member.rpartition("-")
-        seen, sight, owner = self.look_closely(run)
-        if owner is None:
-            raise NotFound(f"{run}: cluster {self.api.where} has nothing of it in namespace {self.namespace}")
-        running = [
-            pod
-            for pod in pods_of(sight, owner, run, role, int(rank))
-            if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
-        ]
-        if not running:
-            why = f": {seen.evidence}" if seen is not None and seen.evidence else ""
-            raise NotFound(f"{run}: {member} has no pod that runs{why}")
-        return running[-1]
-
     # ending
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        """Deletes the objects, and what they own. Of an object that carries other runs too, only these runs' pods go:
-        their runtimes find cancel.json, whatever starts them again."""
-        wanted = {one.run for one in handles}
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
-            for _ in threads.map(lambda one: self._cancel(one, wanted), handles):
-                pass
+        from launcher.backends.kubernetes.deleting import cancel
 
-    def _cancel(self, one: Handle, wanted: set[str]) -> None:
-        owner = self._owner(one.run)
-        if owner is None or (one.place.get("uid") or owner.metadata.uid) != owner.metadata.uid:
-            return  # gone, or another one since
-        if not any(unfinished(owner, other) for other in owner.metadata.runs.keys() - wanted):
-            self._delete(owner.kind, owner.metadata)
-            for name in config_maps(owner.value):
-                self._delete(CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
-            return
-        sight = Sight(self.login.context)
-        sight.put(owner.kind, owner.value)
-        for pod in self._pods(owner, one.run):
-            sight.put(POD, pod)
-        for pod in sight.members(owner, one.run):
-            if (pod.get("status") or {}).get("phase") in ("Pending", "Running"):
-                self._delete(POD, msgspec.convert(pod["metadata"], Metadata, strict=False))
-
-    def _delete(self, kind: Kind, metadata: Metadata) -> None:
-        options: dict[str, object] = {"propagationPolicy": "Foreground" if kind in CARRIERS else "Background"}
-        if metadata.uid:
-            options["preconditions"] = {"uid": metadata.uid}
-        try:
-            self.api.request("DELETE", kind.path(metadata.namespace, metadata.name), body=msgspec.json.encode(options))
-        except Refused as error:
-            if error.status not in (404, 409) and not (error.status == 403 and kind is CONFIG_MAP):
-                raise
+        cancel(self.api, handles, self.namespace)
 
     def mine(self) -> Iterator[Observation]:
         """In every namespace that may be listed, otherwise in this one."""
         sight = Sight(self.login.context)
-        kinds: Iterable[Kind] = (*self._kinds(), POD)
+        kinds: Iterable[Kind] = (*self.looking.kinds(), POD)
         for kind in kinds:
             for space in ("", self.namespace):
                 try:
@@ -395,22 +255,5 @@ class KubernetesBackend:
         yield from sight.all()
 
 
-def unfinished(owner: Owner, run: str) -> bool:
-    if names.ARRAY in owner.metadata.labels:
-        return reasons.index_outcome(owner.value, index(owner.metadata, run)) is None
-    return reasons.outcome(owner.value, run) is None
-
-
 def _essence(seen: Observation) -> tuple[object, ...]:
     return (seen.handle, seen.active, seen.phase, seen.reason, seen.evidence)
-
-
-def config_maps(value: Object) -> list[str]:
-    """The ConfigMaps that an object's pods mount; ours are of that object alone."""
-    spec = value.get("spec") or {}
-    templates = [spec.get("template") or {}]
-    for each in spec.get("replicatedJobs") or ():
-        templates.append(((each.get("template") or {}).get("spec") or {}).get("template") or {})
-    volumes = [volume for each in templates for volume in (each.get("spec") or {}).get("volumes") or ()]
-    sources = [*volumes, *(each for volume in volumes for each in (volume.get("projected") or {}).get("sources") or ())]
-    return sorted({str(each["configMap"].get("name")) for each in sources if each.get("configMap")})

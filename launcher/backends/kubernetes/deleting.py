@@ -1,0 +1,77 @@
+"""Ending what a cluster has of runs. cancel.json was written before, so nothing that is made again starts a command."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from launcher.backends.base import Handle
+from launcher.backends.kubernetes import names, reasons
+from launcher.backends.kubernetes.api import Api, Refused
+from launcher.backends.kubernetes.looking import Looking
+from launcher.backends.kubernetes.objects import CARRIERS, CONFIG_MAP, POD, Kind, Metadata
+from launcher.backends.kubernetes.sight import Object, Owner, Sight, index
+
+PARALLEL: Final = 32
+
+
+def cancel(api: Api, handles: Collection[Handle], namespace: str) -> None:
+    """Deletes the objects, and what they own. Of an object that carries other runs too, only these runs' pods go: their
+    runtimes find cancel.json, whatever starts them again. `namespace`: of handles that name none."""
+    wanted = {one.run for one in handles}
+
+    def end(one: Handle) -> None:
+        _cancel(Looking(api, one.place.get("namespace") or namespace), one, wanted)
+
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
+        for _ in threads.map(end, handles):
+            pass
+
+
+def _cancel(looking: Looking, one: Handle, wanted: set[str]) -> None:
+    owner = looking.owner(one.run)
+    if owner is None or (one.place.get("uid") or owner.metadata.uid) != owner.metadata.uid:
+        return  # gone, or another one since
+    if not any(unfinished(owner, other) for other in owner.metadata.runs.keys() - wanted):
+        _delete(looking.api, owner.kind, owner.metadata)
+        for name in config_maps(owner.value):
+            _delete(looking.api, CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
+        return
+    sight = Sight(looking.context)
+    sight.put(owner.kind, owner.value)
+    for pod in looking.pods(owner, one.run):
+        sight.put(POD, pod)
+    for pod in sight.members(owner, one.run):
+        if (pod.get("status") or {}).get("phase") in ("Pending", "Running"):
+            _delete(looking.api, POD, msgspec.convert(pod["metadata"], Metadata, strict=False))
+
+
+def _delete(api: Api, kind: Kind, metadata: Metadata) -> None:
+    options: dict[str, object] = {"propagationPolicy": "Foreground" if kind in CARRIERS else "Background"}
+    if metadata.uid:
+        options["preconditions"] = {"uid": metadata.uid}
+    try:
+        api.request("DELETE", kind.path(metadata.namespace, metadata.name), body=msgspec.json.encode(options))
+    except Refused as error:
+        if error.status not in (404, 409) and not (error.status == 403 and kind is CONFIG_MAP):
+            raise
+
+
+def unfinished(owner: Owner, run: str) -> bool:
+    if names.ARRAY in owner.metadata.labels:
+        return reasons.index_outcome(owner.value, index(owner.metadata, run)) is None
+    return reasons.outcome(owner.value, run) is None
+
+
+def config_maps(value: Object) -> list[str]:
+    """The ConfigMaps that an object's pods mount; ours are of that object alone."""
+    spec = value.get("spec") or {}
+    templates = [spec.get("template") or {}]
+    for each in spec.get("replicatedJobs") or ():
+        templates.append(((each.get("template") or {}).get("spec") or {}).get("template") or {})
+    volumes = [volume for each in templates for volume in (each.get("spec") or {}).get("volumes") or ()]
+    sources = [*volumes, *(each for volume in volumes for each in (volume.get("projected") or {}).get("sources") or ())]
+    return sorted({str(each["configMap"].get("name")) for each in sources if each.get("configMap")})
