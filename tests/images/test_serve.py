@@ -19,35 +19,42 @@ from pathlib import Path
 import pytest
 
 from tests.support.engine import ROOT
-from tests.support.s3 import free_port
 
 PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
 SERVE = ROOT / "images" / "vllm-serve" / "serve.py"
-# Says it is healthy at once, but answers only after `answers` seconds; each answer takes `takes`.
+# Says it is healthy at once. Files in the model's folder say how it goes on: with `loading` it answers nothing, with
+# `garbled` no JSON, with `slow` no more than one token, with `mute` it tells no figures.
 STAND_IN = """
-import argparse, json, sys, threading, time
+import argparse, json, pathlib, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 parser = argparse.ArgumentParser()
 parser.add_argument("--port", type=int)
 given, rest = parser.parse_known_args()
-settings = json.load(open(rest[rest.index("--model") + 1] + "/settings.json"))
+folder = pathlib.Path(rest[rest.index("--model") + 1])
+settings = json.loads((folder / "settings.json").read_text())
 if settings.get("ends"):
     sys.exit(settings["ends"])
-begun, running = time.monotonic(), 0
+running = 0
+def says(word):
+    return (folder / word).exists()
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         metrics = f'vllm:num_requests_running{{model_name="m"}} {running}.0\\n'
+        if self.path == "/metrics" and says("mute"):
+            return self.reply(500, "too much to do")
         self.reply(200, metrics if self.path == "/metrics" else "ok")
     def do_POST(self):
         global running
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if time.monotonic() - begun < settings.get("answers", 0):
+        if says("loading"):
             return self.reply(500, "loading")
+        if says("garbled"):
+            return self.reply(200, "hm")
         if body["model"] not in settings["names"]:
             return self.reply(404, "no such model")
         running += 1
-        if body.get("max_tokens") != 1:
-            time.sleep(settings.get("takes", 0))
+        while body.get("max_tokens") != 1 and says("slow"):
+            time.sleep(0.02)
         running -= 1
         self.reply(200, json.dumps({"choices": [1]}))
     def reply(self, status, text):
@@ -62,27 +69,71 @@ ThreadingHTTPServer(("127.0.0.1", given.port), Handler).serve_forever()
 
 
 class Serving:
-    def __init__(self, folder: Path, process: subprocess.Popen[str], http: int, metrics: int) -> None:
-        self.folder, self.process, self.http, self.metrics = folder, process, http, metrics
+    def __init__(self, folder: Path, process: subprocess.Popen[str], http: int) -> None:
+        self.folder, self.process, self.http = folder, process, http
 
-    def status(self, path: str) -> int:
+    def get(self, path: str) -> tuple[int, str]:
+        """What the port beside the server's says; (0, "") as long as there is none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=5) as response:
-                return int(response.status)
+            ready = (self.folder / "ready").read_text()  # where a health check would look
+            with urllib.request.urlopen(ready.removesuffix("/ready") + path, timeout=5) as response:
+                return int(response.status), response.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code
+            with error:
+                return error.code, ""
         except OSError:
-            return 0
+            return 0, ""
 
-    def wait(self, path: str, status: int) -> None:
+    def wait(self, path: str, status: int, text: str = "") -> None:
         deadline = time.monotonic() + 30
-        while self.status(path) != status:
-            assert time.monotonic() < deadline, self.process.poll()
+        while (said := self.get(path))[0] != status or text not in said[1]:
+            assert time.monotonic() < deadline, (said, self.process.poll())
             time.sleep(0.02)
+
+    def reads(self, text: str) -> None:
+        """Waits for a line of the log."""
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if text in line:
+                return
+        raise AssertionError("".join(lines))
+
+    def says(self, word: str) -> None:
+        (self.folder / "model" / word).touch()
+
+    def says_no_more(self, word: str) -> None:
+        (self.folder / "model" / word).unlink()
+
+    def ask(self) -> subprocess.Popen[str]:
+        """A client with a long request, which is being answered."""
+        code = 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], b\'{"model": "model"}\').status)'
+        command = [sys.executable, "-c", code, f"http://127.0.0.1:{self.http}/v1/chat/completions"]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.wait("/metrics", 200, " 1.0")
+        return client
 
 
 @contextmanager
-def serving(folder: Path, config: dict[str, object], **settings: object) -> Iterator[Serving]:
+def reserved() -> Iterator[int]:
+    """A port that is given to nobody who asks for any; a server that reuses addresses, as the stand-in, can listen."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
+
+
+@contextmanager
+def serving(folder: Path, config: dict[str, object], *words: str, **settings: object) -> Iterator[Serving]:
+    """`words`: what the stand-in does from the beginning."""
+    with reserved() as http:
+        yield from _serving(folder, config, words, settings, http)
+
+
+def _serving(
+    folder: Path, config: dict[str, object], words: tuple[str, ...], settings: dict[str, object], http: int
+) -> Iterator[Serving]:
     model = folder / "model"
     package = folder / "python" / "vllm" / "entrypoints" / "openai"
     for one in (model, package):
@@ -90,20 +141,21 @@ def serving(folder: Path, config: dict[str, object], **settings: object) -> Iter
     (package / "api_server.py").write_text(STAND_IN)
     (model / "config.json").write_text("{}")
     (model / "settings.json").write_text(json.dumps({"names": ["model"], **settings}))
+    for word in words:
+        (model / word).touch()
     file = folder / "serve.json"
     file.write_text(json.dumps({"model": str(model), **config}))
-    http, metrics = free_port(), free_port()
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{folder / 'python'}",
         "SLIPWAY_READY_FILE": str(folder / "ready"),
         "SLIPWAY_PORT_HTTP": str(http),
-        "SLIPWAY_PORT_METRICS": str(metrics),
+        "SLIPWAY_PORT_METRICS": "0",
     }
     command = [sys.executable, str(SERVE), "--config", str(file)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        yield Serving(folder, process, http, metrics)
+        yield Serving(folder, process, http)
     finally:
         process.kill()
         process.wait()
@@ -112,10 +164,19 @@ def serving(folder: Path, config: dict[str, object], **settings: object) -> Iter
 
 
 def test_ready_means_that_a_request_was_answered(tmp_path: Path) -> None:
-    with serving(tmp_path, {}, answers=1.5) as server:
+    with serving(tmp_path, {}, "loading") as server:
         server.wait("/health", 200)
         server.wait("/metrics", 200)  # vLLM listens and says that it is well
-        assert server.status("/ready") == 503
+        server.reads("not yet an answer")
+        assert server.get("/ready")[0] == 503
+        server.says_no_more("loading")
+        server.wait("/ready", 200)
+
+
+def test_an_answer_that_is_none_is_asked_for_again(tmp_path: Path) -> None:
+    with serving(tmp_path, {}, "garbled") as server:
+        server.reads("not yet an answer")
+        server.says_no_more("garbled")
         server.wait("/ready", 200)
 
 
@@ -123,30 +184,51 @@ def test_it_is_not_ready_when_an_adapter_does_not_answer(tmp_path: Path) -> None
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
-    with serving(tmp_path, {"adapters": {"mine": str(adapter)}, "start": 2}) as server:
-        assert server.process.wait(30) != 0
-        assert server.process.stdout is not None
-        assert "no such model" in server.process.stdout.read()
+    with serving(tmp_path, {"adapters": {"mine": str(adapter)}}) as server:
+        server.reads("no such model")
+        assert server.get("/ready")[0] == 503
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    with serving(tmp_path, {"start": 1}, "loading") as server:
+        server.reads("no answer within 1 s")
+        assert server.process.wait(30) == 1
 
 
 def test_sigterm_lets_a_running_request_end(tmp_path: Path) -> None:
-    with serving(tmp_path, {}, takes=1.5) as server:
+    with serving(tmp_path, {"drain": 300}, "slow") as server:
         server.wait("/ready", 200)
-        body = json.dumps({"model": "model"}).encode()
-        code = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], sys.argv[2].encode()).status)"
-        url = f"http://127.0.0.1:{server.http}/v1/chat/completions"
-        client = subprocess.Popen([sys.executable, "-c", code, url, body.decode()], stdout=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 30
-        while True:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=5) as response:
-                if b" 1.0" in response.read():
-                    break
-            assert time.monotonic() < deadline
+        client = server.ask()
         server.process.send_signal(signal.SIGTERM)
         server.wait("/ready", 503)
-        said, _ = client.communicate(timeout=30)
-        assert said == "200\n"
+        server.says_no_more("slow")
+        assert client.communicate(timeout=30)[0] == "200\n"
         assert server.process.wait(30) == 0
+
+
+def test_a_server_that_has_too_much_to_do_to_say_so_is_not_taken_for_idle(tmp_path: Path) -> None:
+    with serving(tmp_path, {"drain": 300}, "slow") as server:
+        server.wait("/ready", 200)
+        client = server.ask()
+        server.says("mute")
+        server.process.send_signal(signal.SIGTERM)
+        server.reads("draining: unknown")
+        server.reads("draining: unknown")
+        server.says_no_more("slow")
+        assert client.communicate(timeout=30)[0] == "200\n"
+        server.says_no_more("mute")
+        assert server.process.wait(30) == 0
+
+
+def test_requests_that_do_not_end_get_no_more_than_their_time(tmp_path: Path) -> None:
+    with serving(tmp_path, {"drain": 1}, "slow") as server:
+        server.wait("/ready", 200)
+        client = server.ask()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        assert client.wait(30) != 0
+        assert client.stdout is not None
+        client.stdout.close()
 
 
 def test_the_server_does_not_outlive_a_killed_role(tmp_path: Path) -> None:
