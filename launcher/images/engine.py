@@ -15,6 +15,10 @@ T = TypeVar("T")
 SOCKET: Final = "/var/run/docker.sock"  # where nothing names another
 
 
+class Refused(Unreachable):
+    """The engine can not do what was asked, however often: something in it is wrong."""
+
+
 def hint(text: str) -> str:
     """What to do about an engine's error, to be added to it; empty when nothing is known."""
     return "; free some: `launcher images prune --stages`" if "no space left on device" in text.lower() else ""
@@ -33,16 +37,17 @@ class Engine:
             from docker.errors import DockerException
         except ImportError:
             raise BadInput("this needs the Docker SDK for Python beside launcher: `uv pip install docker`") from None
-        settings = docker.utils.kwargs_from_env(environment=None if environ is None else dict(environ))
-        _knock(str(settings.get("base_url") or f"unix://{SOCKET}"))
-        # the first question has a short timeout, builds and pushes a long one
-        asking: Any = docker.APIClient(version="1.24", timeout=10, **settings)
         try:
-            self.about: dict[str, Any] = asking.version(api_version=False)
-        except (DockerException, OSError) as error:
+            # with nothing in it the SDK would look into this process's environment: an old supervisor's, perhaps
+            given = None if environ is None else {"DOCKER_HOST": "", **environ}
+            settings = docker.utils.kwargs_from_env(environment=given)
+            self.host = str(settings.get("base_url") or f"unix://{SOCKET}")
+            _knock(self.host)
+            # the first question has a short timeout, builds and pushes a long one
+            with contextlib.closing(docker.APIClient(version="1.24", timeout=10, **settings)) as asking:
+                self.about: dict[str, Any] = asking.version(api_version=False)
+        except (DockerException, OSError) as error:  # also DOCKER_HOST and its certificates, which may be nonsense
             raise Unreachable(_why(error)) from None
-        finally:
-            asking.close()
         self.api: Any = docker.APIClient(version=self.about["ApiVersion"], timeout=600, **settings)
 
     def build(
@@ -123,13 +128,22 @@ class Engine:
 
     # containers
 
+    def info(self) -> dict[str, Any]:
+        """What `docker info` shows: NCPU, SecurityOptions, ..."""
+        found: dict[str, Any] = self._call(lambda: self.api.info())
+        return found
+
     def start_container(self, settings: Mapping[str, Any]) -> str:
-        """Creates and starts one; gives its id. One that can not be started is removed. Raises Unreachable."""
+        """Creates and starts one; gives its id. One that can not be started is removed. Raises Refused, Unreachable."""
         import docker
 
         host = dict(settings["host_config"])
         if "log_config" in host:
             host["log_config"] = docker.types.LogConfig(**host["log_config"])
+        host["mounts"] = [
+            docker.types.Mount(target, source, type="bind", read_only=read_only)
+            for source, target, read_only in host.get("mounts", ())
+        ]
         host["device_requests"] = [docker.types.DeviceRequest(**one) for one in host.get("device_requests", ())] or None
         plain = {**settings, "host_config": self.api.create_host_config(**host)}
         if host["network_mode"] not in ("host", "none", "bridge"):
@@ -179,7 +193,9 @@ class Engine:
         return self._stream(lambda: self.api.logs(known, stream=True, follow=True), missing=known[:12])
 
     def pull(self, reference: str) -> None:
-        """With the credentials of the Docker configuration. Raises Unreachable with the registry's words."""
+        """With the credentials of the Docker configuration as it is now: this may be an old supervisor's connection,
+        and the user has just said `docker login`. Raises Unreachable with the registry's words."""
+        self._call(lambda: self.api.reload_config())
         for line in self._stream(lambda: self.api.pull(reference, stream=True, decode=True), missing=reference):
             if error := line.get("error"):
                 raise Unreachable(str(error))
@@ -198,13 +214,14 @@ class Engine:
 
         try:
             return call()
-        except Missing:
-            raise NotFound(f"there is no image {missing}") from None
+        except Missing as error:
+            raise NotFound(f"there is no image {missing}" if missing else str(error.explanation or error)) from None
         except APIError as error:
             text = str(error.explanation or error)
             if error.status_code == 409:
                 raise Conflict(text.strip()) from None
-            raise Unreachable(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
+            kind = Refused if error.status_code == 400 else Unreachable
+            raise kind(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
         # requests' errors are OSErrors; a stream that breaks off raises the errors of those beneath it
         except (DockerException, OSError, HTTPError, StreamParseError) as error:
             raise Unreachable(_why(error)) from None

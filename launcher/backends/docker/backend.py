@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from launcher.backends.docker import container
 from launcher.backends.local.backend import LocalBackend
+from launcher.backends.local.environment import mark
 from launcher.errors import BadInput, NotFound
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
@@ -48,11 +49,13 @@ class DockerBackend(LocalBackend):
         """The argv that runs a command in a member's container. Raises NotFound when it has none that runs."""
         from launcher.images.engine import Engine
 
-        labels = {container.RUN: run, container.MEMBER: member}
-        found = Engine().containers(labels, running=True)
+        engine = Engine()
+        labels = {container.MARK: mark(self.state.id, run, member)}  # another queue may have a run of that name
+        found = engine.containers(labels, running=True)
         if not found:
             raise NotFound(f"{run}: {member} has no container that runs")
-        return ["docker", "exec", *(["-it"] if tty else ["-i"]), found[0]["Id"], *command]
+        # the program would go by `docker context use`, too, and might ask another engine
+        return ["docker", "--host", engine.host, "exec", *(["-it"] if tty else ["-i"]), found[0]["Id"], *command]
 
 
 def _unreachable(job: ResolvedJob, environ: Mapping[str, str]) -> str | None:

@@ -8,10 +8,12 @@ its scratch folder, the file:// stores and inputs it was given, and the volumes 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from launcher.spec.model import ResolvedJob
 
@@ -52,11 +54,21 @@ CREDENTIAL_FILES: Final = (
 class Place:
     """What this machine adds to a job: who submitted, where scratch and private files lie, which GPUs are given."""
 
-    user: str  # uid:gid
+    user: str  # uid:gid of who submitted, as the engine's containers name them
     work: Path
     private: Path
     gpus: tuple[str, ...] = ()
     credentials: Mapping[str, str] = field(default_factory=dict)  # file or folder here -> its path in the container
+    cpus: float | None = None  # those of the engine's machine: it refuses a limit above them
+    remapped: bool = False  # the engine shifts the uids of containers, unless one asks for the host's
+
+
+class Bind(NamedTuple):
+    """A file or folder of this machine. Unlike a volume by name it may hold any character, and is never made."""
+
+    source: str
+    target: str
+    read_only: bool = False
 
 
 def name(run: str, member: str, start: int) -> str:
@@ -94,8 +106,6 @@ def user(job: ResolvedJob, place: Place) -> str | None:
 
 def loopback(url: str) -> bool:
     """Whether a URL, or a store's `endpoint=`, names this machine in a way that means the container in a container."""
-    from urllib.parse import parse_qs, urlsplit
-
     parts = urlsplit(url)
     if parts.scheme in ("s3", "gs", "az"):
         return any(loopback(endpoint) for endpoint in parse_qs(parts.query).get("endpoint", ()))
@@ -119,11 +129,13 @@ def credentials(private: Mapping[str, str], home: Path | None) -> dict[str, str]
 
 def environment(job: ResolvedJob, run: str, member: str, start: int, place: Place) -> dict[str, str]:
     """In the clear: nothing here is a secret, `docker inspect` shows it."""
+    from launcher.backends.local.environment import INLINE_JOB
     from launcher.spec.hashing import encode_job
 
     role, _, rank = member.rpartition("-")
     address = "127.0.0.1" if network(job) == "host" else host(run, member, start)
-    return {
+    encoded = encode_job(job)
+    found = {
         "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
         "PYTHONUNBUFFERED": "1",
         "HOME": WORK,
@@ -131,7 +143,6 @@ def environment(job: ResolvedJob, run: str, member: str, start: int, place: Plac
         "SLIPWAY_RUN": run,
         "SLIPWAY_ROLE": role,
         "SLIPWAY_RANK": rank,
-        "SLIPWAY_JOB": encode_job(job).decode(),
         "SLIPWAY_PLACEMENT": json.dumps({"kind": "container", "where": f"docker/{run}", "host": address}),
         "SLIPWAY_WORKDIR": WORK,
         "SLIPWAY_PRIVATE": PRIVATE,
@@ -142,24 +153,31 @@ def environment(job: ResolvedJob, run: str, member: str, start: int, place: Plac
             else {}
         ),
     }
+    if len(encoded) <= INLINE_JOB:  # a bigger one is read from the store
+        found["SLIPWAY_JOB"] = encoded.decode()
+    if user(job, place) is not None:  # libraries ask for their user's name, and images do not know this uid
+        found["USER"] = found["LOGNAME"] = "slipway"
+    return found
 
 
-def mounts(job: ResolvedJob, place: Place) -> list[str]:
-    """Binds: `host:container[:ro]`."""
-    binds = [f"{place.work}:{WORK}", f"{place.private}:{PRIVATE}:ro"]
+def mounts(job: ResolvedJob, place: Place) -> list[Bind]:
+    """What the container sees of this machine, but for the volumes that the job names, which come before ours."""
+    found = [Bind(str(place.work), WORK), Bind(str(place.private), PRIVATE, True)]
     if (folder := _file(job.store)) is not None:
-        binds.append(f"{folder}:{folder}")
+        found.append(Bind(folder, folder))
     for one in job.inputs.values():
         if one.url is not None and (source := _file(one.url)) is not None:
-            binds.append(f"{source}:{source}:ro")
-    binds += [f"{here}:{there}:ro" for here, there in place.credentials.items()]
-    return [*dict.fromkeys(binds), *job.options.get("volumes", ())]
+            found.append(Bind(source, source, True))
+    found += [Bind(here, there, True) for here, there in place.credentials.items()]
+    chosen = {volume.split(":")[1].rstrip("/") for volume in job.options.get("volumes", ())}
+    return list({one.target: one for one in reversed(found) if one.target not in chosen}.values())[::-1]
 
 
 def _file(url: str) -> str | None:
-    """The path of a file:// URL or of a plain absolute path."""
-    path = url.removeprefix("file://")
-    return path if path.startswith("/") else None
+    """The path of a file:// URL, as the store and the runtime read it, or of a plain absolute path."""
+    if url.startswith("file://"):
+        return os.path.normpath(unquote(urlsplit(url).path))
+    return url if url.startswith("/") else None
 
 
 def settings(
@@ -173,12 +191,13 @@ def settings(
     need = job.roles[role].resources
     options = job.options
     limits: dict[str, Any] = {
-        "binds": mounts(job, place),
+        "mounts": mounts(job, place),
+        "binds": list(job.options.get("volumes", ())),
         "network_mode": network(job),
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "read_only": bool(options.get("read_only", False)),
-        "nano_cpus": int(need.cpus * 1e9),
+        "nano_cpus": int(min(need.cpus, place.cpus or need.cpus) * 1e9),
         "log_config": {"type": "json-file", "config": {"max-size": LOG_SIZE, "max-file": str(LOG_FILES)}},
         "restart_policy": {"Name": "no"},  # its own policies can not spare exit code 78: the supervisor decides
     }
@@ -188,6 +207,8 @@ def settings(
         limits["mem_limit"] = limits["memswap_limit"] = need.memory
     if need.shm is not None:
         limits["shm_size"] = need.shm
+    if place.remapped:
+        limits["userns_mode"] = "host"
     if place.gpus:
         limits["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]
     return {

@@ -1,8 +1,9 @@
 """Members as containers: the supervisor's Spawner over a Docker engine.
 
 The engine may restart, and the supervisor may die, at any moment. A container is found again by its label, never by
-memory alone: before a member starts anew every container with its mark is ended, so a claim of an earlier one is proved
-dead. Ended containers stay, with the engine's copy of their output, until their run has left the queue.
+memory alone: before a member starts anew every container with its mark is ended, and one that was made and not yet
+started is removed, so a claim of an earlier one is proved dead. Ended containers stay, with the engine's copy of their
+output, until their run leaves the queue.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGKILL
@@ -23,11 +25,15 @@ from launcher.backends.docker.container import Place
 from launcher.backends.local.environment import machine
 from launcher.backends.local.spawner import UNKNOWN, Launch, Live, NeverStarts, NotYet
 from launcher.backends.local.state import Record, replace
-from launcher.errors import NotFound, SlipwayError, Unreachable
-from launcher.images.engine import Engine
+from launcher.errors import NotFound, SlipwayError
+from launcher.images.engine import Engine, Refused
 from launcher.reasons import Reason
 
 POLL = 2.0  # seconds between questions to an engine that went away
+ENDED = ("exited", "dead", "removing")
+NEVER = ("unable to find user", "unable to find group", "invalid mode: ", "invalid volume specification")
+PULLS = (2.0, 8.0)  # seconds before a pull is tried again; the engine itself tries each layer five times
+REFUSALS = ("denied", "unauthorized", "authentication required", "not found", "manifest unknown", "invalid reference")
 
 
 class DockerSpawner:
@@ -37,6 +43,7 @@ class DockerSpawner:
         self._environ = {name: value for name, value in environ.items() if name.startswith("DOCKER_")}
         self._engine: Engine | None = None
         self._pulls: dict[str, _Pull] = {}
+        self._owed: set[str] = set()  # marks whose containers an engine that was away could not remove
 
     def spawn(self, launch: Launch, record: Record) -> Live:
         """Raises NotYet while the image is pulled, NeverStarts for an image that can not be had or has no runtime."""
@@ -48,11 +55,14 @@ class DockerSpawner:
         replace(private, json.dumps(dict(launch.private)).encode())
         home = launch.environment.get("HOME")
         files = container.credentials(launch.private, Path(home) if home else None)
-        place = Place(f"{os.getuid()}:{os.getgid()}", launch.work, private, record.gpus, files)
-        if container.user(launch.job, place) != place.user:
+        here = place(engine, launch.work, private, record.gpus, files)
+        if container.user(launch.job, here) != here.user:
             _open_to_others(launch.work, private)
         tuning = {name: value for name, value in launch.environment.items() if name == "SLIPWAY_TUNING"}
-        chosen = container.settings(launch.job, launch.run, launch.member, record.starts, launch.mark, place, tuning)
+        chosen = container.settings(launch.job, launch.run, launch.member, record.starts, launch.mark, here, tuning)
+        # the runtime has words for an input that is not there, as on local; the engine only refuses
+        host = chosen["host_config"]
+        host["mounts"] = [one for one in host["mounts"] if Path(one.source).exists()]
         if container.network(launch.job) == container.NETWORK:
             engine.ensure_network(container.NETWORK)
         try:
@@ -71,22 +81,38 @@ class DockerSpawner:
         return _Container(self.engine(), record, output)
 
     def sweep(self, mark: str) -> bool:
-        try:
-            engine = self.engine()
-            for one in engine.containers({container.MARK: mark}, running=True):
+        engine = self.engine()
+        for one in engine.containers({container.MARK: mark}, running=False):
+            if one["State"] == "created":  # whoever made it may be dead, and the engine about to start it
+                engine.remove_container(one["Id"])
+            elif one["State"] not in ENDED:
                 engine.kill(one["Id"], "SIGKILL")
-            return not engine.containers({container.MARK: mark}, running=True)
-        except SlipwayError:
-            return False  # an engine that does not answer may still run it
+        return not engine.containers({container.MARK: mark}, running=True)
 
     def reap(self, known: frozenset[int]) -> None:
         """Nothing falls to the supervisor: a container's processes end with it."""
 
-    def forget(self, run: str) -> None:
-        """Removes the ended containers of a run that has left the queue."""
-        with contextlib.suppress(SlipwayError):
-            for one in self.engine().containers({container.RUN: run}, running=False):
-                self.engine().remove_container(one["Id"])
+    def forget(self, marks: str) -> None:
+        """Removes the containers of a run that leaves the queue; not those of another queue's run of that name."""
+        self._owed.add(marks)
+        with contextlib.suppress(SlipwayError):  # an engine that is away: with the next run that ends
+            for owed in sorted(self._owed):
+                run = owed.split(":")[1]
+                for one in self.engine().containers({container.RUN: run}, running=False):
+                    if one["Labels"][container.MARK].startswith(owed):
+                        self.engine().remove_container(one["Id"])
+                self._owed.remove(owed)
+
+    def ask_to_end(self, known: str) -> None:
+        """SIGTERM to a container that nobody watches. Raises Unreachable."""
+        self.engine().kill(known, "SIGTERM")
+
+    def lives(self, known: str) -> bool:
+        """Raises Unreachable."""
+        try:
+            return bool(self.engine().container(known)["Running"])
+        except NotFound:
+            return False
 
     def engine(self) -> Engine:
         """Raises Unreachable."""
@@ -113,12 +139,22 @@ class DockerSpawner:
 
 def spawners() -> Callable[[Mapping[str, str]], DockerSpawner]:
     """A spawner for each engine that submitters' environments name, made when it is first asked for."""
-    made: dict[str, DockerSpawner] = {}
+    made: dict[tuple[tuple[str, str], ...], DockerSpawner] = {}
 
     def spawner(environ: Mapping[str, str]) -> DockerSpawner:
-        return made.setdefault(environ.get("DOCKER_HOST", ""), DockerSpawner(environ))
+        named = tuple(sorted(item for item in environ.items() if item[0].startswith("DOCKER_")))
+        return made.setdefault(named, DockerSpawner(environ))
 
     return spawner
+
+
+def place(engine: Engine, work: Path, private: Path, gpus: tuple[str, ...], files: Mapping[str, str]) -> Place:
+    """In a rootless engine the containers' root is who submits; one that shifts uids can be told not to."""
+    about = engine.info()
+    security = {part for option in about.get("SecurityOptions") or () for part in option.split(",")}
+    user = "0:0" if "name=rootless" in security else f"{os.getuid()}:{os.getgid()}"
+    cpus = float(about["NCPU"]) if about.get("NCPU") else None
+    return Place(user, work, private, gpus, files, cpus, "name=userns" in security)
 
 
 def _open_to_others(work: Path, private: Path) -> None:
@@ -129,17 +165,21 @@ def _open_to_others(work: Path, private: Path) -> None:
 
 
 def _for_good(error: SlipwayError, reference: str) -> NeverStarts | None:
-    """A refusal of the engine that no second try can mend, by its words: it has no codes for them."""
+    """A refusal of the engine that no second try can mend, by its words: its codes do not tell."""
     text = str(error)
     if "could not select device driver" in text or "nvidia-container-cli" in text:
         return NeverStarts(Reason.CONFIG_ERROR, f"{container.TOOLKIT} ({text})")
     if f'exec: "{container.ENTRYPOINT[0]}"' in text:
         what = f"image {reference} has no `{container.ENTRYPOINT[0]}` on its PATH"
         return NeverStarts(Reason.CONFIG_ERROR, f"{what}: {container.FIX}")
+    if isinstance(error, Refused) or any(words in text for words in NEVER):
+        return NeverStarts(Reason.CONFIG_ERROR, text)
     return None
 
 
 class _Pull:
+    """A registry that can not be reached is asked again; one that refuses, or has no such image, is not."""
+
     def __init__(self, engine: Engine, reference: str) -> None:
         self.error = ""
         self._engine, self._reference = engine, reference
@@ -151,10 +191,14 @@ class _Pull:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        try:
-            self._engine.pull(self._reference)
-        except SlipwayError as error:
-            self.error = f"{self._reference} can not be pulled: {error}"
+        for pause in (*PULLS, None):
+            try:
+                return self._engine.pull(self._reference)
+            except SlipwayError as error:
+                self.error = f"{self._reference} can not be pulled: {error}"
+                if pause is None or any(word in str(error).lower() for word in REFUSALS):
+                    return None
+            time.sleep(pause)
 
 
 class _Container:
@@ -188,17 +232,23 @@ class _Container:
                 self._handle = -1
 
     def _wait(self) -> None:
-        """Until it has ended. An engine that is away says nothing about the container: it is asked again."""
+        """Until it has ended. An engine that is away says nothing about the container: it is asked again. So is one
+        whose answer makes no sense, as at its own end: a run whose end nobody sees would never be over."""
+        pause = 0.05
         while not self._closed.is_set():
-            try:
+            since = time.monotonic()
+            with contextlib.suppress(Exception):  # a full disk, too: the engine keeps the output
                 self._copy()
+            pause = 0.05 if time.monotonic() - since > POLL else min(2 * pause, POLL)
+            try:
                 state = self._engine.container(self.record.container)
                 if not state["Running"]:
                     return self._end(_code(state))
             except NotFound:
                 return self._end(UNKNOWN)
-            except (Unreachable, OSError):
-                self._closed.wait(POLL)
+            except Exception:
+                pause = POLL
+            self._closed.wait(pause)
 
     def _copy(self) -> None:
         """Follows the engine's copy of the output, from where our file ends, until the container has ended."""

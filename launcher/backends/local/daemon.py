@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from launcher import secrets
 from launcher.backends.docker.spawner import spawners
 from launcher.backends.local.slots import capacity
 from launcher.backends.local.spawner import ProcessSpawner
-from launcher.backends.local.state import Record, StateDir, read, replace
+from launcher.backends.local.state import Record, Site, StateDir, read, replace
 from launcher.errors import Unreachable
 from launcher.runtime import procs
 
@@ -95,12 +96,22 @@ def stop(state: StateDir, *, runs: bool = False, timeout: float = 30.0) -> bool:
 
 
 def _stop_runs(state: StateDir, timeout: float) -> None:
-    records = [read(path, Record) for path in (state.path / "runs").glob("*/*/record.json")]
-    live = [record for record in records if record and procs.alive(record.pid, record.start, record.boot)]
-    for record in live:
-        procs.send(procs.Process(record.pid, record.start), 15)
+    """SIGTERM to every runtime that lives, process or container. Raises Unreachable."""
+    engines = spawners()
+    lives: list[Callable[[], bool]] = []
+    records = {path: read(path, Record) for path in (state.path / "runs").glob("*/*/record.json")}
+    for record in records.values():
+        if record and procs.alive(record.pid, record.start, record.boot):
+            procs.send(procs.Process(record.pid, record.start), 15)
+            lives.append(partial(procs.alive, record.pid, record.start, record.boot))
+    for path, record in records.items():
+        if record and record.container:
+            site = read(state.site(path.parent.parent.name), Site)
+            engine = engines(site.env if site else {})
+            engine.ask_to_end(record.container)
+            lives.append(partial(engine.lives, record.container))
     until = time.monotonic() + timeout
-    while any(procs.alive(record.pid, record.start, record.boot) for record in live) and time.monotonic() < until:
+    while any(one() for one in lives) and time.monotonic() < until:
         time.sleep(0.05)
 
 

@@ -22,6 +22,8 @@ from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, 
 
 FLUSH = 10.0  # seconds a runtime has after the command's grace to ship what is left
 MAX_FOREIGN = 20  # ends in a row, over `retries`, that no runtime of ours would choose: it can't even start
+MAX_PAUSE = 30.0  # seconds between kills of what does not end
+ASK_AGAIN = 1.0  # seconds between questions to an engine that is away
 KEPT_OUTPUTS = 2  # starts whose output stays: this one and the previous
 
 
@@ -36,6 +38,8 @@ class Member:
     not_before: float = 0.0  # when it may start again
     swept: bool = True  # nothing of an earlier start can be alive
     foreign: int = 0
+    adopting: bool = False  # nobody could say whether it lives: to be asked again
+    unswept: str = ""  # why the last sweep left something; said once
 
 
 @dataclass
@@ -51,6 +55,8 @@ class Run:
     trouble: str = ""  # why a member can not be started now
     verdict: tuple[Reason, str] | None = None  # how it ends though no runtime will say so
     asked_at: float | None = None  # when SIGTERM went out
+    kills: int = 0  # how often SIGKILL has followed
+    killed_at: float = 0.0
     leave_by: float | None = None  # when the others must have followed their leader
     queued_since: float = field(default_factory=time.monotonic)
     next_look: float = 0.0  # when the store is asked again
@@ -76,7 +82,7 @@ class Run:
     @property
     def over(self) -> bool:
         """Every process is gone, and none will be started again."""
-        if any(member.live for member in self.members.values()):
+        if any(member.live or member.adopting for member in self.members.values()):
             return False
         return self.stopping or all(member.record.final is not None for member in self.members.values())
 
@@ -117,13 +123,22 @@ class Runner:
                 self._adopt(run, member)
 
     def _adopt(self, run: Run, member: Member) -> None:
+        """Nothing is started, nor said to be over, while nobody can say whether it lives."""
         record = member.record
         try:
             output = self.state.output(run.name, member.name, record.starts)
             member.live = self.spawner(run).adopt(record, output)
-        except SlipwayError as error:  # whoever starts it anew sweeps first, and that waits for the answer
-            self.log(f"{run.name} {member.name}: {error}")
+            member.adopting = False
+        except SlipwayError as error:
+            if run.trouble != str(error):
+                self.log(f"{run.name} {member.name}: {error}")
+            member.adopting, run.trouble = True, str(error)
+            member.not_before = time.monotonic() + ASK_AGAIN
+            return
+        run.trouble = ""
         member.since = time.monotonic()
+        if member.live and run.asked_at is not None:
+            member.live.terminate()
         self.log(f"{run.name} {member.name}: {describe_place(record)} {'adopted' if member.live else 'is gone'}")
 
     def spawner(self, run: Run) -> Spawner:
@@ -146,12 +161,15 @@ class Runner:
         for member in run.members.values():
             if member.live and (code := member.live.ended()) is not None:
                 self._ended(run, member, code, now)
+            elif member.adopting and member.not_before <= now:
+                self._adopt(run, member)
         self._stop(run, now)
         wake = [when for when in (self._kill_at(run) or run.leave_by,) if when is not None]
+        wake += [member.not_before for member in run.members.values() if member.adopting]
         if run.stopping:
             return min(wake, default=None)
         for member in run.members.values():
-            if member.live or member.record.final is not None or run.verdict:
+            if member.live or member.adopting or member.record.final is not None or run.verdict:
                 continue
             if member.not_before <= now:
                 self._spawn(run, member)
@@ -160,9 +178,14 @@ class Runner:
         return min(wake, default=None)
 
     def kill(self, run: Run) -> None:
-        """Ends every process of a run at once."""
+        """Ends every process of a run at once, and forgets it."""
         for member in run.members.values():
             self._sweep(run, member)
+        self.forget(run)
+
+    def forget(self, run: Run) -> None:
+        """Clears away what is left of a run, of which nothing lives."""
+        self.spawner(run).forget(environment.mark(self.id, run.name, ""))
 
     def close_with_runtime(self, run: Run) -> None:
         """Starts the leader once more, only so that it reads cancel.json and writes the end."""
@@ -204,9 +227,14 @@ class Runner:
             run.verdict = Reason.INFRASTRUCTURE, message
 
     def _sweep(self, run: Run, member: Member) -> bool:
-        clean = self.spawner(run).sweep(environment.mark(self.id, run.name, member.name))
-        if not clean:
-            self.log(f"{run.name} {member.name}: a process survives SIGKILL; waiting for it")
+        try:
+            clean = self.spawner(run).sweep(environment.mark(self.id, run.name, member.name))
+            why = "" if clean else "a process survives SIGKILL; waiting for it"
+        except SlipwayError as error:  # what can not be asked may still run it
+            clean, why = False, str(error)
+        if why and why != member.unswept:
+            self.log(f"{run.name} {member.name}: {why}")
+        member.unswept = why
         return clean
 
     def _stop(self, run: Run, now: float) -> None:
@@ -220,11 +248,18 @@ class Runner:
                 member.live.terminate()
         elif now >= (self._kill_at(run) or now):
             for member in run.live():
-                self.log(f"{run.name} {member.name}: did not end in time, killed")
+                if not run.kills:
+                    self.log(f"{run.name} {member.name}: did not end in time, killed")
                 self._sweep(run, member)
+            run.kills, run.killed_at = run.kills + 1, now
 
     def _kill_at(self, run: Run) -> float | None:
-        return None if run.asked_at is None else run.asked_at + run.entry.job.limits.grace + FLUSH
+        """When what was asked to end is killed; later and later where that does not help, as with an engine away."""
+        if run.asked_at is None:
+            return None
+        if run.kills:
+            return run.killed_at + min(0.1 * 2.0 ** min(run.kills, 10), MAX_PAUSE)
+        return run.asked_at + run.entry.job.limits.grace + FLUSH
 
     # starts
 
@@ -233,7 +268,7 @@ class Runner:
         if not member.swept:
             member.swept = self._sweep(run, member)
         if not member.swept:
-            member.not_before = now + 1.0
+            member.not_before, run.trouble = now + ASK_AGAIN, f"{member.name}: {member.unswept}"
             return
         starts = member.record.starts + 1
         member.record = msgspec.structs.replace(member.record, starts=starts)
@@ -252,6 +287,7 @@ class Runner:
             failures = member.record.failures + 1
             member.record = msgspec.structs.replace(member.record, failures=failures)
             member.not_before = now + min(2.0 ** min(failures, 6), 60.0)
+            member.swept = False  # an engine may have done what it could no longer answer
             run.trouble = f"{member.name} can not be started: {error}"
             self.log(f"{run.name} {run.trouble}")
             return

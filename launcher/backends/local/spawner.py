@@ -86,15 +86,15 @@ class Spawner(Protocol):
         ...
 
     def sweep(self, mark: str) -> bool:
-        """Ends whatever carries the mark, at once; False when something survived."""
+        """Ends whatever carries the mark, at once; False when something survived. Raises Unreachable."""
         ...
 
     def reap(self, known: frozenset[int]) -> None:
         """Ends what fell to the supervisor because its runtime died, `known` processes spared."""
         ...
 
-    def forget(self, run: str) -> None:
-        """Clears away what is left of a run that has left the queue."""
+    def forget(self, marks: str) -> None:
+        """Clears away what is left of a run of which nothing lives: of all whose marks begin so."""
         ...
 
 
@@ -168,7 +168,7 @@ class ProcessSpawner:
                 procs.send(process, signal.SIGKILL)
         procs.reap_adopted(known)
 
-    def forget(self, run: str) -> None:
+    def forget(self, marks: str) -> None:
         """A process leaves nothing behind."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from launcher.backends.docker import container
 from launcher.backends.docker.container import Place, settings
+from launcher.backends.docker.spawner import place
 from launcher.runtime.__main__ import adopt_private
 from launcher.spec.model import Image, Input, ResolvedJob, Resources, Role
 from tests.support.jobs import job
@@ -68,13 +70,70 @@ def test_a_read_only_root_leaves_room_for_temporary_files() -> None:
 def test_files_on_this_machine_are_seen_under_their_own_paths_inputs_read_only() -> None:
     found = one(inputs={"a": Input(url="file:///data/a"), "b": Input(url="/data/b"), "c": Input(url="s3://x/c")})
     local = job("hello", store="file:///store", backend="docker", roles=found.roles, inputs=found.inputs)
-    assert made(local)["host_config"]["binds"] == [
-        "/state/work:/work",
-        "/state/private.json:/run/slipway/private.json:ro",
-        "/store:/store",
-        "/data/a:/data/a:ro",
-        "/data/b:/data/b:ro",
+    assert made(local)["host_config"]["mounts"] == [
+        ("/state/work", "/work", False),
+        ("/state/private.json", "/run/slipway/private.json", True),
+        ("/store", "/store", False),
+        ("/data/a", "/data/a", True),
+        ("/data/b", "/data/b", True),
     ]
+
+
+def test_a_folder_is_the_one_that_the_store_and_the_runtime_open() -> None:
+    found = one(inputs={"a": Input(url="file:///data/50%25 off:a/")})
+    local = job("hello", store="file:///my%20runs/./x", backend="docker", roles=found.roles, inputs=found.inputs)
+    assert [each.source for each in made(local)["host_config"]["mounts"][2:]] == ["/my runs/x", "/data/50% off:a"]
+
+
+def test_nothing_is_mounted_twice_in_one_place_and_the_jobs_own_volumes_come_first() -> None:
+    found = one(inputs={"a": Input(url="file:///store")}, options={"volumes": ["/elsewhere:/data:ro"]})
+    inputs = {**found.inputs, "b": Input(url="file:///data")}
+    options = found.options
+    local = job("x", store="file:///store", backend="docker", roles=found.roles, inputs=inputs, options=options)
+    host = made(local)["host_config"]
+    assert host["mounts"][2:] == [("/store", "/store", False)]
+    assert host["binds"] == ["/elsewhere:/data:ro"]
+
+
+def test_no_more_cpus_are_asked_for_than_the_engine_has() -> None:
+    wide = one(role={"resources": Resources(cpus=64)})
+    assert made(wide, Place("1:1", Path("/w"), Path("/p"), cpus=2.0))["host_config"]["nano_cpus"] == 2_000_000_000
+    assert made(wide)["host_config"]["nano_cpus"] == 64_000_000_000
+
+
+def test_a_job_too_big_for_the_environment_is_read_from_the_store() -> None:
+    assert "SLIPWAY_JOB" in made(one())["environment"]
+    assert "SLIPWAY_JOB" not in made(one(config={"long": "x" * 100_000}))["environment"]
+
+
+@pytest.mark.parametrize(("chosen", "named"), [("me", True), ("7:8", True), ("image", False)])
+def test_a_user_whom_no_image_knows_has_a_name(chosen: str, named: bool) -> None:
+    """torch and others call getpass.getuser(), which raises where neither the environment nor passwd has one."""
+    found = made(one(options={"user": chosen}))["environment"]
+    assert ("USER" in found, "LOGNAME" in found) == (named, named)
+
+
+class About:
+    def __init__(self, *security: str) -> None:
+        self.said = {"NCPU": 4, "SecurityOptions": ["name=seccomp,profile=default", *security]}
+
+    def info(self) -> dict[str, Any]:
+        return self.said
+
+
+def placed(about: About) -> Place:
+    return place(about, Path("/w"), Path("/p"), (), {})  # type: ignore[arg-type]
+
+
+def test_in_a_rootless_engine_its_root_is_the_submitter() -> None:
+    me = f"{os.getuid()}:{os.getgid()}"
+    assert placed(About()) == Place(me, Path("/w"), Path("/p"), cpus=4.0)
+    assert placed(About("name=rootless")).user == "0:0"
+
+
+def test_an_engine_that_shifts_users_is_told_not_to() -> None:
+    assert "userns_mode" not in made(one())["host_config"]
+    assert made(one(), placed(About("name=userns")))["host_config"]["userns_mode"] == "host"
 
 
 def test_several_members_get_a_network_in_which_names_are_found() -> None:
@@ -138,8 +197,8 @@ def test_files_with_credentials_are_seen_read_only_and_only_they(tmp_path: Path)
     named = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "AWS_CA_BUNDLE": "/not/there", "AWS_PROFILE": "work"}
     found = container.credentials(named, tmp_path)
     assert found == {str(key): str(key), str(tmp_path / ".aws"): container.AWS}
-    place = Place("1:1", Path("/w"), Path("/p"), (), found)
-    assert f"{key}:{key}:ro" in made(one(), place)["host_config"]["binds"]
-    assert made(one(), place)["environment"]["AWS_CONFIG_FILE"] == f"{container.AWS}/config"
+    with_files = Place("1:1", Path("/w"), Path("/p"), (), found)
+    assert (str(key), str(key), True) in made(one(), with_files)["host_config"]["mounts"]
+    assert made(one(), with_files)["environment"]["AWS_CONFIG_FILE"] == f"{container.AWS}/config"
     assert container.credentials({"AWS_ACCESS_KEY_ID": "x"}, tmp_path) == {}  # keys are there: nothing else is shown
     assert "AWS_CONFIG_FILE" not in made(one())["environment"]
