@@ -143,7 +143,7 @@ def _build(args: argparse.Namespace) -> int:
     wanted = select(root, args.names)
     # what would be found out only after minutes of building
     refuse_faults(wanted)
-    if args.push:
+    if args.push is not None:
         checked(args.push)
     if args.output:
         for one in wanted:
@@ -167,7 +167,7 @@ def _build(args: argparse.Namespace) -> int:
             print(
                 f"{done.name}: {export(engine, done.tag, Path(args.output) / done.name)} in {args.output}/{done.name}"
             )
-    if args.push:
+    if args.push is not None:
         versions = {done.name: done.version for done in built}  # not the sources': those may have changed meanwhile
         _publish(root, engine, wanted, versions, options, args.push)
     return 0

@@ -46,6 +46,8 @@ class Engine:
             # the first question has a short timeout, builds and pushes a long one
             with contextlib.closing(docker.APIClient(version="1.24", timeout=10, **settings)) as asking:
                 self.about: dict[str, Any] = asking.version(api_version=False)
+        except Unreachable:  # which is an OSError, and has its words already
+            raise
         except (DockerException, OSError) as error:  # also DOCKER_HOST and its certificates, which may be nonsense
             raise Unreachable(_why(error)) from None
         self.api: Any = docker.APIClient(version=self.about["ApiVersion"], timeout=600, **settings)

@@ -88,35 +88,46 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registr
         if os.environ.get("CI"):
             pytest.fail("no registry for the tests: install docker-registry", pytrace=False)
         pytest.skip("no registry: install Debian's docker-registry")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     folder = tmp_path / "registry"
     config = tmp_path / "registry.yml"
-    config.write_text(
-        "version: 0.1\nlog: {accesslog: {disabled: true}, level: error}\n"
-        f"storage: {{filesystem: {{rootdirectory: {folder}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n"
-    )
+    auth = ""
     if getattr(request, "param", "") == "password":
         known = tmp_path / "htpasswd"
         known.write_text(f"me:{BCRYPT}\n")
-        with config.open("a") as file:
-            file.write(f"auth: {{htpasswd: {{realm: tests, path: {known}}}}}\n")
-    with (tmp_path / "registry.log").open("wb") as log:
-        process = subprocess.Popen([program, "serve", str(config)], stdout=log, stderr=log)
-    deadline = time.monotonic() + 30
+        auth = f"auth: {{htpasswd: {{realm: tests, path: {known}}}}}\n"
     while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        config.write_text(
+            "version: 0.1\nlog: {accesslog: {disabled: true}, level: error}\n"
+            f"storage: {{filesystem: {{rootdirectory: {folder}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n{auth}"
+        )
+        log = tmp_path / "registry.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen([program, "serve", str(config)], stdout=file, stderr=file)
+        if _listens(process, port, log):
             break
-        except OSError:
-            assert time.monotonic() < deadline, (tmp_path / "registry.log").read_text()
-            time.sleep(0.05)
     try:
         with FaultProxy(port) as proxy:
             yield Registry(port, folder, proxy)
     finally:
         process.kill()
         process.wait()
+
+
+def _listens(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
+    """Waits for a registry; False when somebody else was given its port meanwhile."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        else:
+            return process.poll() is None
+    assert "address already in use" in log.read_text()
+    return False
 
 
 @pytest.fixture

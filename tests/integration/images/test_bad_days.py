@@ -7,13 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from launcher.cli import main
+from launcher.errors import SlipwayError
 from launcher.images import catalogue
+from launcher.images.build import Step
 from launcher.images.catalogue import Entry
 from launcher.images.definition import Definition
 from launcher.images.engine import Engine as Client
@@ -82,6 +86,84 @@ def test_an_export_onto_a_full_disk_leaves_nothing(
     assert "No space left on device" in printed
     assert str(tmp_path / "out" / "tiny") in printed
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_catalogue_on_a_full_disk_stays_as_it_was(small_disk: SmallDisk, tmp_path: Path) -> None:
+    small_disk.mount(tmp_path / "images", "16k")
+    file = tmp_path / "images" / "catalogue.yaml"
+    entry = Entry("0.1.0-00000000", f"registry.example/a@sha256:{'ab' * 32}")
+    catalogue.record(file, "a", entry)
+    before = file.read_bytes()
+    with suppress(OSError), (tmp_path / "images" / "rest").open("wb", buffering=0) as rest:
+        while True:
+            rest.write(bytes(1024))
+    with pytest.raises(SlipwayError, match=r"catalogue.yaml can not be written: No space left on device"):
+        catalogue.record(file, "b", entry)
+    assert file.read_bytes() == before
+    assert sorted(one.name for one in file.parent.iterdir()) == ["catalogue.yaml", "rest"]
+
+
+def test_a_log_on_a_full_disk_does_not_end_a_build_and_one_that_can_not_begin_is_one_line(
+    root: Path,
+    engine: Engine,
+    small_disk: SmallDisk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small_disk.mount(tmp_path / "logs", "16k")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "logs"))
+    add(root, "RUN seq 100000\n")
+    assert build(engine) == 0
+    add(root, "RUN seq 100001; false\n")
+    capsys.readouterr()
+    assert build(engine) == 1
+    assert "not all of it: No space left on device" in one_line(capsys)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "images" / "tiny" / "Dockerfile"))
+    assert build(engine) == 1
+    assert "a build's log can not be written" in one_line(capsys)
+
+
+@pytest.mark.parametrize("registry", ["https://ghcr.io/team", "ghcr.io/Team", "", "ghcr.io/team:1"])
+def test_a_registry_that_is_no_name_is_refused_before_any_engine_is_asked(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], registry: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    capsys.readouterr()
+    for words in (["build", "--push", registry], ["push", "--registry", registry]):
+        assert main(["images", *words]) == 2
+        assert "allowed: HOST[:PORT][/PATH], the path in lower case" in one_line(capsys)
+
+
+def test_what_is_pushed_and_recorded_is_what_was_built(
+    root: Path, engine: Engine, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody changes a source while it builds."""
+    built = tag(root, engine)
+    monkeypatch.setattr("launcher.cli.images._tell", lambda _: (root / "source" / "main.py").write_text("print(3)\n"))
+    assert build(engine, "--push", registry.name) == 0
+    assert tag(root, engine) != built
+    entry = catalogue.load(catalogue.path(root))["tiny"]
+    assert f"tiny:{entry.version}" == built
+    assert Client().digest(f"{registry.name}/tiny:{entry.version}") == Client().digest(
+        entry.reference
+    )  # by tag, and by digest
+
+
+def test_an_engine_that_ends_in_the_middle_of_a_build_is_one_error(
+    root: Path, small_engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", small_engine.host)
+    add(root, "RUN echo the last\nRUN sleep 600\n")
+
+    def ends(step: Step) -> None:
+        if "the last" in step.text:
+            threading.Thread(target=small_engine.stop).start()
+
+    monkeypatch.setattr("launcher.cli.images._tell", ends)
+    capsys.readouterr()
+    assert build(small_engine) in (1, 4)  # a step that was ended, or an engine that is away, as it had time to say
+    one_line(capsys)
 
 
 @pytest.mark.nightly  # the engine itself tries for 50 s

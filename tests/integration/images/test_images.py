@@ -156,6 +156,29 @@ def test_prune_removes_the_builds_of_other_sources_under_every_name(
     assert "nothing to remove" in capsys.readouterr().out
 
 
+def test_prune_goes_on_where_a_container_uses_an_image(
+    root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = []
+    for text in ("print(2)\n", "print(3)\n", "print(4)\n"):
+        (root / "source" / "main.py").write_text(text)
+        assert build(engine) == 0
+        one = Definition("tiny", root)
+        tags.append({f"tiny:{one.version()}", f"tiny:{one.version(engine.base)}"})
+    for tag in tags[1]:
+        used = engine.docker("create", tag, "true").stdout.strip()
+    try:
+        capsys.readouterr()
+        assert main(["images", "prune"]) == 0
+        said = capsys.readouterr().out
+        assert all(f"removed {tag}\n" in said for tag in tags[0])
+        (kept,) = (line for line in said.split("\n") if line.startswith("kept"))
+        assert kept.startswith("kept, because a container uses it: ")
+        assert kept.rpartition(" ")[2] in tags[1]
+    finally:
+        engine.docker("rm", used)
+
+
 def test_prune_keeps_todays_build_on_whatever_base(
     root: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     gc.collect()
 
 
+@pytest.mark.parametrize("host", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:9"])
+def test_no_engine_is_one_sentence(host: str) -> None:
+    with pytest.raises(Unreachable) as raised:
+        Engine({"DOCKER_HOST": host})
+    assert str(raised.value).startswith("there is no Docker engine: start one (")
+
+
 def pull(engine: Engine) -> list[object]:
     engine.pull("a:1")
     return []
