@@ -15,7 +15,7 @@ import pytest
 
 from launcher.backends.local import entry, environment
 from launcher.backends.local.slots import Capacity
-from launcher.backends.local.spawner import ProcessSpawner
+from launcher.backends.local.spawner import Launch, Live, ProcessSpawner, Spawner
 from launcher.backends.local.state import Note, Record, Site, StateDir, create, read, replace
 from launcher.backends.local.supervisor import Supervisor
 from launcher.errors import Unreachable
@@ -38,6 +38,22 @@ class Guarded(ProcessSpawner):
         super().reap(known | self.others)
 
 
+class Engine(Guarded):
+    """Whoever keeps the processes, when it is away: it can not say what lives, and ends nothing."""
+
+    away = False
+
+    def adopt(self, record: Record, output: Path) -> Live | None:
+        if self.away:
+            raise Unreachable("away")
+        return super().adopt(record, output)
+
+    def sweep(self, mark: str) -> bool:
+        if self.away:
+            raise Unreachable("away")
+        return super().sweep(mark)
+
+
 class Bench:
     """A state folder, a store, and supervisors over them that are driven turn by turn."""
 
@@ -58,8 +74,15 @@ class Bench:
             runs.append(one.run)
         return runs
 
-    def supervisor(self, script: str, cpus: float = 64.0, gpus: tuple[str, ...] = (), **options: object) -> Supervisor:
-        guarded = Guarded()
+    def supervisor(
+        self,
+        script: str,
+        cpus: float = 64.0,
+        gpus: tuple[str, ...] = (),
+        spawner: Spawner | None = None,
+        **options: object,
+    ) -> Supervisor:
+        guarded = spawner or Guarded()
         made = Supervisor(
             self.state,
             Capacity(cpus, 1 << 40, gpus),
@@ -385,3 +408,89 @@ def test_what_status_may_say(bench: Bench) -> None:
         create(bench.state.cancel(run), b"")
     (bench.path / "go").touch()
     bench.drive(supervisor, lambda: runs[0] not in bench.state.queued())
+
+
+def test_what_can_not_be_asked_after_a_takeover_is_waited_for_and_adopted(bench: Bench) -> None:
+    (run,) = bench.queue(job("one"))
+    script = "echo $me >> starts; while [ ! -e go ]; do sleep 0.05; done"
+    first = bench.supervisor(script)
+    bench.drive(first, lambda: bench.lines("starts") == [run])
+    (engine := Engine()).away = True
+    second = bench.supervisor(script, spawner=engine)
+    bench.drive(second, lambda: (note := read(bench.state.note(run), Note)) is not None and note.evidence == "away")
+    engine.away = False
+    bench.drive(second, lambda: bool(second.runs[run].live()))
+    assert bench.lines("starts") == [run]
+    (bench.path / "go").touch()
+    bench.drain(second)
+
+
+def test_a_cancelled_run_is_not_over_while_nobody_can_say_that_it_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.backends.local.run.FLUSH", 0.0)
+    (run,) = bench.queue(job("one", limits=Limits(grace=0.0)))
+    script = "echo $$ >> starts; trap '' TERM; while :; do sleep 0.05; done"
+    bench.drive(bench.supervisor(script), lambda: bool(bench.lines("starts")))
+    pid = int(bench.lines("starts")[0])
+    since = procs.start_time(pid) or 0
+    create(bench.state.cancel(run), b"")
+    (engine := Engine()).away = True
+    second = bench.supervisor(script, spawner=engine)
+    bench.drive(second, lambda: run in second.runs and second.runs[run].kills >= 2)
+    assert bench.state.entry(run).exists()
+    engine.away = False
+    bench.drive(second, lambda: second.runs[run].over)
+    assert not procs.alive(pid, since, procs.boot_id())
+
+
+def test_killing_what_does_not_end_is_tried_again_later_and_later_and_said_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("launcher.backends.local.run.FLUSH", 0.0)
+    (run,) = bench.queue(job("one", limits=Limits(grace=0.0)))
+    engine = Engine()
+    supervisor = bench.supervisor("trap '' TERM; echo up >> starts; while :; do sleep 0.05; done", spawner=engine)
+    bench.drive(supervisor, lambda: bool(bench.lines("starts")))
+    engine.away = True
+    create(bench.state.cancel(run), b"")
+    bench.drive(supervisor, lambda: supervisor.runs[run].kills >= 3)
+    assert supervisor.turn() > 0.0  # it sleeps in between
+    said = capsys.readouterr().err
+    assert (said.count("killed"), said.count("away")) == (1, 1)
+    engine.away = False
+    bench.drive(supervisor, lambda: supervisor.runs[run].over)
+
+
+def test_what_a_run_leaves_is_cleared_away_before_it_is_forgotten(bench: Bench) -> None:
+    """Killed in between, the supervisor comes to it again."""
+    (run,) = bench.queue(job("one"))
+    seen: list[tuple[str, bool]] = []
+
+    class Clearing(Guarded):
+        def forget(self, marks: str) -> None:
+            seen.append((marks, bench.state.entry(run).exists()))
+
+    bench.drain(bench.supervisor("exit 0", spawner=Clearing()))
+    assert seen == [(environment.mark(bench.state.id, run, ""), True)]
+
+
+def test_a_start_whose_answer_was_lost_is_swept_before_the_next(bench: Bench) -> None:
+    bench.queue(job("one"))
+    lost: list[Live] = []
+
+    class Losing(Guarded):
+        def spawn(self, launch: Launch, record: Record) -> Live:
+            made = super().spawn(launch, record)
+            if lost:
+                return made
+            lost.append(made)
+            while not bench.lines("starts"):
+                time.sleep(0.01)
+            made.close()
+            raise Unreachable("the answer was lost")
+
+    script = "echo $$ >> starts; [ $(wc -l < starts) = 2 ] && exit 0\nsleep 60"
+    bench.drain(bench.supervisor(script, spawner=Losing()))
+    first, _ = bench.lines("starts")
+    assert not procs.alive(int(first), lost[0].record.start, procs.boot_id())
