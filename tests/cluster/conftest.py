@@ -29,8 +29,7 @@ def run_pod(cluster: Cluster, namespace: str) -> Callable[..., str]:
 
     def run(name: str, *command: str, image: str | None = None, **spec: Any) -> str:
         cluster.apply(pod(name, image or cluster.py(), *command, **spec), namespace)
-        cluster.ended(name, namespace)
-        return cluster.logs(name, namespace)
+        return cluster.output(name, namespace)
 
     return run
 

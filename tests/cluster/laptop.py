@@ -18,19 +18,25 @@ from launcher.store.base import Store, open_store
 from launcher.store.layout import RunKeys
 from tests.support.cluster.cluster import Cluster
 
+# works until `Desk.let_go`
+UNTIL_TOLD = """
+print("up", flush=True)
+while not os.path.exists("/tmp/go"): time.sleep(0.2)
+"""
 # runs in every job below: E is the environment, `out` the folder of the output `results`
 HEAD = """import json, os, pathlib, signal, sys, time
 E = os.environ
 out = pathlib.Path(E["SLIPWAY_OUTPUTS"], "results"); out.mkdir(parents=True, exist_ok=True)
 """
-# counts to STEPS, a checkpoint for each step; goes on from the newest
+# counts to STEPS, a checkpoint for each step, PACE seconds apart; goes on from the newest, and then fast: a test gives
+# the first attempt all the time that a loaded machine may need to disturb it, and does not wait for the rest
 COUNT = """
 steps = int(E["STEPS"])
 resume = E.get("SLIPWAY_RESUME")
 done = int(pathlib.Path(resume, "state").read_text()) if resume else 0
 print("begins at", done, flush=True)
 for step in range(done + 1, steps + 1):
-    time.sleep(float(E.get("PACE", "0.5")))
+    time.sleep(0.1 if resume else float(E["PACE"]))
     folder = pathlib.Path(E["SLIPWAY_OUTPUTS"], "checkpoints", f".checkpoint-{step}"); folder.mkdir(parents=True)
     (folder / "state").write_text(str(step)); (folder / "done").touch()
     folder.rename(folder.with_name(f"checkpoint-{step}"))
@@ -148,6 +154,28 @@ class Laptop:
             return next((pod for pod, phase in phases.items() if phase == "Running"), None)
 
         return self.cluster.wait_for(f"a running pod of {run}", name, limit) or ""
+
+    def ended_pod(self, run: str) -> dict[str, Any]:
+        """The one pod of a run of one rank that has ended, as the API server has it once its kubelet has said so: after
+        the run's result is in the store. Fails where there was another pod, or another try in the same one."""
+        (before,) = self.pods(run)
+        self.cluster.ended(before["metadata"]["name"], self.namespace, 120)
+        (pod,) = self.pods(run)
+        assert pod["metadata"]["uid"] == before["metadata"]["uid"]
+        assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0]
+        return pod
+
+    def ended_job(self, run: str, limit: float = 120, cluster: Cluster | None = None) -> dict[str, Any]:
+        """The condition with which a run's Job has ended. Others come before it: FailureTarget, SuccessCriteriaMet."""
+
+        def over() -> dict[str, Any] | None:
+            status = (cluster or self.cluster).get("job", run, self.namespace)["status"]
+            true = [one for one in status.get("conditions", ()) if one["status"] == "True"]
+            return next((one for one in true if one["type"] in ("Complete", "Failed")), None)
+
+        found = self.cluster.wait_for(f"the end of Job {run}", over, limit)
+        assert found is not None
+        return found
 
     def told(self, run: str, record: object = None, namespace: str = "") -> str:
         """For the message of a test that gives up."""

@@ -184,7 +184,8 @@ def test_exec_and_logs_pass_through_the_proxy(cluster: Cluster, namespace: str) 
     with cluster.proxy() as proxy:
         by_proxy = ["--kubeconfig", str(proxy.kubeconfig), "-n", namespace]
         assert cluster.kubectl(*by_proxy, "exec", "shell", "--", "sh", "-c", "echo inside $((6 * 7))") == "inside 42\n"
-        assert cluster.kubectl(*by_proxy, "logs", "shell") == "started\n"
+        # a pod is Ready before its process has said anything
+        cluster.wait_for("its line", lambda: cluster.kubectl(*by_proxy, "logs", "shell") == "started\n", 30)
         assert any(request.path.endswith("/exec") for request, _ in proxy.seen)
     cluster.kubectl("delete", "pod", "shell", "-n", namespace, "--grace-period=1")
 
@@ -358,8 +359,12 @@ def test_a_jobset_in_a_queue_meets_by_the_names_of_its_pods(cluster: Cluster, na
     text = JOBSET.replace("TEMPLATE", json.dumps({"spec": spec})).replace("QUEUE", "q")
     cluster.apply(text, namespace)
     cluster.kubectl("wait", "--for=condition=Completed", "jobset/pair", "-n", namespace, "--timeout=120s", timeout=150)
-    (one,) = cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)
-    assert {"QuotaReserved", "Admitted", "Finished"} <= {each["type"] for each in one["status"]["conditions"]}
+
+    def said() -> bool:
+        (one,) = cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)
+        return {"QuotaReserved", "Admitted", "Finished"} <= {each["type"] for each in one["status"]["conditions"]}
+
+    cluster.wait_for("Kueue to see its end", said, 60)  # its own look at the JobSet, after JobSet's
     (second,) = cluster.get("pods", namespace=namespace, selector="batch.kubernetes.io/job-completion-index=1")
     assert cluster.logs(second["metadata"]["name"], namespace) == "b'met'\n"
 
@@ -371,5 +376,4 @@ def test_a_pod_of_another_cluster_reaches_this_ones_store(cluster: Cluster, othe
     begun = time.monotonic()
     code = f"import socket; socket.create_connection(({cluster.host!r}, {cluster.s3.port}), 5); print('reached')"
     other_cluster.apply(pod("visitor", other_cluster.py(), "python", "-c", code), namespace)
-    other_cluster.ended("visitor", namespace)
-    assert other_cluster.logs("visitor", namespace) == "reached\n", f"after {time.monotonic() - begun:.0f} s"
+    assert other_cluster.output("visitor", namespace) == "reached\n", f"after {time.monotonic() - begun:.0f} s"

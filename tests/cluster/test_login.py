@@ -58,7 +58,7 @@ def test_the_first_example_makes_its_episodes_in_a_pod(
     laptop.launcher("gather", run, "--to", "gathered")
     episodes = {path.parent for path in (laptop.path / "gathered").rglob("*.jsonl") if "episodes" in path.parts}
     assert len(episodes) >= 8
-    (pod,) = laptop.pods(run)
+    pod = laptop.ended_pod(run)
     assert pod["status"]["containerStatuses"][0]["imageID"].endswith(image.partition("@")[2])
 
 

@@ -58,6 +58,9 @@ def test_an_evaluation_of_desktops_a_server_and_an_agent(
     (run,) = desk.submit(evaluation(desk, cluster.import_image(engine, cpu_image)))
     result = desk.result(run, limit=400)
     assert (result.outcome, result.attempt) == ("succeeded", 1), result
+    # helpers stop after the agent is done: their logs are whole when they have left
+    ended = desk.until("the set's end", lambda: condition(desk.set_of(run), "Completed"), run)
+    assert ended is not None
     told = next(line for line in desk.log(run, 1, "agent-0").splitlines() if line.startswith("server "))
     _, server, _, *desktops = told.split()
     assert server == f"{run}-server-0-0.{run}:8000"
@@ -73,8 +76,6 @@ def test_an_evaluation_of_desktops_a_server_and_an_agent(
     values = {row["metric"]: row["value"] for row in json.loads(summary.read_text()) if row["agent"] == "served"}
     assert (values["success"], values["parse_failures"]) == (1.0, 0.0), values
     # the helpers ended in peace: stopped because the agent was done, which is no failure
-    ended = desk.until("the set's end", lambda: condition(desk.set_of(run), "Completed"), run)
-    assert ended is not None
     assert desk.set_of(run)["status"].get("restarts", 0) == 0
     exits = desk.view(run).attempts[0].exits
     members = {"agent-0", "server-0", *(f"desktop-{rank}" for rank in range(DESKTOPS))}

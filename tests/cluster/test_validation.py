@@ -55,13 +55,7 @@ WEBHOOKS = ("JOB_SET", "QUEUE")  # whose managers have more to say than the API 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster) -> Iterator[Api]:
     cluster.crds("jobset", "kueue")
-    # other tests make and delete it as well: one that is on its way out takes nothing
-    deleting = "{.metadata.deletionTimestamp}"
-    cluster.wait_for(
-        "the namespace to go",
-        lambda: not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", f"jsonpath={deleting}"),
-        120,
-    )
+    cluster.settle(NAMESPACE)  # other tests make and delete it as well
     if cluster.get("namespace", NAMESPACE) is None:
         cluster.namespace(NAMESPACE)
     before = os.environ.get("KUBECONFIG")

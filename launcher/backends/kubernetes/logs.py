@@ -44,6 +44,7 @@ def logs(backend: KubernetesBackend, handle: Handle, role: str, rank: int, previ
         yield from _previous(backend, handle, role, rank)
         return
     done: set[str] = set()
+    given = False
     since = time.monotonic()
     while True:
         seen, sight, owner = backend.look_closely(handle.run)
@@ -52,9 +53,13 @@ def logs(backend: KubernetesBackend, handle: Handle, role: str, rank: int, previ
         if not done:
             fresh = fresh[-1:]  # what is followed begins with the last try; those before are --previous
         for pod in fresh:
-            yield from _whole(backend, pod)
+            for chunk in _whole(backend, pod):
+                given = True
+                yield chunk
             done.add(pod["metadata"]["uid"])
         if seen is None or not seen.active:
+            if not given:  # its pods are gone, or never were: what they printed, if anything, is in the store alone
+                raise NotFound(f"{handle.run}: the cluster has no output of {role}-{rank} any more")
             return
         if fresh:
             since = time.monotonic()
@@ -108,11 +113,16 @@ def _whole(backend: KubernetesBackend, pod: Object) -> Iterator[bytes]:
                     yield chunk[skip:]
                     given += len(chunk) - skip
                 skip = max(0, skip - len(chunk))
-        except Refused as error:
-            if error.status in (400, 404):  # gone, or its node forgot it
-                return
-            raise
-        except (Unreachable, OSError) as error:
+        except (Refused, Unreachable, OSError) as error:
+            if isinstance(error, Refused) and not (error.status == 400 and "waiting to start" in error.message):
+                if error.status not in (400, 404):
+                    raise
+                if failed:  # its stream broke before its end: the store has the rest
+                    raise NotFound(
+                        f"pod {pod['metadata']['name']} is gone, and the end of its output with it"
+                    ) from None
+                return  # gone, or its node forgot it
+            # a kubelet that has just begun again says of a container that runs that it is "waiting to start"
             failed += 1
             if failed > 8:
                 raise SlipwayError(f"pod {pod['metadata']['name']}: {error}") from None

@@ -15,7 +15,7 @@ from launcher.protocol.records import Exit, Placement
 from launcher.protocol.view import RunView
 from launcher.runtime import stored
 from launcher.store.layout import RunKeys
-from tests.cluster.laptop import Laptop
+from tests.cluster.laptop import UNTIL_TOLD, Laptop
 from tests.support.cluster.cluster import Cluster
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ for step in range(done + 1, steps + 1):
     line = lines.readline()
     if not line: sys.exit("connection lost")
     print("step", step, rank + step + int(line), flush=True)
-    time.sleep(float(E["PACE"]))
+    time.sleep(0.2 if resume else float(E["PACE"]))
     folder = pathlib.Path(E["SLIPWAY_OUTPUTS"], "checkpoints", f".checkpoint-{step}"); folder.mkdir(parents=True)
     (folder / "state").write_text(str(step)); (folder / "done").touch()
     folder.rename(folder.with_name(f"checkpoint-{step}"))
@@ -63,6 +63,13 @@ class Desk(Laptop):
 
     def job(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
         return super().job(name, script, **{"timing": TIMING, **changes})
+
+    def until_told(self, name: str, **changes: Any) -> dict[str, Any]:
+        """A job that works for as long as a test wants: until `let_go`."""
+        return self.job(name, UNTIL_TOLD, **changes)
+
+    def let_go(self, run: str) -> None:
+        self.launcher("exec", run, "--", "touch", "/tmp/go")
 
     def ranks(self, name: str, steps: int, pace: float = 1.0, **changes: Any) -> dict[str, Any]:
         """RANKS as a job."""
@@ -92,7 +99,7 @@ class Desk(Laptop):
         return sorted(found.step for found, _ in stored.complete(self.store, run))
 
     def log(self, run: str, attempt: int = 1, member: str = "main-0") -> str:
-        """What a rank printed in an attempt, as the store keeps it."""
+        """What a rank printed in an attempt, as the store has it now: whole once the rank has left."""
         role, _, rank = member.rpartition("-")
         return self.launcher("logs", run, "--attempt", attempt, "--role", role, "--rank", rank)
 

@@ -59,7 +59,11 @@ class Harness(Protocol):
         ...
 
     def sent(self, run: str) -> bytes | None:
-        """The object as the backend has it, None when it has none."""
+        """The object as the backend was given it, None when it has none."""
+        ...
+
+    def wire(self, document: str) -> bytes:
+        """A rendered document as `sent` would have it."""
         ...
 
     def let_go(self, run: str | None = None) -> None:
@@ -100,6 +104,9 @@ class LocalHarness:
         path = self.path / "state" / "queue" / f"{run}.yaml"
         return path.read_bytes() if path.exists() else None
 
+    def wire(self, document: str) -> bytes:
+        return document.encode()
+
     def let_go(self, run: str | None = None) -> None:
         (self.path / f"go-{run or 'all'}").touch()
 
@@ -121,7 +128,7 @@ class DockerHarness(LocalHarness):
         self.engine = engine
         super().__init__(path, monkeypatch)
         digest = hashlib.sha256(SHIM.encode()).hexdigest()[:12]
-        self.image = f"slipway-test.local/shim:{digest}-{path.name.replace('_', '-').lower()}"
+        self.image = f"slipway-test.local/shim:{digest}-{path.name.replace(' ', '-').lower()}"
         (path / "Dockerfile").write_text(
             f"FROM {engine.base or 'debian:bookworm-slim'}\nCOPY shim /usr/local/bin/python\n"
             f'LABEL {RUNTIME_LABEL}="1"\n'

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from launcher.backends.base import Backend, backend
@@ -117,7 +118,7 @@ class KubernetesHarness:
         ) -> Any:
             response = send(api, method, url, headers, body, *rest, **more)
             if method == "POST" and "/jobs" in url and "dryRun" not in url and response.status < 300 and body:
-                sends[json.loads(response.data)["metadata"]["name"]] = body
+                sends[json.loads(response.data)["metadata"]["name"]] = _canonical(json.loads(body))
             return response
 
         monkeypatch.setattr(Api, "_send", listening)
@@ -149,6 +150,10 @@ class KubernetesHarness:
         found = self.cluster.kubectl("get", "job", run, "-n", self.namespace, "-o", "name", check=False)
         return self.sends.get(run) if found.strip() else None
 
+    def wire(self, document: str) -> bytes:
+        """The same object; its comments and its order go no further than the file."""
+        return _canonical(yaml.safe_load(document))
+
     def let_go(self, run: str | None = None) -> None:
         (self.path / f"go-{run or 'all'}").touch()
 
@@ -158,6 +163,10 @@ class KubernetesHarness:
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
         self.cluster.kubectl("delete", "persistentvolume", f"shared-{self.namespace}", "--wait=false")
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
 
 
 def _image(path: Path) -> Archive:

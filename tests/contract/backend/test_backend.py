@@ -47,7 +47,7 @@ def test_what_is_rendered_is_what_is_sent(harness: Harness) -> None:
     rendered = harness.backend.render(jobs)
     put(harness, *jobs)
     for one in jobs:
-        assert harness.sent(run_id(one)) == rendered.documents[rendered.objects[run_id(one)]].encode()
+        assert harness.sent(run_id(one)) == harness.wire(rendered.documents[rendered.objects[run_id(one)]])
     harness.let_go()
 
 

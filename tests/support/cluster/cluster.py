@@ -126,6 +126,13 @@ class Cluster:
     def logs(self, pod: str, namespace: str, *flags: str) -> str:
         return self.kubectl("logs", pod, "-n", namespace, *flags)
 
+    def output(self, pod: str, namespace: str, timeout: float = 120) -> str:
+        """All that a pod printed, which ends by itself: waits for its end. What the pod did may be seen elsewhere (in a
+        store) before its kubelet knows of its container: it asks the runtime once a second, and until then `kubectl
+        logs` answers that the container is waiting to start."""
+        self.ended(pod, namespace, timeout)
+        return self.logs(pod, namespace)
+
     def ended(self, pod: str, namespace: str, timeout: float = 60) -> str:
         """Waits for the end of a pod; gives its phase. Raises TimeoutError with what the pod's events say."""
 
@@ -148,6 +155,16 @@ class Cluster:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         wait_for("its default service account", lambda: self.get("serviceaccount", "default", name), 30)
         return name
+
+    def settle(self, *namespaces: str) -> None:
+        """Waits until none of these namespaces is on its way out: one that is takes nothing new, and takes what was
+        applied to it along."""
+
+        def settled() -> bool:
+            there = {one["metadata"]["name"]: one["metadata"] for one in self.get("namespaces")}
+            return not any("deletionTimestamp" in there.get(name, {}) for name in namespaces)
+
+        wait_for("namespaces to go", settled, 180, every=0.5)
 
     def secret(self, namespace: str, name: str, values: Mapping[str, str]) -> str:
         """A Secret; `cluster.secret(ns, "store", cluster.s3.environment)` has the S3 server's credentials."""
