@@ -127,8 +127,8 @@ class DockerHarness(LocalHarness):
         monkeypatch.setenv("DOCKER_HOST", engine.host)
         self.engine = engine
         super().__init__(path, monkeypatch)
-        digest = hashlib.sha256(SHIM.encode()).hexdigest()[:12]
-        self.image = f"slipway-test.local/shim:{digest}-{path.name.replace(' ', '-').lower()}"
+        # of this test alone: another one that runs beside it removes its own image at its end
+        self.image = f"slipway-test.local/shim:{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
         (path / "Dockerfile").write_text(
             f"FROM {engine.base or 'debian:bookworm-slim'}\nCOPY shim /usr/local/bin/python\n"
             f'LABEL {RUNTIME_LABEL}="1"\n'
