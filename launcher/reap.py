@@ -15,8 +15,9 @@ from typing import Final
 from launcher.backends.base import Backend, Observation
 from launcher.cache import Cache
 from launcher.errors import NotFound, SlipwayError
+from launcher.protocol import decide
+from launcher.protocol.facts import facts
 from launcher.protocol.finish import finish
-from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
@@ -75,12 +76,16 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     if job is None or view.result is not None:
         return []
     head = store.head(RunKeys(run).job)
-    waited = view.now - head.modified if head is not None else 0.0
     said = backend_says(view, backend_of)
+    # a run that was written down long ago waits only since it was given to its backend
+    since = max(head.modified if head is not None else view.now, said.seen.made if said.seen is not None else 0.0)
+    # of an object with several runs only pods could be taken, which it makes again: a stage that waits for the one
+    # before it would lose every pod that is about to start
+    alone = said.seen is None or not said.active or said.seen.handle.name == run
     patience = job.limits.start_deadline
     if patience is None and said.reason in CAN_NOT_START:
         patience = HOPELESS
-    late = not view.attempts and patience is not None and waited > patience
+    late = alone and not view.attempts and patience is not None and view.now - since > patience
     rows = []
     if said.active and late and not plan and _end(job, run, backend_of):
         said = said._replace(active=backend_says(view, backend_of).active)
@@ -91,8 +96,10 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         reason = reason or Reason.UNSCHEDULABLE
         message = f"not started within {patience:g} s{': ' + message if message else ''}"
     if plan:
-        if late or (said.active is False and fold(view).stale) or (said.active is False and reason):
-            rows.append(Reaped(run, "ended", message or str(reason or Reason.LOST)))
+        active = False if late and said.active else said.active
+        step = decide.finish(facts(view, job), active, evidence=reason)
+        if isinstance(step, decide.Finish):
+            rows.append(Reaped(run, "ended", f"{step.verdict.outcome}: {step.verdict.reason}"))
         return rows
     result = finish(store, run, backend_active=said.active, writer=WRITER, evidence=reason, message=message)
     if result is not None:
@@ -119,11 +126,11 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
         seen = list(backend.mine())
     except SlipwayError as error:
         return [Reaped(name, "unreachable", str(error))]
-    shared: dict[str, list[Observation]] = {}  # one object may carry several runs: a pipeline, an array
+    shared: dict[tuple[str, str], list[Observation]] = {}  # one object may carry several runs: a pipeline, an array
     for one in seen:
-        shared.setdefault(one.handle.name, []).append(one)
+        shared.setdefault((one.handle.place.get("namespace", ""), one.handle.name), []).append(one)
     rows = []
-    for object_name, carried in shared.items():
+    for (_, object_name), carried in shared.items():
         if not any(one.active for one in carried):
             continue
         fates = {one.handle.run: _fate(store, one.handle.run) for one in carried}
@@ -134,7 +141,7 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
             continue
         try:
             if not plan:
-                backend.cancel([carried[0].handle])
+                backend.cancel([one.handle for one in carried])
             rows += [Reaped(run, "stopped", f"{object_name} still ran; {fate}") for run, fate in fates.items()]
         except SlipwayError as error:
             rows.append(Reaped(carried[0].handle.run, "unreachable", str(error)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend
+from launcher.backends.base import Backend, Located, Observation
 from launcher.cache import Cache
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol.finish import finish
@@ -29,6 +29,7 @@ STATES = ("queued", "starting", "running", "stopping", *FINAL)
 VERIFIED = 16  # cached rows compared with the store at each reading
 PARALLEL = 16
 WRITER = "status"
+ELSEWHERE = "its last attempt was in another cluster than the one that is asked here, which knows nothing of its end"
 SILENT = 4  # beats that a rank misses before its backend is asked what became of it
 
 BackendOf = Callable[[ResolvedJob], Backend | None]
@@ -145,17 +146,19 @@ def _silent(view: RunView) -> bool:
 
 class Said(NamedTuple):
     """What a backend says of a run. `active`: something runs or may start; None where it can not be known from here.
-    `reason`, `message`: why its object ended, or why it does not start."""
+    `reason`, `message`: why its object ended, or why it does not start. `seen`: that object."""
 
     active: bool | None
     reason: Reason | None = None
     message: str = ""
+    seen: Observation | None = None
 
 
 def backend_says(view: RunView, backend_of: BackendOf) -> Said:
     """Asks the run's backend.
 
-    This machine's local backend knows nothing of another machine's queue, so it can not say that a run there ended.
+    This machine's local backend knows nothing of another machine's queue, so it can not say that a run there ended; nor
+    can one cluster of a run whose last attempt was in another, though it may have an object of that name.
     """
     job = view.job
     backend = backend_of(job) if job is not None else None
@@ -163,14 +166,16 @@ def backend_says(view: RunView, backend_of: BackendOf) -> Said:
         return Said(None)
     try:
         seen = backend.look_up(view.run)
+        places = [claim.placement for attempt in view.attempts[-1:] for claim in attempt.claims.values()]
+        if seen is None or not seen.active:
+            if seen is None and job.backend == "local" and {place.host for place in places} - {socket.gethostname()}:
+                return Said(None)
+            if isinstance(backend, Located) and not all(backend.here(place, seen) for place in places):
+                return Said(None, message=ELSEWHERE)
     except SlipwayError:
         return Said(None)
     if seen is not None:
-        reason = named(seen.reason)
-        return Said(seen.active, reason, seen.evidence)
-    hosts = {claim.placement.host for attempt in view.attempts[-1:] for claim in attempt.claims.values()}
-    if job.backend == "local" and hosts - {socket.gethostname()}:
-        return Said(None)
+        return Said(seen.active, named(seen.reason), seen.evidence, seen)
     return Said(False)
 
 

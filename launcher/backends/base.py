@@ -9,6 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from launcher.errors import BadInput
+from launcher.protocol.records import Placement
 from launcher.spec.model import ResolvedJob
 
 
@@ -31,7 +32,8 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What a backend says of one of its objects. `active`: it runs or may still start a process."""
+    """What a backend says of one of its objects. `active`: it runs or may still start a process. `made`: when the
+    object was, in seconds since the epoch; 0 where the backend does not know."""
 
     handle: Handle
     active: bool
@@ -39,6 +41,7 @@ class Observation(msgspec.Struct, frozen=True):
     reason: str = ""
     evidence: str = ""
     cursor: str = ""
+    made: float = 0.0
 
 
 class Backend(Protocol):
@@ -86,6 +89,17 @@ class Forwards(Protocol):
 
     def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
         """The argv of a program that does it until it ends; `ports`: (here, there). Raises NotFound."""
+        ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """The ability of some backends: telling ranks of their own from those of another place that has the same names (two
+    clusters that share a store)."""
+
+    def here(self, placement: Placement, seen: Observation | None) -> bool:
+        """Whether a rank that claimed from there would be among what this backend has. `seen`: its own object of that
+        run."""
         ...
 
 

@@ -19,6 +19,7 @@ class Placement(Record, frozen=True):
     where       equal strings mean the same place: host + queue entry, cluster + Job uid, JobSet uid, instance id
     generation  a set's restart number: a higher one proves a lower one dead
     boot, pid, start   of the runtime's process: boot id, pid, start time in clock ticks since boot
+    cluster     of a Job or a set: what tells its cluster from others (`authorities` of its root certificates)
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Placement(Record, frozen=True):
     pid: int = 0
     start: int = 0
     container: str = ""
+    cluster: tuple[str, ...] = ()
 
 
 class Claim(Record, frozen=True):

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
 # between backend and runtime
-_PRIVATE = ("SLIPWAY_JOB", "SLIPWAY_JOB_FILE", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING")
+_PRIVATE = (
+    *("SLIPWAY_JOB", "SLIPWAY_JOB_FILE", "SLIPWAY_PLACEMENT", "SLIPWAY_CLUSTER", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING"),
+)
 _PR_SET_PDEATHSIG = 1
 
 

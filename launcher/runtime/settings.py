@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from launcher.errors import BadInput, SlipwayError
+from launcher.protocol.authorities import authorities
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.runtime import procs
@@ -81,7 +82,7 @@ class Address:
             run,
             environ.get("SLIPWAY_ROLE", "main"),
             int(rank),
-            placement.here(),
+            placement.here(authorities(environ.get("SLIPWAY_CLUSTER", ""))),
             job,
             Path(workdir).absolute() if workdir else None,
             tuning,
@@ -105,7 +106,7 @@ class _Placement(Placement, frozen=True):
     kind: str = "process"
     where: str = ""
 
-    def here(self) -> Placement:
+    def here(self, cluster: tuple[str, ...]) -> Placement:
         host = self.host or socket.gethostname()
         return Placement(
             kind=self.kind,
@@ -116,4 +117,5 @@ class _Placement(Placement, frozen=True):
             pid=os.getpid(),
             start=procs.start_time(os.getpid()) or 0,
             container=self.container,
+            cluster=cluster,
         )

@@ -14,11 +14,13 @@ from launcher.backends.base import Handle, Observation, Rendered
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, Login, Refused, login
 from launcher.backends.kubernetes.creating import Creator
+from launcher.backends.kubernetes.identity import authorities_of
 from launcher.backends.kubernetes.looking import Looking
 from launcher.backends.kubernetes.objects import POD, File, Kind, Metadata, files, handle
 from launcher.backends.kubernetes.sight import NAME, Owner, Sight
 from launcher.backends.kubernetes.watch import Board
 from launcher.errors import BadInput, Conflict, SlipwayError
+from launcher.protocol.records import Placement
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
@@ -163,6 +165,14 @@ class KubernetesBackend:
 
     def serves(self, kind: Kind) -> bool:
         return self.looking.serves(kind)
+
+    def here(self, placement: Placement, seen: Observation | None) -> bool:
+        if seen is not None:  # the very object, or one that another cluster has of the same name
+            return seen.handle.place.get("uid") == placement.where or self._same_cluster(placement)
+        return not placement.cluster or self._same_cluster(placement)
+
+    def _same_cluster(self, placement: Placement) -> bool:
+        return not set(placement.cluster).isdisjoint(authorities_of(self.login))
 
     # watching
 

@@ -26,6 +26,9 @@ RUNS: Final = "slipway.dev/runs"  # JSON: run id -> run hash
 RENDERER: Final = "slipway.dev/renderer"  # launcher version; part of no comparison
 STORE: Final = "slipway.dev/store"
 
+# what the cluster's controller manager puts into every namespace
+ROOT_CA: Final = ("kube-root-ca.crt", "ca.crt")  # ConfigMap and its key: by it a cluster is known
+
 # what controllers put on pods, which the downward API hands to the runtime
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"  # of the Job
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

@@ -12,6 +12,7 @@ token unless an account is named: then the account says whether its token is mou
 What it is told. The run's address and the job itself, in the environment; the placement is put together by the
 kubelet from the downward API, since nobody knows a pod's name or a controller's uid before. Of a Job the controller's
 uid says where (a Job replaces a pod only when it is gone); of a set the JobSet's uid, with the number of its restart.
+The cluster is known by the certificates that every namespace holds: who asks another cluster about a run can tell.
 """
 
 from __future__ import annotations
@@ -269,6 +270,8 @@ def _environment(job: ResolvedJob, run: str, role: str, seat: Seat) -> list[dict
     place["container"] = "$(SLIPWAY_POD)"
     text = json.dumps(place, separators=(",", ":"))
     told["SLIPWAY_PLACEMENT"] = text.replace('"$(SLIPWAY_RESTART)"', "$(SLIPWAY_RESTART)")  # a number
+    config_map, key = names.ROOT_CA
+    told["SLIPWAY_CLUSTER"] = {"configMapKeyRef": {"name": config_map, "key": key, "optional": True}}
     told |= {
         "SLIPWAY_WORKDIR": names.WORK,
         "HOME": names.WORK,

@@ -15,6 +15,7 @@ import msgspec
 
 from launcher.backends.base import Handle, Observation
 from launcher.backends.kubernetes import names, reasons
+from launcher.backends.kubernetes.endings import moment
 from launcher.backends.kubernetes.objects import CARRIERS, EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind, Metadata, handle
 
 NAME: Final = "kubernetes"
@@ -132,6 +133,7 @@ class Sight:
             str(verdict.reason),
             verdict.evidence,
             str((found.value.get("metadata") or {}).get("resourceVersion") or ""),
+            moment(found.metadata.creation) or 0.0,
         )
 
     def judge(self, found: Owner, run: str, now: float) -> reasons.Verdict:

@@ -27,6 +27,7 @@ COMMENTS: Final[dict[str, str]] = {
     "dependsOn": "started when these have succeeded",
     "activeDeadlineSeconds": "backstop of limits.deadline, which the runtime keeps; on the pod, so that its log stays",
     "terminationGracePeriodSeconds": "the command's own save (limits.grace), then the upload, then a margin",
+    "configMapKeyRef": "tells this cluster from another that has the same store",
     "automountServiceAccountToken": "the runtime never talks to the cluster",
     "enableServiceLinks": "no variables about the namespace's services in the command's environment",
     "topologySpreadConstraints": "ranks on different nodes",

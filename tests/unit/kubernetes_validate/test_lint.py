@@ -155,13 +155,13 @@ def test_a_job_that_is_none(tmp_path: Path) -> None:
         (
             VARIABLE,
             f"        - name: WANDB_API_KEY\n          value: abc\n{VARIABLE}",
-            "spec.template.spec.containers[0].env[10].value: `WANDB_API_KEY` has its value in clear; "
+            "spec.template.spec.containers[0].env[11].value: `WANDB_API_KEY` has its value in clear; "
             "valueFrom.secretKeyRef",
         ),
         (
             VARIABLE,
             f"        - name: LINK\n          value: hf_{'a1' * 12}\n{VARIABLE}",
-            "spec.template.spec.containers[0].env[10].value: holds what looks like a secret; take it out, revoke it, "
+            "spec.template.spec.containers[0].env[11].value: holds what looks like a secret; take it out, revoke it, "
             "and name it under `secrets:` in the job",
         ),
         (

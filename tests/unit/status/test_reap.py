@@ -13,7 +13,7 @@ import pytest
 from launcher.backends.base import Backend, Handle, Observation
 from launcher.cache import Cache
 from launcher.errors import Unreachable
-from launcher.protocol.records import Result
+from launcher.protocol.records import Placement, Result
 from launcher.reap import HOPELESS, LEAVING, Reaped, reap
 from launcher.reasons import Reason
 from launcher.spec.model import Limits
@@ -29,7 +29,10 @@ class Cluster:
         self.objects: dict[str, list[str]] = {}
         self.over: dict[str, tuple[str, str]] = {}  # run -> why its object ended
         self.said: dict[str, tuple[str, str]] = {}  # run -> why it does not start
+        self.asked: list[str] = []
         self.ended: list[str] = []
+        self.spaces: dict[str, str] = {}  # run -> namespace
+        self.made: dict[str, float] = {}  # run -> when its object was made
         self.away = False
 
     def add(self, *runs: str, name: str = "") -> None:
@@ -41,15 +44,21 @@ class Cluster:
         for name, runs in self.objects.items():
             for run in runs:
                 reason, evidence = self.over.get(run) or self.said.get(run, ("", ""))
-                yield Observation(Handle(run, "x", name, ""), run not in self.over, "", reason, evidence)
+                handle = Handle(run, "x", name, "", {"namespace": self.spaces.get(run, "")})
+                made = self.made.get(run, 0.0)
+                yield Observation(handle, run not in self.over, "", reason, evidence, made=made)
 
     def look_up(self, run: str) -> Observation | None:
         return next((seen for seen in self.mine() if seen.handle.run == run), None)
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        for handle in handles:
-            self.ended.append(handle.name)
-            self.objects.pop(handle.name, None)
+        """As a cluster does it: an object goes when all that it carries are to go."""
+        wanted = {handle.run for handle in handles}
+        self.asked += sorted(wanted)
+        for name in dict.fromkeys(handle.name for handle in handles):
+            if wanted.issuperset(self.objects.get(name, ())):
+                self.ended.append(name)
+                self.objects.pop(name, None)
 
 
 @pytest.fixture
@@ -100,6 +109,17 @@ def test_what_waits_too_long_is_taken_away_and_ended(file_store: Store, cluster:
     assert there.message == "not started within 60 s"
 
 
+def test_a_stage_waits_for_the_one_before_it_as_long_as_that_takes(
+    file_store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    first = write_run(file_store, fake_job("first"), [FakeAttempt(ended=None)], outcome=None)
+    second = write_run(file_store, fake_job("second", limits=Limits(start_deadline=60.0)), [], outcome=None)
+    older(tmp_path, RunKeys(second).job, 3600)
+    cluster.add(first, second, name="pipeline")
+    assert go(file_store, cluster, tmp_path) == go(file_store, cluster, tmp_path, plan=True) == []
+    assert cluster.asked == []
+
+
 def test_what_can_not_start_keeps_its_place_for_half_an_hour(
     file_store: Store, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -131,6 +151,44 @@ def test_a_run_that_has_begun_does_not_wait_any_more(file_store: Store, cluster:
     older(tmp_path, RunKeys(run).job, 61)
     assert go(file_store, cluster, tmp_path) == []
     assert cluster.ended == []
+
+
+def test_the_wait_begins_when_the_backend_gets_it(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
+    """Written down by a submit that was cut off, and submitted again a day later."""
+    run = write_run(file_store, fake_job("again", limits=Limits(start_deadline=60.0)), [], outcome=None)
+    older(tmp_path, RunKeys(run).job, 86400)
+    cluster.add(run)
+    cluster.made[run] = time.time() - 30
+    assert go(file_store, cluster, tmp_path) == []
+    cluster.made[run] -= 31
+    assert go(file_store, cluster, tmp_path) == [Reaped(run, "ended", "failed: unschedulable")]
+
+
+class OneOfTwo(Cluster):
+    """One of two clusters that share a store."""
+
+    ran_here = False
+
+    def here(self, placement: Placement, seen: Observation | None) -> bool:
+        return self.ran_here
+
+
+@pytest.mark.parametrize("has_one", [False, True])
+def test_a_run_between_two_attempts_in_another_cluster_lives(file_store: Store, tmp_path: Path, has_one: bool) -> None:
+    """It was preempted there and waits for its turn. Here is nothing of it, or a pod that ended as a duplicate."""
+    cluster = OneOfTwo()
+    job = fake_job("away", backend="kubernetes")
+    run = write_run(file_store, job, [FakeAttempt(reason=Reason.PREEMPTED)], outcome=None)
+    if has_one:
+        cluster.add(run)
+        cluster.over[run] = ("config_error", "exit code 78")
+    for plan in (True, False):
+        assert go(file_store, cluster, tmp_path, plan) == []
+    assert result(file_store, run) is None
+    cluster.ran_here = True
+    told = go(file_store, cluster, tmp_path, plan=True)
+    assert [row.did for row in told] == ["ended"]
+    assert go(file_store, cluster, tmp_path) == told
 
 
 def test_what_was_never_submitted_is_said(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
@@ -166,6 +224,24 @@ def test_an_object_of_several_runs_goes_when_the_last_has_ended(
     older(tmp_path, RunKeys(done).result, LEAVING + 1)
     assert go(file_store, cluster, tmp_path) == []
     assert cluster.ended == []
+
+
+def test_an_object_whose_runs_were_all_cancelled_goes_whole(
+    file_store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    runs = [write_run(file_store, fake_job(name), [], outcome=None, cancelled=True) for name in ("one", "two")]
+    cluster.add(*runs, name="pipeline")
+    assert sorted(row.run for row in go(file_store, cluster, tmp_path) if row.did == "stopped") == sorted(runs)
+    assert cluster.ended == ["pipeline"]
+
+
+def test_objects_of_one_name_in_two_namespaces_are_two(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
+    """Of the one all runs have ended; the other, which happens to have its name, is another team's."""
+    done = write_run(file_store, fake_job("done"))
+    older(tmp_path, RunKeys(done).result, LEAVING + 1)
+    cluster.add(done, "stranger-0123456789ab", name="same")
+    cluster.spaces = {done: "a", "stranger-0123456789ab": "b"}
+    assert ("stopped", done) in {(row.did, row.run) for row in go(file_store, cluster, tmp_path)}
 
 
 def test_another_stores_objects_are_left_alone(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
