@@ -17,6 +17,7 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA, Answer, Api, Refused
+from launcher.backends.kubernetes.identity import version_of
 from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Document, File, Metadata, bare
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 
@@ -47,7 +48,10 @@ class Creator:
             shape = document.shape
             if shape not in self.tried and shape not in firsts:
                 firsts[shape] = document
-                wrong += offline(document)
+        if firsts:
+            version = version_of(self.api)
+            self.note(*filter(None, [version.note]))
+            wrong += [line for document in firsts.values() for line in offline(document, version.schemas)]
         if wrong:
             raise BadInput("\n".join(dict.fromkeys(wrong)))
         for shape, document in firsts.items():
@@ -141,14 +145,15 @@ class Creator:
                 raise
 
 
-def offline(document: Document) -> list[str]:
-    """What is wrong with a document without asking anybody. Pod Security is the namespace's, so the cluster's, word."""
+def offline(document: Document, version: str) -> list[str]:
+    """What is wrong with a document by the schemas of that version. Pod Security is the namespace's, so the cluster's,
+    word."""
     from launcher.backends.kubernetes.validate import Policy, findings
 
     what = f"{document.kind.name} {document.metadata.name}"
     return [
         f"{what}: {'.'.join(map(str, item.route))}: {item.what}{f'; allowed: {item.allowed}' if item.allowed else ''}"
-        for item in findings(document.value, policy=Policy(level="privileged"))
+        for item in findings(document.value, version, Policy(level="privileged"))
     ]
 
 
