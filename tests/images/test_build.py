@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 
 from launcher.images.definition import Definition
-from tests.support.cpu_image import build
-from tests.support.engine import ROOT, Engine
+from tests.support.cpu_image import build, heavy
+from tests.support.engine import ROOT, TMPFS, Engine
 
 pytestmark = pytest.mark.timeout(1800)
 
 GIB = 1 << 30
 HEAVY = ("trl-grpo", "unsloth-sft", "vllm-serve")
-# exec: a tmpfs of Docker's forbids to run what lies in it, and kernels compiled on the way are libraries there.
-TMPFS = ("--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/work:exec,uid=1000,gid=1000,mode=755")
 # What a build may leave behind and an image must not have: caches, package lists, logs, the builder's tools.
 LEFTOVERS = r"""
 find /var/lib/apt/lists /var/cache/apt /var/log /root /home/slipway /work /tmp -xdev -type f 2>/dev/null \
@@ -61,26 +59,11 @@ def inspect(engine: Engine, image: str) -> dict[str, Any]:
 )
 def image(request: pytest.FixtureRequest, engine: Engine) -> Iterator[tuple[str, str]]:
     """(name, tag) of each image, built."""
-    before = dangling(engine)
-    tag = build(engine, request.param)
-    yield request.param, tag
     if request.param in HEAVY:
-        remove(engine, tag, before)
-
-
-def dangling(engine: Engine) -> set[str]:
-    """The engine's images without a name: what a classic build keeps of its stages."""
-    return set(engine.docker("images", "--quiet", "--no-trunc", "--filter", "dangling=true").stdout.split())
-
-
-def remove(engine: Engine, tag: str, before: set[str]) -> None:
-    """Removes an image with the stages of its build, 20 GB, and leaves those of the other images."""
-    found = inspect(engine, tag)["Id"]
-    engine.docker("image", "rm", "--force", found, check=False, timeout=1200)
-    while new := dangling(engine) - before:  # a stage's parents go with it, or are the next round's
-        engine.docker("image", "rm", "--force", *new, check=False, timeout=1200)
-        if dangling(engine) - before == new:
-            break
+        with heavy(engine, request.param) as tag:
+            yield request.param, tag
+    else:
+        yield request.param, build(engine, request.param)
 
 
 def test_its_configuration(engine: Engine, image: tuple[str, str]) -> None:
@@ -143,7 +126,7 @@ def test_its_bill_names_every_distribution(engine: Engine, image: tuple[str, str
 def test_smoke(engine: Engine, image: tuple[str, str]) -> None:
     """With a root file system that can not be written; slipway-cpu also as a user that nobody named.
 
-    vllm-serve's own build only imports here: it serves on a GPU (test_vllm_serves_a_model_on_a_cpu takes the other).
+    vllm-serve's own build only imports here: it serves on a GPU (test_vllm.py takes the other).
     """
     name, tag = image
     done = engine.run(tag, "-m", "smoke", flags=("--entrypoint", "python", *TMPFS))
@@ -196,32 +179,6 @@ def test_a_code_change_rebuilds_only_the_last_layers(engine: Engine, cpu_image: 
         assert code < 15e6
     finally:
         engine.docker("image", "rm", "--force", tag, check=False)
-
-
-@pytest.mark.nightly
-def test_vllm_serves_a_model_on_a_cpu(engine: Engine, cpu_image: str, tmp_path: Path) -> None:
-    """The CPU variant of vllm-serve, with a model and an adapter that slipway-cpu made."""
-    before = dangling(engine)
-    tag = build(engine, "vllm-serve", {"VARIANT": "cpu"})
-    tmp_path.chmod(0o777)
-    (tmp_path / "tiny.json").write_text("{}")
-    make = ("-m", "training.tiny", "--config", "/shared/tiny.json", "--out", "/shared/model")
-    shared = ("-v", f"{tmp_path}:/shared")
-    done = engine.run(cpu_image, *make, flags=("--entrypoint", "python", *shared))
-    assert done.returncode == 0, done.stderr
-    shutil.copy(Path(__file__).with_name("adapter.py"), tmp_path)
-    more = ("/shared/adapter.py", "/shared/model", "/shared/adapter")
-    done = engine.run(cpu_image, *more, flags=("--entrypoint", "python", *shared))
-    assert done.returncode == 0, done.stderr
-    flags = ("--entrypoint", "python", *shared, *TMPFS, "--shm-size", "512m")
-    try:
-        done = engine.run(tag, "-m", "smoke", "/shared/model", "/shared/adapter", flags=flags)
-        print(done.stdout)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        assert "the adapter mine answers under its name, and otherwise" in done.stdout
-        assert "SIGTERM while a request is answered" in done.stdout
-    finally:
-        remove(engine, tag, before)
 
 
 def test_hadolint_has_nothing_to_say() -> None:

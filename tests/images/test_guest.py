@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import socket
@@ -174,12 +176,13 @@ def kvm_flags() -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def guest_disk(engine: Engine) -> Path:
     """The Debian guest, made once for each version of what makes it."""
-    import hashlib
-
     maker = ROOT / "tests" / "images" / "guest_disk.py"
     disk = engine.state / f"guest-{hashlib.sha256(maker.read_bytes()).hexdigest()[:12]}.qcow2"
-    if not disk.exists():
-        subprocess.run([sys.executable, "-m", "tests.images.guest_disk", str(disk)], check=True, cwd=ROOT)
+    engine.state.mkdir(parents=True, exist_ok=True)
+    with (engine.state / "guest.lock").open("w") as alone:  # the processes of a test run make it once
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if not disk.exists():
+            subprocess.run([sys.executable, "-m", "tests.images.guest_disk", str(disk)], check=True, cwd=ROOT)
     return disk
 
 

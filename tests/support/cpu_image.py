@@ -1,11 +1,12 @@
-"""The image slipway-cpu of this clone, built by `launcher images build` on the tests' engine."""
+"""Images of this clone, built by `launcher images build` on the tests' engine; slipway-cpu above all."""
 
 from __future__ import annotations
 
 import fcntl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,32 @@ def build(engine: Engine, name: str = "slipway-cpu", arguments: Mapping[str, str
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr}")
         engine.docker("tag", done.stdout.split()[-1], tag)
     return tag
+
+
+@contextmanager
+def heavy(engine: Engine, name: str, arguments: Mapping[str, str] | None = None) -> Iterator[str]:
+    """An image's tag, for as long as the context lasts: with the stages of its build it is 20 GB."""
+    before = _dangling(engine)
+    tag = build(engine, name, arguments)
+    try:
+        yield tag
+    finally:
+        _remove(engine, tag, before)
+
+
+def _dangling(engine: Engine) -> set[str]:
+    """The engine's images without a name: what a classic build keeps of its stages."""
+    return set(engine.docker("images", "--quiet", "--no-trunc", "--filter", "dangling=true").stdout.split())
+
+
+def _remove(engine: Engine, tag: str, before: set[str]) -> None:
+    """Removes an image with the stages of its build, and leaves those of the other images."""
+    found = engine.docker("image", "inspect", "--format", "{{.Id}}", tag).stdout.strip()
+    engine.docker("image", "rm", "--force", found, check=False, timeout=1200)
+    while new := _dangling(engine) - before:  # a stage's parents go with it, or are the next round's
+        engine.docker("image", "rm", "--force", *new, check=False, timeout=1200)
+        if _dangling(engine) - before == new:
+            break
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,9 @@ PACKAGES = ("docker.io", "debootstrap")
 # in the engine's images of the tests, and never leave the machine.
 CARRIED = re.compile(r"(PIP|UV)_.*(INDEX|TRUSTED|KEYRING|TIMEOUT).*|(HTTPS?|NO|ALL)_PROXY", re.IGNORECASE)
 CARRIED_FILES = ("/etc/pip.conf", "/etc/uv/uv.toml")
+# A root that can not be written. exec: a tmpfs of Docker's forbids to run what lies in it, and kernels compiled on the
+# way are libraries there.
+TMPFS = ("--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/work:exec,uid=1000,gid=1000,mode=755")
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
