@@ -26,6 +26,7 @@ SILENCE: Final = 120.0  # seconds without a bookmark after which a connection co
 IDLE: Final = 120.0  # seconds after which a board that nobody asks ends
 SYNC: Final = 30.0  # seconds that the first lists may take
 PLACES: Final = 15.0  # seconds between two questions about the order in Kueue's queues
+BRIEF: Final = 1.0  # seconds that a watch lasts which is worth its request
 AGAIN: Final = 60.0  # seconds until a kind that was not there (a CRD) is looked for again
 
 
@@ -178,15 +179,24 @@ class Feed(threading.Thread):
         self._path = kind.path(board.namespace)
 
     def run(self) -> None:
+        try:
+            self._keep()
+        finally:  # a board that one of its feeds has left would stand still
+            if self.board.living:
+                self.board.stop()
+
+    def _keep(self) -> None:
         version, failed = "", 0
         while self.board.living and time.monotonic() - self.board.used < IDLE:
+            began, told = time.monotonic(), False
             try:
                 if not version:
                     version = self._list()
-                version = self._watch(version)
-                failed = 0
+                    began = time.monotonic()
+                reached = self._watch(version)
+                told, version = reached != version, reached
             except Gone:
-                version, failed = "", 0
+                version = ""
             except Refused as error:  # may not, or there is no such kind: the others go on without it
                 self.refused = error
                 self.listed.set()
@@ -194,10 +204,11 @@ class Feed(threading.Thread):
                 self._pause(AGAIN)
             except (SlipwayError, OSError, ValueError) as error:
                 self.trouble = str(error)
-                failed += 1
+                began = time.monotonic()
+            # a watch that ended at once and told nothing would do so again
+            failed = 0 if told or time.monotonic() - began >= BRIEF else failed + 1
+            if failed:
                 self._pause(random.uniform(0.1, min(15.0, 0.2 * 2**failed)))
-        if self.board.living:
-            self.board.stop()
 
     def interrupt(self) -> None:
         response = self._response
@@ -220,7 +231,9 @@ class Feed(threading.Thread):
         for page in self.board.api.pages(self._path, **self.query):
             found = True
             items = page.get("items") or []
-            version = (page.get("metadata") or {}).get("resourceVersion") or ""
+            of = (page.get("metadata") or {}).get("resourceVersion") or ""
+            if of != version:  # the first page; or the list has begun again, as it is now
+                version, there = of, set()
             there |= {(item["metadata"].get("namespace") or "", item["metadata"]["name"]) for item in items}
             self.board.put(self.kind, items)
         if not found:
