@@ -226,7 +226,8 @@ class Feed(threading.Thread):
     def _list(self) -> str:
         """Takes the whole list in; the version to go on from."""
         self.relists += 1
-        version, there = "", set()
+        version = ""
+        there: set[tuple[str, str]] = set()
         found = False
         for page in self.board.api.pages(self._path, **self.query):
             found = True
