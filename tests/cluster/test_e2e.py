@@ -14,6 +14,7 @@ from launcher.reasons import Reason
 from launcher.store.layout import RunKeys
 from tests.cluster.laptop import Laptop
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.pods import stuck
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -86,15 +87,8 @@ def test_what_can_never_start_is_said_as_soon_as_the_cluster_knows_it(laptop: La
     image, big = laptop.submit(
         laptop.job("image", "", image=nowhere), laptop.job("big", "", resources={"cpus": 900, "memory": "1Gi"})
     )
-
-    def known(run: str) -> bool:
-        (pod,) = laptop.pods(run)
-        states = [each["state"].get("waiting", {}) for each in pod["status"].get("containerStatuses", ())]
-        told = [*states, *pod["status"].get("conditions", ())]
-        return any(one.get("reason") in ("ErrImagePull", "ImagePullBackOff", "Unschedulable") for one in told)
-
     for run, words in ((image, ("image_pull", nowhere)), (big, ("unschedulable", "cpu"))):
-        laptop.cluster.wait_for(f"the cluster's word on {run}", lambda run=run: known(run), 120)  # type: ignore[misc]
+        laptop.cluster.wait_for(f"the cluster's word on {run}", lambda run=run: stuck(*laptop.pods(run)), 120)  # type: ignore[misc]
         text = laptop.launcher("status", run).lower()
         print(f"{run}: {time.monotonic() - begun:.1f} s after submit began")
         assert all(word.lower() in text for word in words), text + laptop.told(run)

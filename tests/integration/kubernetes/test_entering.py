@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -59,11 +58,14 @@ def test_a_command_gives_its_output_and_exit_code(entered: tuple[Harness, Kubern
 def test_a_port_is_brought_here(entered: tuple[Harness, KubernetesBackend, Handle]) -> None:
     _, backend, handle = entered
     serve = ["python3", "-m", "http.server", "8123", "--directory", "/etc", "--bind", "0.0.0.0"]
+    call = "import socket; socket.create_connection(('127.0.0.1', 8123), 5)"
+    knock = backend.execute(handle.run, "main-0", ["python3", "-c", call], tty=False)
     with _running(backend.execute(handle.run, "main-0", serve, tty=False)):
-        free = _free_port()
-        with _running(backend.forward(handle.run, "main-0", [(free, 8123)])):
+        # kubectl ends for good at the first connection that finds nobody listening
+        wait_for(lambda: not subprocess.run(knock, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode, 120)
+        with _forwarding(backend.forward(handle.run, "main-0", [(0, 8123)])) as port:
             for _ in range(3):
-                assert b"user:x:1000" in _fetch(f"http://127.0.0.1:{free}/passwd")
+                assert b"user:x:1000" in _fetch(f"http://127.0.0.1:{port}/passwd")
 
 
 def test_nothing_runs_any_more(entered: tuple[Harness, KubernetesBackend, Handle]) -> None:
@@ -86,20 +88,21 @@ def _running(argv: list[str]) -> Iterator[None]:
         process.communicate(timeout=30)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@contextmanager
+def _forwarding(argv: list[str]) -> Iterator[int]:
+    """Gives the port that it listens on, which was any: one that was free before may be another's by now."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("Forwarding from 127.0.0.1:"), line
+            yield int(line.partition("127.0.0.1:")[2].split()[0])
+        finally:
+            process.terminate()
 
 
 def _fetch(url: str) -> bytes:
-    """Once both the server and the way to it are there."""
-    end = time.monotonic() + 120
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                body: bytes = answer.read()
-                return body
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.3)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=60) as answer:
+        body: bytes = answer.read()
+        return body

@@ -54,6 +54,12 @@ class Witness(threading.Thread):
             hang_up(self.response)
 
 
+@pytest.fixture(autouse=True)
+def credentials(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in place.cluster.s3.environment.items():
+        monkeypatch.setenv(name, value)
+
+
 def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(seed)
     url, namespace, mark = place.cluster.s3.url(), place.namespace, f"storm-{seed}"
@@ -62,7 +68,6 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
     with place.cluster.proxy(seed) as proxy:
         environment = {
             **os.environ,
-            **place.cluster.s3.environment,
             "KUBECONFIG": str(proxy.kubeconfig),
             "PYTHONPATH": str(ROOT),
         }
@@ -86,8 +91,6 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
                 assert runs < 50 + kills
         took = time.monotonic() - began
         faults = {kind: proxy.faults(kind) for kind in KINDS}
-    for name, value in place.cluster.s3.environment.items():
-        os.environ.setdefault(name, value)
     expected = {run_id(one) for one in many(count, mark, namespace, url)}
     there = place.cluster.get("jobs", None, namespace, selector=names.SELECTOR)
     found = [one["metadata"]["name"] for one in there]

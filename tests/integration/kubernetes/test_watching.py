@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from launcher.backends.base import Handle, Observation
+from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.errors import NotFound
 from launcher.spec.hashing import run_id
@@ -18,11 +19,10 @@ from launcher.spec.model import Image, Resources
 from tests.integration.kubernetes.conftest import Place
 from tests.integration.kubernetes.submitter import many, small
 from tests.integration.kubernetes.test_creating import put
+from tests.support.cluster.pods import stuck
 from tests.support.cluster.proxy import Kind
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-SOON = 30.0  # seconds within which a pod that can never start is said
 
 
 @contextmanager
@@ -91,9 +91,10 @@ def test_asking_often_becomes_one_watch(place: Place, monkeypatch: pytest.Monkey
         monkeypatch.setenv("KUBECONFIG", str(proxy.kubeconfig))
         backend = KubernetesBackend({"namespace": place.namespace})
         put(backend, *jobs)
-        for one in jobs:
-            backend.look_up(run_id(one))
-        before = len(proxy.seen)
+        before = -1
+        while before != len(proxy.seen):  # until a question costs nothing
+            before = len(proxy.seen)
+            seen = backend.look_up(run_id(jobs[0]))
         for _ in range(5):
             for one in jobs:
                 seen = backend.look_up(run_id(one))
@@ -105,7 +106,8 @@ def test_asking_often_becomes_one_watch(place: Place, monkeypatch: pytest.Monkey
 
 
 def test_what_never_starts_is_said_with_its_reason(place: Place) -> None:
-    """Three that wait for something: a node, an image, a secret's key."""
+    """Three that wait for something: a node, an image, a secret's key. As soon as the cluster knows it, so do we: how
+    long that takes is the cluster's matter, and is printed."""
     space = place.namespace
     real = {"node_selector": {"slipway.test/real": "true"}}
     unpulled = small("image", space, options=real)
@@ -121,21 +123,32 @@ def test_what_never_starts_is_said_with_its_reason(place: Place) -> None:
     }
     began = time.monotonic()
     handles = put(place.backend, *jobs.values())
-    told: dict[str, tuple[float, Observation]] = {}
+    told: dict[str, Observation] = {}
     words = {"unschedulable": "nvidia.com/gpu", "image_pull": "test.local/none", "config_error": "nowhere"}
     wanted = {run_id(job): words[reason] for reason, job in jobs.items()}
+    for reason, job in jobs.items():
+        run = run_id(job)
+
+        def known(run: str = run) -> bool:
+            # a busy kubelet says first that it could not look the secret up in time
+            return any(
+                wanted[run] in stuck(pod) for pod in place.cluster.get("pods", None, space, f"{names.RUN}={run}")
+            )
+
+        wait_until(f"the cluster's word on {run}", known, 120)
+        print(f"{reason}: {time.monotonic() - began:.1f} s after submit began")
+        seen = KubernetesBackend({"namespace": space}).look_up(run)
+        assert seen is not None
+        assert (seen.reason, seen.active) == (reason, True), seen
+        assert wanted[run] in seen.evidence
     for one in place.backend.watch(list(handles.values()), None):
-        # a busy kubelet says first that it could not look the secret up in time
-        if one.reason and one.handle.run not in told and wanted[one.handle.run] in one.evidence:
-            told[one.handle.run] = time.monotonic() - began, one
+        if one.reason and wanted[one.handle.run] in one.evidence:
+            told[one.handle.run] = one
         if len(told) == len(jobs):
             break
-        assert time.monotonic() - began < 90, told
-    for reason, job in jobs.items():
-        took, one = told[run_id(job)]
-        assert (one.reason, one.active) == (reason, True), one
-        assert took < SOON
-        assert place.backend.look_up(run_id(job)) is not None
+    assert {run: (one.reason, one.active) for run, one in told.items()} == {
+        run_id(job): (reason, True) for reason, job in jobs.items()
+    }
     # who follows its log is told, rather than left to wait
     secret = handles[run_id(jobs["config_error"])]
     with pytest.raises(NotFound, match="does not start: config_error"):
@@ -154,14 +167,12 @@ def test_what_the_controller_may_not_make_is_said(place: Place) -> None:
         }
     )
     one = small("quota", place.namespace)
-    began = time.monotonic()
     (handle,) = put(place.backend, one).values()
     for seen in place.backend.watch([handle], None):
         if seen.reason:
             assert seen.reason == "quota"
             assert "exceeded quota: none" in seen.evidence
             break
-    assert time.monotonic() - began < SOON
     seen_once = KubernetesBackend({"namespace": place.namespace}).look_up(run_id(one))
     assert seen_once is not None
     assert seen_once.reason == "quota"

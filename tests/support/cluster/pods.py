@@ -30,6 +30,15 @@ def pod(name: str, image: str, *command: str, secret: str | None = None, **spec:
     }
 
 
+def stuck(pod: dict[str, Any]) -> str:
+    """Why a pod does not start, in the cluster's own words: reason and message; "" where nothing is wrong."""
+    words = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "Unschedulable")
+    status = pod.get("status", {})
+    told = [each["state"].get("waiting", {}) for each in status.get("containerStatuses", ())]
+    told += status.get("conditions", ())
+    return "; ".join(f"{one['reason']}: {one.get('message', '')}" for one in told if one.get("reason") in words)
+
+
 def job(name: str, image: str, *command: str, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     """A Job of one such pod; `spec` goes into the pod's."""
     one = pod(name, image, *command, **spec)
