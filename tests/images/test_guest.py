@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,7 @@ def test_a_screen_with_a_password_asks_for_it(disk: str, tmp_path: Path) -> None
         ({"memory": "4 GB"}, "memory: `4 GB` is no size"),
         ({"ports": {"ssh": 22}}, "health.port: `agent` is none of ports: ssh"),
         ({"ports": {"agent": 70000}}, "ports.agent: 70000 is no port"),
+        ({"ports": {"agent": 5000, "http": 80}}, "ports.http: this name is the controller's"),
     ],
 )
 def test_bad_configurations(disk: str, settings: dict[str, Any], said: str) -> None:
@@ -118,7 +121,7 @@ def monitor(folder: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]
 
     def serve() -> None:
         connection, _ = listener.accept()
-        with listener, connection, connection.makefile("rwb") as stream:
+        with suppress(OSError), listener, connection, connection.makefile("rwb") as stream:
             stream.write(b'{"QMP": {}}\n')
             stream.flush()
             for line in stream:
@@ -158,6 +161,76 @@ def test_a_snapshot_that_failed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MonitorError, match="snapshot-save: No space left on device"):
         connection.job("snapshot-save", 5, tag="ready")
     connection.close()
+
+
+def test_a_monitor_that_is_silent_while_a_job_writes_memory(tmp_path: Path) -> None:
+    from guest.qmp import Monitor, MonitorError
+
+    def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
+        if request["execute"] == "query-jobs":
+            time.sleep(1)
+            return [{"return": []}]
+        if request["execute"] == "query-status":
+            time.sleep(1)
+        return [{"return": {}}]
+
+    connection = Monitor(monitor(tmp_path, answer), timeout=0.3)
+    connection.job("snapshot-save", 60, tag="ready")
+    with pytest.raises(MonitorError, match="QEMU does not answer"):
+        connection.execute("query-status")  # any other silence is none
+    connection.close()
+
+
+QEMU = """\
+#!{python}
+import json, socket, sys
+path = sys.argv[sys.argv.index("-qmp") + 1].removeprefix("unix:").partition(",")[0]
+console = next(word for word in sys.argv if word.startswith("file,id=console,path=")).split("=")[2].partition(",")[0]
+open(console, "a").write("still booting\\n")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+stream = listener.accept()[0].makefile("rwb", buffering=0)
+stream.write(b'{{"QMP": {{}}}}\\n')
+for line in stream:
+    what = json.loads(line)["execute"]
+    stream.write(json.dumps({{"return": {{"status": "running"}}}}).encode() + b"\\n")
+    if what == "query-status":
+        print("looked at", flush=True)
+"""
+
+
+def test_sigterm_while_it_boots_ends_it_and_keeps_what_it_said(disk: str, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("qemu-system-x86_64", QEMU.format(python=sys.executable)), ("qemu-img", "#!/bin/sh\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"disk": disk, "accelerator": "emulation", "boot": 3600}))
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{FOLDER.parent}:{FOLDER}",
+        "SLIPWAY_READY_FILE": str(tmp_path / "ready"),
+        "SLIPWAY_OUTPUTS": str(tmp_path / "outputs"),
+        "TMPDIR": str(tmp_path),
+        "SLIPWAY_PORT_HTTP": "0",
+    }
+    command = [sys.executable, "-m", "guest", "--config", str(config)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not any("looked at" in log.read_text() for log in tmp_path.glob("guest-*/qemu.log")):
+            assert time.monotonic() < deadline, process.poll()
+            time.sleep(0.05)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert "[guest] ended before it was healthy" in said
+    assert (tmp_path / "outputs" / "guest" / "console.log").read_text() == "still booting\n"
 
 
 def test_a_monitor_that_is_gone(tmp_path: Path) -> None:

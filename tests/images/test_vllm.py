@@ -85,9 +85,7 @@ def test_a_job_finds_the_server_that_is_a_role_of_it(here: Containers, served: s
     )
     one = replace(made, roles={"main": leader, "serve": serve})
     here.submit(one)
-    (result,) = here.wait(
-        one, limit=1500
-    )  # vLLM is up after one minute on a quiet machine, and after six on a busy one
+    (result,) = here.wait(one, limit=1500)  # vLLM is up after a minute on a quiet machine, after six on a busy one
     assert result.outcome == "succeeded", here.explain()
     assert len(here.lines("model")[0].split()) == len(here.lines("mine")[0].split()) == 8
     assert here.lines("model") != here.lines("mine")

@@ -18,7 +18,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import role
@@ -36,30 +35,30 @@ def serve(config: GuestConfig) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="guest-") as folder:
         machine = Machine(config, Path(folder), display)
-        ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ended.set())
+            signal.signal(number, lambda *_: machine.stopping.set())
         control = listen(machine, int(os.environ.get("SLIPWAY_PORT_HTTP") or 8000))
         port = control.server_address[1]
         try:
             with role.ready_at(port):
-                return _serve(machine, ended, port)
+                return _serve(machine, port)
         finally:
             control.shutdown()
             machine.stop()
             keep(machine)
 
 
-def _serve(machine: Machine, ended: threading.Event, port: int) -> int:
+def _serve(machine: Machine, port: int) -> int:
     how = "KVM" if machine.config.accelerated else f"an emulated processor ({no_kvm() or 'as asked'})"
     print(f"[guest] booting {machine.config.disk} on {how}; controller on port {port}", flush=True)
     try:
         print(f"[guest] healthy after {machine.start():.1f} s", flush=True)
         print(f"[guest] snapshot kept in {machine.snapshot():.1f} s; screen: http://127.0.0.1:{port}/vnc/", flush=True)
-        while not ended.wait(2):
+        while not machine.stopping.wait(2):
             machine.healthy()  # raises when QEMU is gone; a guest that is busy for a while is none of our business
     except GuestError as error:
-        if ended.is_set():
+        if machine.stopping.is_set():
+            print("[guest] ended before it was healthy", flush=True)
             return 0
         print(f"[guest] {error}", flush=True)
         return 1

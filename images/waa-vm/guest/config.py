@@ -15,6 +15,7 @@ from eval.config import Config, ConfigError
 KVM: Final = Path("/dev/kvm")
 PVM: Final = Path("/sys/module/kvm_pvm")
 FIRMWARE: Final = Path("/usr/share/OVMF")
+RESERVED: Final = ("http", "vnc")  # the controller's ports, and the screen's
 SIZE: Final = re.compile(r"[1-9][0-9]*[MG]")
 
 
@@ -73,6 +74,10 @@ class GuestConfig(Config, frozen=True, kw_only=True):
             raise ConfigError(f"memory: `{self.memory}` is no size: 512M, 4G")
         if self.health.port not in self.ports:
             raise ConfigError(f"health.port: `{self.health.port}` is none of ports: {', '.join(self.ports) or 'none'}")
+        if taken := [name for name in self.ports if name in RESERVED]:
+            raise ConfigError(
+                f"ports.{taken[0]}: this name is the controller's; allowed: any but {', '.join(RESERVED)}"
+            )
         if wrong := [name for name, port in self.ports.items() if not 0 < port < 65536]:
             raise ConfigError(f"ports.{wrong[0]}: {self.ports[wrong[0]]} is no port: 1 to 65535")
         if self.accelerator == "kvm" and (missing := no_kvm()):

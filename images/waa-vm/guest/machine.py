@@ -42,6 +42,7 @@ class Machine:
         self.config, self.files, self.display = config, Files(folder), display
         self.ports = {name: int(os.environ.get(f"SLIPWAY_PORT_{name.upper()}") or free_port()) for name in config.ports}
         self.lock = threading.RLock()
+        self.stopping = threading.Event()  # set from outside: who waits for the guest gives up
         self.process: subprocess.Popen[bytes] | None = None
         self.helper: subprocess.Popen[bytes] | None = None
         self.monitor: Monitor | None = None
@@ -108,13 +109,19 @@ class Machine:
         while not self.healthy():
             if time.monotonic() > deadline:
                 raise self._error(f"{doing}: not healthy within {timeout:g} s")
+            if self.stopping.is_set():
+                raise self._error(f"{doing}: told to end")
             if (status := self._status()) not in ("running", "inmigrate", "restore-vm"):
                 raise self._error(f"{doing}: QEMU stopped the guest ({status}): {self._last_of_log()}")
-            time.sleep(0.1)
+            self.stopping.wait(0.1)
 
     def _status(self) -> str:
         with self.lock:
-            return str(self._monitor().execute("query-status")["status"])
+            monitor = self._monitor()
+            try:
+                return str(monitor.execute("query-status")["status"])
+            except MonitorError as error:  # it has ended since it was looked at
+                raise self._error(str(error)) from None
 
     def snapshot(self) -> float:
         """Keeps memory and disk as they are now, in place of what was kept before; seconds."""
@@ -161,14 +168,13 @@ class Machine:
 
     def stop(self, grace: float = 5.0) -> None:
         """Ends QEMU. What the guest wrote since the snapshot is meant to be lost, so nobody waits for its shutdown."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(grace)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(grace)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
         if self.monitor is not None:
             self.monitor.close()
         if self.helper is not None:
@@ -208,13 +214,14 @@ class Machine:
         """With what one needs to see why: the console's end, and a picture of the screen beside the logs."""
         said = "\n".join(f"  | {line}" for line in self.console(15))
         shot = ""
-        if self.monitor is not None and self.process is not None and self.process.poll() is None:
-            try:
-                picture = self.files.folder / "failed.png"
-                self.monitor.execute("screendump", filename=str(picture), format="png")
-                shot = f"; its screen: {picture}"
-            except MonitorError:
-                shot = "; its screen could not be taken"
+        with self.lock:
+            if self.monitor is not None and self.process is not None and self.process.poll() is None:
+                try:
+                    picture = self.files.folder / "failed.png"
+                    self.monitor.execute("screendump", filename=str(picture), format="png")
+                    shot = f"; its screen: {picture}"
+                except MonitorError:
+                    shot = "; its screen could not be taken"
         return GuestError(f"{text}{shot}; its console said last:\n{said or '  | (nothing)'}")
 
 

@@ -18,6 +18,7 @@ class Monitor:
     """One connection. Not for several threads at once: the caller holds a lock."""
 
     def __init__(self, path: Path, timeout: float = 10.0) -> None:
+        self.timeout = timeout
         deadline = time.monotonic() + timeout
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -64,7 +65,17 @@ class Monitor:
                 return message["return"]  # everything else on the way is an event
 
     def job(self, command: str, timeout: float, **arguments: Any) -> None:
-        """A command that starts a job (snapshots do), until the job is over. Raises MonitorError."""
+        """A command that starts a job (snapshots do), until the job is over. Raises MonitorError.
+
+        While QEMU writes a guest's memory it answers nothing at all: an answer, too, may take as long as the job.
+        """
+        self.socket.settimeout(timeout)
+        try:
+            self._job(command, timeout, arguments)
+        finally:
+            self.socket.settimeout(self.timeout)
+
+    def _job(self, command: str, timeout: float, arguments: dict[str, Any]) -> None:
         name = f"{command}-{uuid4().hex[:8]}"
         self.execute(command, **{"job-id": name}, **arguments)
         deadline = time.monotonic() + timeout
