@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +39,11 @@ def shared(engine: Engine, cpu_image: str, tmp_path_factory: pytest.TempPathFact
         ("-m", "training.tiny", "--config", "/shared/tiny.json", "--out", "/shared/model"),
         ("/shared/adapter.py", "/shared/model", "/shared/adapter"),
     ):
-        done = engine.run(cpu_image, *command, flags=("--entrypoint", "python", "-v", f"{folder}:/shared"))
+        flags = ("--user", f"{os.getuid()}:{os.getgid()}", "--entrypoint", "python", "-v", f"{folder}:/shared")
+        done = engine.run(cpu_image, *command, flags=flags)
         assert done.returncode == 0, done.stderr
+    for file in folder.rglob("*"):  # weights are for their owner alone, and the images' user is another one
+        file.chmod(0o755 if file.is_dir() else 0o644)
     return folder
 
 
