@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import select
 import signal
@@ -15,13 +16,14 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import login
 from launcher.errors import SlipwayError
 
-CHUNK = 1 << 16
+CHUNK: Final = 1 << 16
+STDIN, ERROR, RESIZE = 0, 3, 4  # channels of the protocol
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,6 +62,7 @@ def execute(core: Any, namespace: str, pod: str, command: Sequence[str], *, tty:
     """Runs a command, with our standard streams; its exit code."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.stream import stream
+    from websocket import WebSocketException
 
     try:
         channel = stream(
@@ -78,21 +81,47 @@ def execute(core: Any, namespace: str, pod: str, command: Sequence[str], *, tty:
     except ApiException as error:
         raise SlipwayError(f"pod {pod}: {error.reason}") from None
     with _raw_terminal(tty, channel):
-        reading = True
-        while channel.is_open():
-            wanted = [channel.sock, sys.stdin.fileno()] if reading else [channel.sock]
-            ready, _, _ = select.select(wanted, [], [], 0.2)
-            if reading and sys.stdin.fileno() in ready:
-                typed = os.read(sys.stdin.fileno(), CHUNK)
-                reading = bool(typed)  # the protocol of this package has no end of input: the other side waits on
-                if typed:
-                    channel.write_stdin(typed)
-            channel.update(timeout=0)
-            for there, here in ((channel.read_stdout, sys.stdout), (channel.read_stderr, sys.stderr)):
-                if found := there(timeout=0):
-                    here.buffer.write(found if isinstance(found, bytes) else found.encode())
-                    here.buffer.flush()
-    return int(channel.returncode or 0)
+        try:
+            _pass_on(channel)
+        except (WebSocketException, OSError) as error:
+            raise SlipwayError(f"pod {pod}: the connection broke: {error}") from None
+    return exit_code(channel.read_channel(ERROR), pod)
+
+
+def _pass_on(channel: Any) -> None:
+    """Our input to the command, its output to ours, until it ends."""
+    reading = True
+    while channel.is_open():
+        wanted = [channel.sock, sys.stdin.fileno()] if reading else [channel.sock]
+        ready, _, _ = select.select(wanted, [], [], 0.2)
+        if reading and sys.stdin.fileno() in ready:
+            typed = os.read(sys.stdin.fileno(), CHUNK)
+            reading = bool(typed)
+            if typed:
+                channel.write_stdin(typed)
+            elif hasattr(channel, "close_channel"):  # since version 5 of the protocol input has an end
+                channel.close_channel(STDIN)
+        channel.update(timeout=0)
+        for there, here in ((channel.read_stdout, sys.stdout), (channel.read_stderr, sys.stderr)):
+            if found := there(timeout=0):
+                here.buffer.write(found if isinstance(found, bytes) else found.encode())
+                here.buffer.flush()
+
+
+def exit_code(said: bytes | str, pod: str) -> int:
+    """Of a command, from what the error channel said of its end (a metav1.Status). Raises SlipwayError where it never
+    ran, or where its end was not told."""
+    try:
+        status = json.loads(said)
+        if status["status"] == "Success":
+            return 0
+        causes = (status.get("details") or {}).get("causes") or ()
+        codes = [int(one["message"]) for one in causes if one.get("reason") == "ExitCode"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SlipwayError(f"pod {pod}: the connection ended before the command did") from None
+    if not codes:
+        raise SlipwayError(f"pod {pod}: {status.get('message') or 'the command could not be run'}")
+    return codes[0]
 
 
 @contextlib.contextmanager
@@ -101,13 +130,12 @@ def _raw_terminal(tty: bool, channel: Any) -> Iterator[None]:
     if not tty or not sys.stdin.isatty():
         yield
         return
-    import json
     import termios
     import tty as terminal
 
     def resized(*_: object) -> None:
         size = os.get_terminal_size()
-        channel.write_channel(4, json.dumps({"Width": size.columns, "Height": size.lines}))
+        channel.write_channel(RESIZE, json.dumps({"Width": size.columns, "Height": size.lines}))
 
     before = termios.tcgetattr(sys.stdin.fileno())
     try:
