@@ -61,6 +61,18 @@ def cancel_all(store: Store, runs: Sequence[str], backend: Backend, *, reason: s
     ]
 
 
+def cancel_unwritten(store: Store, run: str, backend: Backend, *, reason: str = "") -> Cancelled | None:
+    """Cancels a run of which the store has no job.json, because it was applied by somebody else than submit and no pod
+    of it has begun. None where the backend has nothing of that name either."""
+    seen = backend.look_up(run)
+    if seen is None:
+        return None
+    state = _ask(store, run, reason)
+    if seen.active:
+        backend.cancel([seen.handle])
+    return Cancelled(run, state)
+
+
 def _exists(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).job) is not None
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.cli.common import add_output, add_profile, emit
 from launcher.errors import BadInput
+
+if TYPE_CHECKING:  # the verb's own --help needs none of it
+    from launcher.cancel import Cancelled
+    from launcher.spec.profile import Profile
+    from launcher.store.base import Store
 
 SUMMARY = "Ends runs: their processes get SIGTERM, time to save, and then end. What has ended already stays as it is."
 EXAMPLE = 'launcher cancel sft-login-1f2e3d4c5b6a --reason "wrong data"'
@@ -38,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("name a run or a group, or select with --label or --all")
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_store(profile.store)
-    chosen = list(select(store, args.names).runs) if args.names else store.folders(RUNS)
+    done = [cancelled for name in args.names if (cancelled := _unwritten(store, name, profile, args.reason))]
+    rest = [name for name in args.names if name not in {one.run for one in done}]
+    chosen = list(select(store, rest).runs) if args.names else store.folders(RUNS)
     # runs of one backend that differ in its block (a namespace, a workspace) are asked for apart
     by_backend: dict[str, tuple[Backend, list[str]]] = {}
     for name in chosen:
@@ -54,13 +63,23 @@ def run(args: argparse.Namespace) -> int:
             if key not in by_backend:
                 by_backend[key] = backend_of(job, profile.backend_options(job.backend)), []
             by_backend[key][1].append(name)
-    rows = [
-        {"run": done.run, "state": done.state}
-        for made, runs in by_backend.values()
-        for done in cancel_all(store, runs, made, reason=args.reason)
-    ]
-    emit(rows, args.output, ("run", "state"))
+    for made, runs in by_backend.values():
+        done += cancel_all(store, runs, made, reason=args.reason)
+    emit([{"run": one.run, "state": one.state} for one in done], args.output, ("run", "state"))
     return 0
+
+
+def _unwritten(store: Store, name: str, profile: Profile, reason: str) -> Cancelled | None:
+    """A run that a GitOps controller applied and that waits for its turn: only the profile's cluster knows it yet."""
+    from launcher.backends.base import backend
+    from launcher.cancel import cancel_unwritten
+    from launcher.spec.schema import PAID, RUN_ID
+    from launcher.store.layout import RunKeys
+
+    if profile.backend not in PAID or re.fullmatch(RUN_ID, name) is None or store.head(RunKeys(name).job) is not None:
+        return None
+    made = backend(profile.backend, profile.backend_options(profile.backend))
+    return cancel_unwritten(store, name, made, reason=reason)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli import common
-from launcher.errors import BadInput
+from launcher.errors import BadInput, NotFound
 
 if TYPE_CHECKING:  # the verbs' own --help needs none of it
     from launcher.backends.base import Backend
@@ -53,7 +53,8 @@ def choose(args: argparse.Namespace) -> Chosen:
     if len(chosen.runs) != 1:
         raise BadInput(f"{args.name} is {len(chosen.runs)} runs; name one: {', '.join(chosen.runs)}")
     found = store.read(RunKeys(chosen.runs[0]).job)
-    assert found is not None
+    if found is None:  # a group names its runs before their job.json is there
+        raise NotFound(f"{chosen.runs[0]}: no job.json in {store.url}: nothing of it has begun")
     job = decode_job(found[0])
     role = args.role or job.leading
     if f"{role}-{args.rank}" not in job.members():

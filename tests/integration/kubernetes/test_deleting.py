@@ -12,6 +12,7 @@ import pytest
 from launcher.backends.base import Handle
 from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
+from launcher.cli import main
 from tests.integration.kubernetes.speaker import Answer, Speaker, refusal, speaking
 
 FIRST, SECOND = "first-0123456789ab", "second-0123456789ab"
@@ -40,10 +41,13 @@ class Holding:
 
     def __init__(self) -> None:
         self.forbidden = ""
+        self.jobs: dict[str, dict[str, Any]] = {}  # path -> Job
 
     def answer(self, method: str, path: str, query: dict[str, str]) -> Answer:
         if method == "DELETE":
             return refusal(403, "Forbidden") if self.forbidden and self.forbidden in path else (200, {})
+        if path in self.jobs:
+            return 200, self.jobs[path]
         if path in (JOB.group, JOB_SET.group):
             return 200, {}
         if path == JOB_SET.path("there"):
@@ -93,3 +97,31 @@ def test_who_may_not_delete_pods_leaves_it_to_their_runtimes(server: Speaker, cl
     cluster.forbidden = "/pods/"
     KubernetesBackend({}).cancel(handles(FIRST))
     assert deleted(server) == {POD.path("there", f"pod-{FIRST}")}
+
+
+def test_what_waits_in_a_queue_and_was_applied_by_another_can_be_cancelled(
+    server: Speaker,
+    cluster: Holding,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its pod has not begun, so the store has never heard of it: cancel.json is there before the controller makes it
+    again."""
+    metadata = {
+        "name": FIRST,
+        "namespace": "here",
+        "uid": "j",
+        "annotations": {"slipway.dev/runs": f'{{"{FIRST}": "a"}}'},
+    }
+    cluster.jobs[JOB.path("here", FIRST)] = {"metadata": metadata, "spec": {"suspend": True}, "status": {}}
+    (tmp_path / "slipway.yaml").write_text(f"store: {tmp_path}/store\nbackend: kubernetes\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["cancel", FIRST, "--reason", "wrong"]) == 0
+    assert deleted(server) == {JOB.path("here", FIRST)}
+    assert json.loads((tmp_path / "store/runs" / FIRST / "cancel.json").read_bytes())["reason"] == "wrong"
+    assert "stopping" in capsys.readouterr().out
+    assert main(["cancel", SECOND]) == 3  # neither the store nor the cluster has it
+    assert main(["exec", FIRST, "--", "ls"]) == 3
+    assert "nothing of it has begun" in capsys.readouterr().err
