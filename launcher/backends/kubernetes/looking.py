@@ -24,8 +24,8 @@ from launcher.backends.kubernetes.objects import (
     Metadata,
     handle,
 )
+from launcher.backends.kubernetes.queues import positions
 from launcher.backends.kubernetes.sight import NAME, Object, Owner, Sight, children, owner
-from launcher.backends.kubernetes.watch import positions
 
 FEW: Final = 16  # runs that are asked for one by one; more are listed
 ABSENT: Final = 3.0  # seconds after which a kind that was not there is looked for again
@@ -85,7 +85,7 @@ class Looking:
         if names.QUEUE in found.metadata.labels and (found.value.get("spec") or {}).get("suspend"):
             for workload in self.items(WORKLOAD, labelSelector=f"kueue.x-k8s.io/job-uid={found.metadata.uid}"):
                 sight.put(WORKLOAD, workload)
-            sight.positions.update(positions(self.api, space, found.metadata.labels[names.QUEUE], sight))
+            sight.positions.update(positions(self.api, space, found.metadata.labels[names.QUEUE]))
         return sight.observe(run), sight, found
 
     def owner(self, run: str) -> Owner | None:

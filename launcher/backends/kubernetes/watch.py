@@ -18,6 +18,7 @@ from launcher.backends.base import Observation
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, Refused, hang_up
 from launcher.backends.kubernetes.objects import EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
+from launcher.backends.kubernetes.queues import positions
 from launcher.backends.kubernetes.sight import Sight
 from launcher.errors import SlipwayError, Unreachable
 
@@ -91,7 +92,7 @@ class Board:
             queues = {(one.metadata.namespace, one.metadata.labels.get(names.QUEUE, "")) for one in owners}
         found: dict[str, int] = {}
         for namespace, queue in queues:
-            found |= positions(self.api, namespace, queue, self.sight) if queue else {}
+            found |= positions(self.api, namespace, queue) if queue else {}
         with self.changed:
             self.sight.positions = found
             return self.sight.observe(run)
@@ -139,25 +140,6 @@ class Board:
     def _touch(self, runs: Iterable[str]) -> None:
         for run in runs:
             self.counts[run] = self.counts.get(run, 0) + 1
-
-
-def positions(api: Api, namespace: str, queue: str, sight: Sight) -> dict[str, int]:
-    """uid of an owner -> its place in Kueue's queue, where Kueue's visibility API is served."""
-    path = f"/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
-    try:
-        answer = api.get(path)
-    except SlipwayError:
-        return {}
-    places = {
-        str((item.get("metadata") or {}).get("name")): int(item.get("positionInLocalQueue") or 0)
-        for item in (answer.json().get("items") or () if answer is not None else ())
-    }
-    found = {}
-    for (_, name), workload in list(sight.workloads.items()):
-        for each in (workload.get("metadata") or {}).get("ownerReferences") or ():
-            if name in places:
-                found[str(each.get("uid"))] = places[name]
-    return found
 
 
 class _Event(msgspec.Struct):

@@ -6,12 +6,13 @@ import base64
 import json
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.support.cluster import control
 from tests.support.cluster.programs import BIN, STATE
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ WEBHOOKS = {
     ),
 }
 PORTS = {"jobset": 9443, "kueue": 9543}
+VISIBILITY = 8082  # compiled into Kueue
+# runs a program in a root folder of its own, in which everything is as it was, and /visibility is there beside it
+ROOTED = """mount -t tmpfs tmpfs {root}
+for one in /*; do
+    if [ -L $one ]; then cp -P $one {root}/; elif [ -d $one ]; then mkdir {root}$one; mount --rbind $one {root}$one; fi
+done
+cp -r {certificates} {root}/visibility
+exec chroot {root} "$@"
+"""
 
 
 def dns(cluster: Cluster) -> None:
@@ -117,6 +127,7 @@ def kueue(cluster: Cluster) -> None:
     # a path that is compiled in; /etc is the cluster's own
     cluster.box.run("sh", "-ec", f"mkdir -p /etc/kueue/metrics && cp -r {certificates} /etc/kueue/metrics/certs")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
+    _account(cluster, "kueue-system", "kueue-controller-manager")
     config = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         "kind": "Configuration",
@@ -126,17 +137,84 @@ def kueue(cluster: Cluster) -> None:
         "webhook": {"host": "127.0.0.1", "port": PORTS["kueue"], "certDir": str(certificates)},
         "health": {"healthProbeBindAddress": "127.0.0.1:9544"},
         "metrics": {"bindAddress": "0"},
-        "featureGates": {"VisibilityOnDemand": False},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
     }
-    _manager(cluster, "kueue", config)
+    root = cluster.folder / "kueue-root"
+    root.mkdir()
+    # its server of queues wants its certificate in /visibility, and believes to be in a pod
+    script = ROOTED.format(root=root, certificates=certificates)
+    place = [f"KUBERNETES_SERVICE_HOST={cluster.box.address}", f"KUBERNETES_SERVICE_PORT={control.PORT}"]
+    _manager(cluster, "kueue", config, ["unshare", "-m", "env", *place, "sh", "-ec", script, "sh"])
+    cluster.apply(_visibility(cluster))
+    cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{QUEUES}", "--timeout=60s", timeout=90)
 
 
-def _manager(cluster: Cluster, name: str, config: dict[str, Any]) -> None:
+QUEUES = "v1beta1.visibility.kueue.x-k8s.io"
+
+
+def _visibility(cluster: Cluster) -> list[dict[str, Any]]:
+    """The API server asks Kueue's manager about places in queues: what config/components/visibility of Kueue has. The
+    Service selects no pods, since the manager is none."""
+    place = {"name": "visibility-server", "namespace": "kueue-system"}
+    version, _, group = QUEUES.partition(".")
+    ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": VISIBILITY}]
+    asked = {
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "insecureSkipTLSVerify": True,
+        "service": place,
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": {"ports": ports}},
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**place, "labels": {"kubernetes.io/service-name": place["name"]}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [cluster.box.address], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": VISIBILITY, "protocol": "TCP"}],
+        },
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": QUEUES},
+            "spec": asked,
+        },
+    ]
+
+
+def _account(cluster: Cluster, namespace: str, name: str) -> None:
+    """An administrator's service account; its token lies where a pod of it would have it."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    api = "rbac.authorization.k8s.io"
+    role = {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"}
+    cluster.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+            {
+                "apiVersion": f"{api}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": role,
+                "subjects": [subject],
+            },
+        ]
+    )
+    token = cluster.kubectl("create", "token", name, "-n", namespace, "--duration=24h").strip()
+    folder = "/run/secrets/kubernetes.io/serviceaccount"
+    cluster.box.run("sh", "-ec", f"mkdir -p {folder}; cat > {folder}/token", data=token.encode())
+    cluster.box.run(
+        "sh", "-ec", f"cp {cluster.control.pki.ca} {folder}/ca.crt; printf {namespace} > {folder}/namespace"
+    )
+
+
+def _manager(cluster: Cluster, name: str, config: dict[str, Any], within: Sequence[str] = ()) -> None:
     """Starts a manager, and only when its webhooks answer tells the API server of them."""
     file = cluster.folder / f"{name}.json"
     file.write_text(json.dumps(config))
-    command = [BIN / f"{name}-manager", f"--config={file}", f"--kubeconfig={cluster.kubeconfig}"]
+    command = [*within, BIN / f"{name}-manager", f"--config={file}", f"--kubeconfig={cluster.kubeconfig}"]
     daemon = cluster.box.daemon(f"{name}-manager", command, ready=_listens("127.0.0.1", PORTS[name], cluster))
     cluster.daemons[daemon.name] = daemon
     daemon.start()

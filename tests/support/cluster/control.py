@@ -60,6 +60,15 @@ class ControlPlane:
             f"--kubelet-client-key={keys}/admin.key",
             f"--kubelet-certificate-authority={keys}/ca.crt",
             "--kubelet-preferred-address-types=InternalIP",
+            # servers behind this one, as Kueue's about its queues: it tells them who asks, and goes to their endpoints
+            f"--requestheader-client-ca-file={keys}/front-ca.crt",
+            "--requestheader-allowed-names=front",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={keys}/front.crt",
+            f"--proxy-client-key-file={keys}/front.key",
+            "--enable-aggregator-routing=true",
             # Debian's etcd 3.4 has no RequestWatchProgress, without which watches that ask for a list would hang
             "--feature-gates=WatchList=false",
             # a lost node's pods are given up in seconds: a cluster's 300 would make every such test five minutes long

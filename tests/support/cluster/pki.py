@@ -1,4 +1,5 @@
-"""Certificates and kubeconfigs of a cluster: one authority, a client certificate for everyone, made by openssl."""
+"""Certificates and kubeconfigs of a cluster, made by openssl: a client certificate for everyone by one authority, and
+one by another with which the API server says on whose behalf it asks the servers behind it."""
 
 from __future__ import annotations
 
@@ -25,19 +26,8 @@ class Pki:
 
     def make(self) -> None:
         self.folder.mkdir()
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        authority = ["-keyout", self.folder / "ca.key", "-out", self.ca, "-subj", "/CN=slipway-test-ca"]
-        run(
-            "openssl",
-            "req",
-            "-x509",
-            *curve,
-            *authority,
-            "-days",
-            DAYS,
-            "-addext",
-            "keyUsage=critical,keyCertSign,cRLSign",
-        )
+        for name in ("ca", "front-ca"):
+            self._authority(name)
         run("openssl", "genrsa", "-out", self.folder / "sa.key", "2048")
         run("openssl", "rsa", "-in", self.folder / "sa.key", "-pubout", "-out", self.folder / "sa.pub")
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -48,6 +38,7 @@ class Pki:
         self.certificate("admin", "/O=system:masters/CN=admin")
         self.certificate("controllers", "/CN=system:kube-controller-manager")
         self.certificate("scheduler", "/CN=system:kube-scheduler")
+        self.certificate("front", "/CN=front", authority="front-ca")
 
     @property
     def ca(self) -> Path:
@@ -59,7 +50,13 @@ class Pki:
     def cert(self, name: str) -> Path:
         return self.folder / f"{name}.crt"
 
-    def certificate(self, name: str, subject: str, *alternatives: str) -> None:
+    def _authority(self, name: str) -> None:
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        files = ["-keyout", self.key(name), "-out", self.cert(name), "-subj", f"/CN=slipway-test-{name}"]
+        use = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        run("openssl", "req", "-x509", *curve, *files, "-days", DAYS, *use)
+
+    def certificate(self, name: str, subject: str, *alternatives: str, authority: str = "ca") -> None:
         """NAME.key and NAME.crt, good for servers and clients."""
         request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         lines = ["keyUsage=digitalSignature", "extendedKeyUsage=clientAuth,serverAuth"]
@@ -68,7 +65,8 @@ class Pki:
         extensions.write_text("\n".join(lines) + "\n")
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", self.key(name)]
         run("openssl", "req", "-new", *key, "-out", request, "-subj", subject)
-        signed = ["-CA", self.ca, "-CAkey", self.folder / "ca.key", "-set_serial", str(secrets.randbits(63))]
+        signed = ["-CA", self.cert(authority), "-CAkey", self.key(authority)]
+        signed += ["-set_serial", str(secrets.randbits(63))]
         made = ["-days", DAYS, "-out", self.cert(name), "-extfile", extensions]
         run("openssl", "x509", "-req", "-in", request, *signed, *made)
 
