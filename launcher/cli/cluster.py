@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(text, file=sys.stderr, flush=True)
 
     if args.action == "down":
-        down(place, tell)
+        down(place, os.environ, tell)
         return 0
     # JobSet first: Kueue looks for its kinds when it starts
     additions = [name for name in ("jobset", "kueue") if getattr(args, name)]

@@ -28,7 +28,7 @@ def look(place: Place) -> list[Part]:
         return [Part("cluster", "failed", "half made; `launcher cluster up` makes it anew")]
     answer = tools.ask([*place.kubectl, "version", "-o", "json"], minutes=1)
     if answer.code:
-        return [Part("cluster", "failed", answer.words)]
+        return [Part("cluster", "failed", f"{answer.words}; `launcher cluster up` starts what was stopped")]
     version = json.loads(answer.out).get("serverVersion", {}).get("gitVersion", "")
     parts = [Part("cluster", "ok", f"Kubernetes {version}, context {place.context}, {place.kubeconfig}")]
     answer = tools.ask([*place.kubectl, "get", "deployments", "-A", "-o", "json"], minutes=1)

@@ -51,6 +51,11 @@ class Place:
         return self.folder / "creating"
 
     @property
+    def made(self) -> Path:
+        """What earlier runs have put into the cluster, for a run that asks for less; goes with the cluster."""
+        return self.folder / "made.json"
+
+    @property
     def overlay(self) -> Path:
         return self.folder / "overlay"
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from launcher.cluster.place import Place
 
 NAMESPACE: Final = "slipway"
@@ -15,7 +17,8 @@ SECRET: Final = "slipway-store"
 STORE_IMAGE: Final = "slipway.local/versitygw:1.8.0"
 STORE_URL: Final = "s3://slipway/agents"
 INSIDE: Final = "http://store.slipway-store.svc.cluster.local:7070"
-OUTSIDE: Final = "http://127.0.0.1:7070"
+PORT: Final = 7070  # of this machine, where k8s/kind/cluster.yaml shows the store
+OUTSIDE: Final = f"http://127.0.0.1:{PORT}"
 REGION: Final = "us-east-1"
 REAPER_IMAGE: Final = "slipway-cpu"
 WRITTEN: Final = "# written by `launcher cluster up`; it writes it anew as long as this line is here"
@@ -37,6 +40,13 @@ ADDITIONS: Final = {
     "jobset": Addition("0.10.1", "jobset-system", "jobset-controller-manager"),
     "kueue": Addition("0.14.0", "kueue-system", "kueue-controller-manager"),
 }
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What a cluster was given: image name -> reference with a digest; whether Kueue and its queue are there."""
+
+    images: dict[str, str] = {}
+    queues: bool = False
 
 
 class Keys(NamedTuple):

@@ -9,11 +9,14 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from launcher.cluster import plan, tools
 from launcher.cluster.place import CONFIG, STORE_PROGRAM, Place, tree, user_profile, write
@@ -22,6 +25,7 @@ from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 PROGRAMS: Final = ("docker", "kind", "kubectl")
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 TRIES, PAUSE = 6, 5.0  # a webhook answers some seconds after its Deployment is said to be ready
+STARTS: Final = 24  # a control plane that was stopped needs up to two minutes
 
 Tell = Callable[[str], None]
 
@@ -35,23 +39,36 @@ def up(
     additions: Sequence[str],
     tell: Tell,
 ) -> str:
-    """What to do next. Raises BadInput for what is missing here, before anything is touched, and Unreachable."""
+    """What to do next. Raises BadInput for what is missing here, before anything is touched, and Unreachable.
+
+    What an earlier run was asked for and this one is not stays: a cluster never gets less.
+    """
     root = tree(cwd)
     wanted = checked(root, images)
     create(place, root, tell)
-    loaded = load(place, root, wanted, tell)
+    before = made(place)
+    loaded = {**before.images, **load(place, root, wanted, tell)}
     for name in additions:
         install(place, name, tell)
-    apply(place, root, loaded, "kueue" in additions, tell)
+    queues = before.queues or "kueue" in additions
+    write(place.made, msgspec.json.encode(plan.Made(loaded, queues)).decode())
+    apply(place, root, loaded, queues, tell)
     keys = store_keys(place, tell)
     wait(place, plan.STORE_NAMESPACE, "store", tell)
     write(place.environment, plan.environment(place, keys), private=True)
-    text = plan.profile(place, loaded, "kueue" in additions)
+    text = plan.profile(place, loaded, queues)
     path = user_profile(environ)
     ours = not path.exists() or path.read_text(encoding="utf-8").startswith(plan.WRITTEN)
     if ours:
         write(path, text)
     return plan.next_steps(place, str(path), ours, text, list(loaded))
+
+
+def made(place: Place) -> plan.Made:
+    try:
+        return msgspec.json.decode(place.made.read_bytes(), type=plan.Made)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return plan.Made()
 
 
 def checked(root: Path, images: Sequence[str]) -> dict[str, str]:
@@ -109,15 +126,30 @@ def create(place: Place, root: Path, tell: Tell) -> None:
         tell("cluster: a run before this one left it half made; making it anew")
         delete(place)
         there = False
-    if not there:
+    tries = 1
+    if there:
+        tries = start(place, tell)
+    else:
+        if taken(plan.PORT):
+            raise BadInput(
+                f"127.0.0.1:{plan.PORT}, where the cluster's store is to be reached, is taken: by another cluster "
+                "(`kind get clusters`; one can be up at a time) or another program"
+            )
         tell(f"cluster: creating {place.name} (a minute or two)")
         write(place.creating, "")
+        place.made.unlink(missing_ok=True)
         options = ["--config", str(root / CONFIG), "--kubeconfig", str(place.kubeconfig), "--wait", "180s"]
-        tools.run(["kind", "create", "cluster", "--name", place.name, *options])
+        # the node's image is a gigabyte, and the first time it is pulled
+        tools.run(["kind", "create", "cluster", "--name", place.name, *options], minutes=30)
         place.creating.unlink()
     # also for a cluster that somebody else made, and after Docker started it again on another port
     tools.run(["kind", "export", "kubeconfig", "--name", place.name, "--kubeconfig", str(place.kubeconfig)])
-    answer = tools.ask([*place.kubectl, "get", "--raw", "/readyz"], minutes=1)
+    for attempt in range(tries):
+        answer = tools.ask([*place.kubectl, "get", "--raw", "/readyz"], minutes=1)
+        if not answer.code:
+            break
+        if attempt + 1 < tries:
+            time.sleep(PAUSE)
     if answer.code:
         raise Unreachable(
             f"the cluster {place.name} is there and does not answer: {answer.words}\n"
@@ -125,6 +157,28 @@ def create(place: Place, root: Path, tell: Tell) -> None:
             f"`launcher cluster down --name {place.name}` removes it with all that its store holds"
         )
     tell(f"cluster: {place.name} answers")
+
+
+def start(place: Place, tell: Tell) -> int:
+    """Starts nodes that were stopped, as by a reboot; how often the API server is to be asked until it must answer."""
+    members = nodes(place)
+    if not members:
+        return 1
+    shown = tools.run(["docker", "inspect", "--format", "{{.State.Running}}", *members], minutes=1)
+    if "false" not in shown:
+        return 1
+    tell(f"cluster: starting {', '.join(members)}")
+    tools.run(["docker", "start", *members], minutes=2)
+    return STARTS
+
+
+def taken(port: int) -> bool:
+    """Whether somebody answers on a port of this machine."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def load(place: Place, root: Path, images: Mapping[str, str], tell: Tell) -> dict[str, str]:
@@ -222,8 +276,8 @@ def wait(place: Place, namespace: str, deployment: str, tell: Tell) -> None:
     tell(f"ready: {namespace}/{deployment}")
 
 
-def down(place: Place, tell: Tell) -> None:
-    """Removes the cluster, its store included, and this machine's files of it."""
+def down(place: Place, environ: Mapping[str, str], tell: Tell) -> None:
+    """Removes the cluster, its store included, and this machine's files of it: a profile that `up` wrote, too."""
     tools.require(("docker", "kind"))
     if place.name in clusters():
         delete(place)
@@ -231,3 +285,7 @@ def down(place: Place, tell: Tell) -> None:
     elif not place.folder.exists():
         raise NotFound(f"there is no cluster {place.name}; `launcher cluster status` names what there is")
     shutil.rmtree(place.folder, ignore_errors=True)
+    path = user_profile(environ)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text.startswith(plan.WRITTEN) and f"\n  {place.context}:\n" in text:
+        path.unlink()

@@ -53,6 +53,15 @@ def docker(argv: list[str], state: State, text: str) -> str:
             fail("COPY versitygw: no such file")
         state["images"][option(argv, "-t")] = "sha256:" + "5" * 64
         return ""
+    if argv[0] in ("inspect", "start"):
+        names = [one for one in argv[1:] if one.endswith("-control-plane")]
+        there = [state["clusters"][one.removesuffix("-control-plane")] for one in names]
+        if argv[0] == "inspect":
+            return "\n".join("false" if one.get("stopped") else "true" for one in there)
+        for one in there:
+            one.pop("stopped", None)
+            one["slow"] = 3
+        return "\n".join(names)
     if argv[0] != "exec":
         fail(f"docker {argv}")
     node, ctr = argv[1], argv[2:]
@@ -90,6 +99,8 @@ def kind(argv: list[str], state: State, text: str) -> str:
     elif argv[:2] == ["export", "kubeconfig"]:
         if name not in state["clusters"]:
             fail(f"ERROR: could not locate any control plane nodes for cluster named '{name}'")
+        if state["clusters"][name].get("stopped"):
+            fail("ERROR: failed to get cluster internal kubeconfig: container is not running")
         Path(option(argv, "--kubeconfig")).write_text("config")
     elif argv[:2] == ["load", "docker-image"]:
         if argv[-1] not in state["images"]:
@@ -144,6 +155,10 @@ def kubectl(argv: list[str], state: State, text: str) -> str:
     cluster = state["clusters"].get(context.removeprefix("kind-"))
     if cluster is None or not cluster["whole"]:
         fail("The connection to the server 127.0.0.1:41234 was refused - did you specify the right host or port?")
+    if cluster.get("stopped") or cluster.get("slow"):
+        cluster["slow"] = max(0, cluster.get("slow", 0) - 1)
+        fail("The connection to the server 127.0.0.1:41234 was refused - did you specify the right host or port?")
+    cluster.pop("slow", None)
     rest = argv[4:]
     namespace = option(rest, "-n")
     rest = rest[2:] if namespace else rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import socket
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from launcher.cli import main
+from launcher.cluster.up import taken
 from tests.unit.k8s_tree import programs
 from tests.unit.k8s_tree.building import ROOT, kubectl
 
@@ -95,6 +97,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             patch.delenv(name, raising=False)
         patch.chdir(made.clone)
         patch.setattr("launcher.cluster.up.PAUSE", 0.0)
+        patch.setattr("launcher.cluster.up.taken", lambda port: False)  # whoever runs a cluster of their own may test
         yield made
 
 
@@ -181,6 +184,48 @@ def test_cut_off_at_any_call_and_run_again_it_is_whole(machine: Machine, mode: s
         # only the creation itself, cut off, leaves something that must be made anew
         remade = call[:2] == ["kind", "create"] and mode == "after"
         assert machine.state["made"] == (2 if remade else 1), f"after call {number}, {call} ({created} made before)"
+
+
+def test_an_up_that_asks_for_less_takes_nothing_away(machine: Machine) -> None:
+    """First everything, then again without a word: images, queues and the reaper stay, on the cluster and here."""
+    assert main([*UP, "--kueue"]) == 0
+    before, profile = machine.standing(), (machine.home / ".config/slipway/slipway.yaml").read_text()
+    assert main(["cluster", "up"]) == 0
+    assert machine.standing() == before
+    assert (machine.home / ".config/slipway/slipway.yaml").read_text() == profile
+
+
+def test_what_was_asked_of_a_cluster_that_is_gone_is_forgotten(machine: Machine) -> None:
+    assert main(UP) == 0
+    assert main(["cluster", "down"]) == 0
+    assert not (machine.home / ".config/slipway/slipway.yaml").exists()
+    assert main(["cluster", "up"]) == 0
+    assert "images" not in (machine.home / ".config/slipway/slipway.yaml").read_text()
+
+
+def test_a_cluster_that_was_stopped_is_started(machine: Machine, said: Output) -> None:
+    assert main(UP) == 0
+    wanted = machine.standing()
+    state = machine.state
+    state["clusters"]["slipway"]["stopped"] = True
+    (machine.fake / "state.json").write_text(json.dumps(state))
+    assert main(UP) == 0
+    assert "starting slipway-control-plane" in said()
+    assert machine.standing() == wanted
+
+
+def test_a_taken_port_is_said_before_anything_is_made(
+    machine: Machine, said: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert taken(port)
+        monkeypatch.setattr("launcher.cluster.up.taken", lambda _: taken(port))
+        assert main(UP) == 2
+    assert not taken(port)
+    assert "127.0.0.1:7070" in said()
+    assert machine.state["clusters"] == {}
+    assert not machine.files.exists()
 
 
 def test_a_half_made_cluster_of_ours_is_made_anew(machine: Machine, said: Output) -> None:
