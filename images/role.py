@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,12 @@ from eval.config import Config
 # the same for every process of a container; elsewhere, where several may serve, the variable tells them apart
 STATE: Final = Path(os.environ.get("SLIPWAY_READY_FILE") or "/tmp/slipway-ready")
 C = TypeVar("C", bound=Config)
+
+
+def free_port() -> int:
+    """A TCP port that nobody has at the moment."""
+    with socket.create_server(("", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextmanager

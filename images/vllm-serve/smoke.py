@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -26,11 +25,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
+from role import free_port
 
 HTTP, METRICS = free_port(), free_port()
 LONG = 800  # tokens of an answer that takes seconds

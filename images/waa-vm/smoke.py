@@ -15,7 +15,8 @@ from pathlib import Path
 
 from guest.config import FIRMWARE, Display, GuestConfig, no_kvm
 from guest.control import NOVNC, listen
-from guest.machine import GuestError, Machine, free_port
+from guest.machine import GuestError, Machine
+from role import free_port
 
 RESETS = 5
 

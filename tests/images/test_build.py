@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher.images.definition import Definition
-from tests.support.cpu_image import build, heavy
+from tests.support.cpu_image import alone, build, heavy
 from tests.support.engine import ROOT, TMPFS, Engine
 
 pytestmark = pytest.mark.timeout(1800)
@@ -168,7 +168,8 @@ def test_a_code_change_rebuilds_only_the_last_layers(engine: Engine, cpu_image: 
     dockerfile = tmp_path / "images" / "slipway-cpu" / "Dockerfile"
     tag = "slipway-cpu:changed"
     try:
-        engine.docker("build", *flags, "-f", str(dockerfile), "-t", tag, str(tmp_path), timeout=600)
+        with alone(engine, "images"):
+            engine.docker("build", *flags, "-f", str(dockerfile), "-t", tag, str(tmp_path), timeout=600)
         before, after = (inspect(engine, one)["RootFS"]["Layers"] for one in (cpu_image, tag))
         assert len(before) == len(after)
         same = [a == b for a, b in zip(before, after, strict=True)]

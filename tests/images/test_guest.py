@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from tests.support.cpu_image import build
+from tests.support.cpu_image import alone, build
 from tests.support.engine import ROOT, Engine
 
 FOLDER = ROOT / "images" / "waa-vm"
@@ -27,10 +26,11 @@ FOLDER = ROOT / "images" / "waa-vm"
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`guest` as it is importable in the image."""
-    monkeypatch.syspath_prepend(str(FOLDER))
+    """`guest` and `role` as they are importable in the image."""
+    for folder in (FOLDER.parent, FOLDER):
+        monkeypatch.syspath_prepend(str(folder))
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("guest", "role")]:
         del sys.modules[name]
 
 
@@ -251,9 +251,7 @@ def guest_disk(engine: Engine) -> Path:
     """The Debian guest, made once for each version of what makes it."""
     maker = ROOT / "tests" / "images" / "guest_disk.py"
     disk = engine.state / f"guest-{hashlib.sha256(maker.read_bytes()).hexdigest()[:12]}.qcow2"
-    engine.state.mkdir(parents=True, exist_ok=True)
-    with (engine.state / "guest.lock").open("w") as alone:  # the processes of a test run make it once
-        fcntl.flock(alone, fcntl.LOCK_EX)
+    with alone(engine, "guest"):
         if not disk.exists():
             subprocess.run([sys.executable, "-m", "tests.images.guest_disk", str(disk)], check=True, cwd=ROOT)
     return disk

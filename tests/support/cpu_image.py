@@ -6,13 +6,24 @@ import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from launcher.images.definition import Definition
-from tests.support.engine import ROOT, STATE, Engine
+from tests.support.engine import ROOT, Engine
+
+
+@contextmanager
+def alone(engine: Engine, *names: str) -> Iterator[None]:
+    """For what the processes of a test run must not do at the same time: `images` builds, or removes, an image of this
+    clone; `tiny` works on the small project's; `guest` makes the guest's disk. Several are taken in this order."""
+    engine.state.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        for name in names:
+            fcntl.flock(held.enter_context((engine.state / f"{name}.lock").open("w")), fcntl.LOCK_EX)
+        yield
 
 
 def build(engine: Engine, name: str = "slipway-cpu", arguments: Mapping[str, str] | None = None) -> str:
@@ -22,8 +33,7 @@ def build(engine: Engine, name: str = "slipway-cpu", arguments: Mapping[str, str
     """
     given = arguments or {}
     tag = f"{name}:{Definition(name, ROOT).version(None, given)}"
-    with (STATE / "images.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a test run build it once
+    with alone(engine, "images"):
         if engine.docker("image", "inspect", tag, check=False).returncode == 0:
             return tag
         flags = ["--base", engine.base, "--network", "host"] if engine.base else []
@@ -55,11 +65,12 @@ def _dangling(engine: Engine) -> set[str]:
 def _remove(engine: Engine, tag: str, before: set[str]) -> None:
     """Removes an image with the stages of its build, and leaves those of the other images."""
     found = engine.docker("image", "inspect", "--format", "{{.Id}}", tag).stdout.strip()
-    engine.docker("image", "rm", "--force", found, check=False, timeout=1200)
-    while new := _dangling(engine) - before:  # a stage's parents go with it, or are the next round's
-        engine.docker("image", "rm", "--force", *new, check=False, timeout=1200)
-        if _dangling(engine) - before == new:
-            break
+    with alone(engine, "images", "tiny"):  # the newest step of a build that is under way has no name either
+        engine.docker("image", "rm", "--force", found, check=False, timeout=1200)
+        while new := _dangling(engine) - before:  # a stage's parents go with it, or are the next round's
+            engine.docker("image", "rm", "--force", *new, check=False, timeout=1200)
+            if _dangling(engine) - before == new:
+                break
 
 
 @pytest.fixture(scope="session")

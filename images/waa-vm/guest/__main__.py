@@ -24,14 +24,14 @@ import role
 
 from guest.config import Display, GuestConfig, no_kvm
 from guest.control import listen
-from guest.machine import GuestError, Machine, free_port
+from guest.machine import GuestError, Machine
 
 
 def serve(config: GuestConfig) -> int:
     """Until SIGTERM, or until the guest is gone; the exit code."""
     password = bool(os.environ.get("VNC_PASSWORD"))
     display = Display(
-        "0.0.0.0" if password else "127.0.0.1", int(os.environ.get("SLIPWAY_PORT_VNC") or free_port()), password
+        "0.0.0.0" if password else "127.0.0.1", int(os.environ.get("SLIPWAY_PORT_VNC") or role.free_port()), password
     )
     with tempfile.TemporaryDirectory(prefix="guest-") as folder:
         machine = Machine(config, Path(folder), display)

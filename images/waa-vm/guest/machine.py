@@ -10,12 +10,13 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Final
+
+from role import free_port
 
 from eval.config import ConfigError
 from guest.config import Display, Files, GuestConfig, firmware, qemu
@@ -26,12 +27,6 @@ SNAPSHOT: Final = "ready"
 
 class GuestError(Exception):
     """The guest did not do what it must: how, what its console said last, and where the screenshot lies."""
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return int(listener.getsockname()[1])
 
 
 class Machine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import main
+from tests.support.cpu_image import alone
 from tests.support.engine import Engine, engine
 from tests.support.faultproxy import FaultProxy
 from tests.unit.images.project import project
@@ -136,9 +136,7 @@ def root(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Ite
 
     One test at a time: the processes of a test run share the engine, and these remove and prune images by name.
     """
-    engine.state.mkdir(parents=True, exist_ok=True)
-    with (engine.state / "tiny.lock").open("w") as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)
+    with alone(engine, "tiny"):
         yield from _project(tmp_path, engine, monkeypatch)
 
 
