@@ -79,6 +79,7 @@ def login(context: str | None = None) -> Login:
         from kubernetes import config
         from kubernetes.client import Configuration
         from kubernetes.config.config_exception import ConfigException
+        from yaml import YAMLError
     except ModuleNotFoundError as error:
         what = (
             f"backend `kubernetes` needs its SDK beside launcher: `uv pip install kubernetes` (missing: {error.name})"
@@ -105,8 +106,12 @@ def login(context: str | None = None) -> Login:
         config.load_kube_config(
             config_file=joined, context=context, client_configuration=configuration, persist_config=False
         )
+    except BadInput:
+        raise
     except ConfigException as error:
         raise Unreachable(f"kubeconfig {files}: {error}") from None
+    except (YAMLError, TypeError, AttributeError, LookupError, ValueError) as error:  # a file that is no kubeconfig
+        raise Unreachable(f"kubeconfig {files}: not one: {' '.join(str(error).split())}") from None
     namespace = (chosen.get("context") or {}).get("namespace") or "default"
     return Login(configuration, str(chosen["name"]), str(namespace), joined)
 

@@ -1,0 +1,61 @@
+"""Kubeconfigs that are none: one line, whatever the package makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.backends.kubernetes.api import login
+from launcher.errors import BadInput, Unreachable
+
+SOUND: dict[str, Any] = {
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+    "current-context": "x",
+}
+
+
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> Path:
+    path = tmp_path / "config"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{{{: [",
+        "[]",
+        "hello",
+        "7",
+        b"\xff\xfe\x00",
+        json.dumps({**SOUND, "contexts": "x"}),
+        json.dumps({**SOUND, "contexts": [{"context": {}}]}),
+        json.dumps({**SOUND, "contexts": [{"name": "x", "context": 7}]}),
+        json.dumps({**SOUND, "current-context": "other"}),
+        json.dumps({**SOUND, "clusters": []}),
+        json.dumps({**SOUND, "users": {"u": 1}}),
+        json.dumps({**SOUND, "users": [{"name": "u", "user": {"client-certificate": "/nowhere/cert"}}]}),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
+    path = kubeconfig(tmp_path, monkeypatch, content)
+    with pytest.raises(Unreachable) as caught:
+        login()
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_context_that_is_not_there_is_said_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(tmp_path, monkeypatch, json.dumps(SOUND))
+    assert (login().context, login("x").namespace) == ("x", "team")
+    with pytest.raises(BadInput, match=r"no context `y` in .*; there is: x"):
+        login("y")
