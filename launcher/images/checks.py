@@ -71,8 +71,10 @@ def _faults(one: Definition) -> list[str]:
     except SlipwayError as error:
         return [str(error)]
     found = []
-    common = (one.root / FOLDER / COMMON).read_text(encoding="utf-8")
-    if not one.text().startswith(common):
+    common = one.root / FOLDER / COMMON
+    if not common.is_file():
+        found.append(f"there is no {FOLDER}/{COMMON}, with which every Dockerfile of a project begins")
+    elif not one.text().startswith(common.read_text(encoding="utf-8")):
         found.append(f"the Dockerfile does not begin with {FOLDER}/{COMMON}: `python -m launcher.images.common`")
     found += [text for lock in locks(one.folder) if (text := stale_lock(lock))]
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,21 @@ def test_another_common_block_is_a_fault(root: Path) -> None:
     (found,) = check(root)
     assert found.fault
     assert "common.Dockerfile" in found.text
+
+
+def test_a_project_without_a_common_block_is_a_fault_and_no_traceback(root: Path) -> None:
+    (root / "images" / "common.Dockerfile").unlink()
+    (finding,) = [one for one in check(root) if one.fault]
+    assert (finding.image, finding.text.partition(",")[0]) == ("tiny", "there is no images/common.Dockerfile")
+
+
+def test_what_several_record_at_once_is_all_there(root: Path) -> None:
+    file = catalogue.path(root)
+    names = [f"image-{number}" for number in range(24)]
+    entry = Entry("0.1.0-00000000", REFERENCE)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: catalogue.record(file, name, entry), names))
+    assert set(catalogue.load(file)) == set(names)
 
 
 def test_an_entry_without_an_image_is_a_fault(root: Path) -> None:
