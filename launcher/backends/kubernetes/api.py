@@ -188,6 +188,8 @@ class Api:
             else:
                 self._answered = True
                 if response.status < 400:
+                    if not response.data.lstrip().startswith(b"{"):  # a proxy's page, or another server altogether
+                        raise Unreachable(f"cluster {self.where}: what answers there is no API server")
                     return Answer(response.status, response.data, _warnings(response.headers.get("warning")))
                 refused = _refusal(response.status, response.data, f"{method} {path.rpartition('/apis/')[2]}")
                 if response.status == 401:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-Answer = tuple[int, Any]  # status, and the body: bytes as they are, or what becomes JSON
+Answer = tuple[int, Any]  # status, and the body: bytes as they are, a text as a page, anything else as JSON
 
 
 class Speaker(ThreadingHTTPServer):
@@ -46,9 +46,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append((self.command, url.path))
         status, body = self.server.answer(self.command, url.path, query)
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/html" if isinstance(body, str) else "application/json")
         self.end_headers()
-        self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
+        whole = json.dumps(body) if not isinstance(body, bytes | str) else body
+        self.wfile.write(whole.encode() if isinstance(whole, str) else whole)
 
     do_POST = do_DELETE = do_PATCH = do_GET
 

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from launcher.backends.kubernetes.api import Api, login
+from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.backends.kubernetes.objects import JOB
 from launcher.backends.kubernetes.watch import Board, Feed
+from launcher.errors import Unreachable
 from tests.integration.kubernetes.speaker import Answer, Speaker, refusal, speaking
 
 
@@ -68,3 +70,13 @@ def test_a_list_that_begins_anew_forgets_what_its_first_pages_had(board_of: Call
     with board_of(lambda: next(answers), lambda: (200, b"")) as (board, _):
         assert board.look_up("stays") is not None
         assert board.look_up("gone") is None
+
+
+@pytest.mark.parametrize("body", ["<html>Sign in</html>", b"<html>Sign in</html>", b"", b"[]", b"7"])
+def test_a_server_that_is_none_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes | str) -> None:
+    """A proxy's page, with status 200: nothing of it is taken for an answer."""
+    with speaking(lambda method, path, query: (200, body)) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        with pytest.raises(Unreachable, match="no API server"):
+            KubernetesBackend({}).look_up("x-0123456789ab")
+        close_all()
