@@ -127,6 +127,7 @@ class Engine:
         if self.process is not None:
             self.process.wait()
         self.process = None
+        shutil.rmtree(run_folder(self.state), ignore_errors=True)
 
     def restart(self) -> None:
         self.stop()

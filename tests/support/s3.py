@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -46,7 +47,9 @@ class S3Server:
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
+                if self.process.poll() is None:  # otherwise that was somebody else's server
+                    return
+                raise OSError
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"no S3 server on {self.endpoint}: {self.log.read_text()[-2000:]}") from None
@@ -83,9 +86,17 @@ class S3Server:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nobody listens on, below those that the kernel gives to outgoing connections: of those, one may be in
+    use again by the time a server is started there, or started there once more."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, max(lowest, 20_000))
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def versitygw() -> Path | None:

@@ -62,6 +62,7 @@ def ensure(state: StateDir, options: Mapping[str, object]) -> None:
                 cwd="/",
                 timeout=60,
                 check=False,
+                start_new_session=True,  # from its first moment: whoever submits may close the terminal at once
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unreachable(f"the local supervisor can not be started: {error}") from None

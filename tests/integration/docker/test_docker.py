@@ -22,9 +22,10 @@ from launcher.images.engine import Engine as Client
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, Ready, Resources, Role
+from launcher.store.layout import RunKeys
 from tests.integration.docker.conftest import TUNING, Containers
 from tests.integration.local.machine import wait_for
-from tests.integration.local.test_local import CHECKPOINTS, COUNT
+from tests.integration.local.test_local import CHECKPOINTS, COUNT, STAY
 from tests.support.engine import ROOT, Engine, run_folder
 from tests.support.jobs import OUT, reads
 from tests.support.s3 import KEY, SECRET, s3_server, s3_url
@@ -32,11 +33,13 @@ from tests.support.s3 import KEY, SECRET, s3_server, s3_url
 __all__ = ["s3_server", "s3_url"]
 LOGIN = str(ROOT / "examples" / "login")
 
+# a command that ends when it is told to: on a busy machine any other would be over before somebody has looked at it
+GO = "while not (here / 'go').exists(): time.sleep(0.05)\n"
 WRITE = "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out'); out.mkdir(exist_ok=True)\n"
 
 
-def count(here: Containers, steps: int = 8, pace: float = 0.1):  # type: ignore[no-untyped-def]
-    return here.job("count", COUNT, outputs=CHECKPOINTS, role={"env": {"STEPS": str(steps), "PACE": str(pace)}})
+def count(here: Containers, steps: int = 8, pace: float = 0.1, then: str = ""):  # type: ignore[no-untyped-def]
+    return here.job("count", COUNT + then, outputs=CHECKPOINTS, role={"env": {"STEPS": str(steps), "PACE": str(pace)}})
 
 
 def test_a_pipeline_runs_once_as_the_submitter_without_capabilities_and_leaves_no_container(here: Containers) -> None:
@@ -56,9 +59,9 @@ def test_a_pipeline_runs_once_as_the_submitter_without_capabilities_and_leaves_n
 
 
 def test_a_killed_container_goes_on_from_its_checkpoint_in_a_new_one(here: Containers) -> None:
-    one = count(here, steps=12, pace=0.25)
+    one = count(here, steps=12, pace=0.05, then=STAY)
     here.submit(one)
-    wait_for(lambda: len(here.lines("steps")) >= 7)
+    wait_for(lambda: here.store.head(RunKeys(run_id(one)).attempt(1).checkpoint_complete(2)), 60, here.explain)
     here.engine.docker("kill", here.containers()[0]["Id"])
     (result,) = here.wait(one, limit=90)
     assert (result.outcome, result.attempt) == ("succeeded", 2)
@@ -75,9 +78,9 @@ def test_an_engine_that_restarts_costs_time_and_no_work(
         monkeypatch.setenv("SLIPWAY_TUNING", json.dumps(TUNING))
         here = Containers(tmp_path, own, cpu_image)
         try:
-            one = count(here, steps=12, pace=0.25)
+            one = count(here, steps=12, pace=0.05, then=STAY)
             here.submit(one)
-            wait_for(lambda: len(here.lines("steps")) >= 7)
+            wait_for(lambda: here.store.head(RunKeys(run_id(one)).attempt(1).checkpoint_complete(2)), 60, here.explain)
             own.restart()
             (result,) = here.wait(one, limit=120)
         finally:
@@ -102,12 +105,13 @@ def second_engine(state: Path, first: Engine, image: str) -> Iterator[Engine]:
 
 
 def test_a_killed_supervisor_is_replaced_and_adopts_the_container(here: Containers) -> None:
-    one = count(here, steps=10, pace=0.2)
+    one = count(here, steps=10, pace=0.05, then=GO)
     here.submit(one)
     wait_for(lambda: len(here.lines("steps")) >= 2)
     assert here.kill_supervisor()
     wait_for(lambda: not here.state.held())  # on a busy machine a killed process takes its time to die
     here.submit(one)
+    (here.path / "go").touch()
     (result,) = here.wait(one)
     assert (result.outcome, result.attempt) == ("succeeded", 1)
     assert here.lines("starts") == ["1 0"]
@@ -143,13 +147,14 @@ def test_secrets_are_in_the_command_and_nowhere_else(here: Containers) -> None:
     secrets.put(here.state.make().secrets, "HF_TOKEN", "hush-hush-hush")
     one = here.job(
         "secretive",
-        "say('got', len(E['HF_TOKEN'])); print('token', E['HF_TOKEN'], flush=True); time.sleep(1)",
+        "say('got', len(E['HF_TOKEN'])); print('token', E['HF_TOKEN'], flush=True)\n" + GO,
         secrets={"HF_TOKEN": "local"},
     )
     here.submit(one)
     wait_for(lambda: here.lines("got"), 20, here.explain)
     (shown,) = here.containers()
     assert "hush" not in str(shown)
+    (here.path / "go").touch()
     here.wait(one)
     assert here.lines("got") == ["14"]
     assert "token" in here.log(one)
@@ -210,7 +215,7 @@ def test_an_image_that_is_not_built_names_the_command(here: Containers) -> None:
 
 
 def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
-    one = here.job("waits", "say('up', 1)\nwhile not (here / 'go').exists(): time.sleep(0.05)")
+    one = here.job("waits", "say('up', 1)\n" + GO)
     here.submit(one)
     wait_for(lambda: here.lines("up"))
     argv = here.backend.execute(run_id(one), "main-0", ["sh", "-c", "echo inside; exit 3"], tty=False)
@@ -308,10 +313,12 @@ def test_credentials_in_a_file_of_the_submitters_home_are_enough(
     (tmp_path / "keyless").mkdir()
     keyless = Containers(tmp_path / "keyless", here.engine, here.image, store=s3_url)
     try:
-        one = keyless.job("keyless", "say('up', 1); time.sleep(0.5)")
+        one = keyless.job("keyless", "say('up', 1)\n" + GO)
         keyless.submit(one)
         wait_for(lambda: keyless.lines("up"), 60, keyless.explain)
-        assert SECRET not in str(keyless.containers())
+        (shown,) = keyless.containers()
+        assert SECRET not in str(shown)
+        (keyless.path / "go").touch()
         assert keyless.wait(one)[0].outcome == "succeeded"
     finally:
         keyless.close()
