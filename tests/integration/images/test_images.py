@@ -165,8 +165,7 @@ def test_prune_goes_on_where_a_container_uses_an_image(
         assert build(engine) == 0
         one = Definition("tiny", root)
         tags.append({f"tiny:{one.version()}", f"tiny:{one.version(engine.base)}"})
-    for tag in tags[1]:
-        used = engine.docker("create", tag, "true").stdout.strip()
+    used = engine.docker("create", min(tags[1]), "true").stdout.strip()
     try:
         capsys.readouterr()
         assert main(["images", "prune"]) == 0
