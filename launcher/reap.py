@@ -95,9 +95,12 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     if late:
         reason = reason or Reason.UNSCHEDULABLE
         message = f"not started within {patience:g} s{': ' + message if message else ''}"
+    seen = facts(view, job)
+    step = decide.finish(seen, False if late and said.active and plan else said.active, evidence=reason)
+    if step is None and said.active is None and decide.finish(seen, False, evidence=reason) is not None:
+        text = f"may have ended, and {job.backend} can not tell: {message or 'it can not be asked from here'}"
+        return [Reaped(run, "unknown", text)]
     if plan:
-        active = False if late and said.active else said.active
-        step = decide.finish(facts(view, job), active, evidence=reason)
         if isinstance(step, decide.Finish):
             rows.append(Reaped(run, "ended", f"{step.verdict.outcome}: {step.verdict.reason}"))
         return rows

@@ -146,7 +146,7 @@ def _silent(view: RunView) -> bool:
 
 class Said(NamedTuple):
     """What a backend says of a run. `active`: something runs or may start; None where it can not be known from here.
-    `reason`, `message`: why its object ended, or why it does not start. `seen`: that object."""
+    `reason`, `message`: why its object ended, why it does not start, or why it is not known. `seen`: that object."""
 
     active: bool | None
     reason: Reason | None = None
@@ -172,8 +172,8 @@ def backend_says(view: RunView, backend_of: BackendOf) -> Said:
                 return Said(None)
             if isinstance(backend, Located) and not all(backend.here(place, seen) for place in places):
                 return Said(None, message=ELSEWHERE)
-    except SlipwayError:
-        return Said(None)
+    except SlipwayError as error:
+        return Said(None, message=str(error).partition("\n")[0])
     if seen is not None:
         return Said(seen.active, named(seen.reason), seen.evidence, seen)
     return Said(False)

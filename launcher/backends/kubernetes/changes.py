@@ -48,7 +48,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[R
     """
     kind, spec = string(after, "kind"), mapping(after, "spec")
     paths = list(IMMUTABLE.get(kind, ()))
-    if string(spec, "completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"):
+    indexed = kind == "Job" and string(spec, "completionMode") == "Indexed"
+    if indexed and spec.get("completions") == spec.get("parallelism"):
         paths.remove("spec.completions")  # an elastic one: both may grow and shrink together
     if kind in ("ConfigMap", "Secret") and before.get("immutable") is True:
         paths += _FROZEN

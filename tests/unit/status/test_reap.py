@@ -183,7 +183,9 @@ def test_a_run_between_two_attempts_in_another_cluster_lives(file_store: Store, 
         cluster.add(run)
         cluster.over[run] = ("config_error", "exit code 78")
     for plan in (True, False):
-        assert go(file_store, cluster, tmp_path, plan) == []
+        (row,) = go(file_store, cluster, tmp_path, plan)
+        assert (row.run, row.did) == (run, "unknown")
+        assert "another cluster" in row.detail
     assert result(file_store, run) is None
     cluster.ran_here = True
     told = go(file_store, cluster, tmp_path, plan=True)
@@ -256,5 +258,12 @@ def test_a_backend_that_does_not_answer_ends_nothing(file_store: Store, cluster:
     cluster.away = True
     assert go(file_store, cluster, tmp_path) == [Reaped("kubernetes", "unreachable", "no answer")]
     older(tmp_path, RunKeys(run).job, 61)
-    go(file_store, cluster, tmp_path)
-    assert result(file_store, run) is None
+    between = write_run(file_store, fake_job("two"), [FakeAttempt(reason=Reason.PREEMPTED)], outcome=None)
+    found = go(file_store, cluster, tmp_path)
+    assert {(row.run, row.did) for row in found} == {
+        ("kubernetes", "unreachable"),
+        (run, "unknown"),
+        (between, "unknown"),
+    }
+    assert all("no answer" in row.detail for row in found)
+    assert result(file_store, run) is result(file_store, between) is None
