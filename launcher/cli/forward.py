@@ -37,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
 def port(text: str, named: dict[str, int]) -> tuple[int, int]:
     """`PORT[:LOCAL]` -> (here, there). Raises BadInput."""
     there, _, here = text.partition(":")
-    if not there.isdigit() and there not in named:
+    if not there.isdecimal() and there not in named:
         known = ", ".join(f"{name} ({number})" for name, number in sorted(named.items()) if number)
         raise BadInput(f"{text}: no such port; allowed: a number{f', {known}' if known else ''}")
-    target = int(there) if there.isdigit() else named[there]
+    target = int(there) if there.isdecimal() else named[there]
     if target == 0:
         raise BadInput(f"{text}: the runtime picks this port when the run starts; give its number")
-    local = int(here) if here.isdigit() else target if not here else -1
+    local = int(here) if here.isdecimal() else target if not here else -1
     if not 1 <= target <= 65535 or not 0 <= local <= 65535:
         raise BadInput(f"{text}: not PORT or PORT:LOCAL; ports are 1 to 65535")
     return local, target
