@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -86,7 +85,7 @@ class LocalHarness:
         self.store = open_store((path / "store").as_uri())
         shim = path / "shim"
         shim.write_text(SHIM.format(folder=shlex.quote(str(path)), store=shlex.quote(str(path / "store"))))
-        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+        shim.chmod(0o755)
         monkeypatch.setattr("launcher.backends.local.environment.python", lambda: str(shim))
         self.backend = self.again()
 
