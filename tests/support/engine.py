@@ -127,7 +127,10 @@ class Engine:
         if self.process is not None:
             self.process.wait()
         self.process = None
-        shutil.rmtree(run_folder(self.state), ignore_errors=True)
+        run = run_folder(self.state)
+        for namespace in (run / "exec" / "netns").glob("*"):  # of the host's network, which dockerd leaves mounted
+            subprocess.run(["umount", str(namespace)], capture_output=True, check=False)
+        shutil.rmtree(run, ignore_errors=True)
 
     def restart(self) -> None:
         self.stop()
