@@ -207,7 +207,7 @@ def settings(
         limits["mem_limit"] = limits["memswap_limit"] = need.memory
     if need.shm is not None:
         limits["shm_size"] = need.shm
-    if place.remapped:
+    if place.remapped and user(job, place) == place.user:  # others, root among them, stay shifted
         limits["userns_mode"] = "host"
     if place.gpus:
         limits["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]

@@ -62,7 +62,7 @@ class DockerSpawner:
         chosen = container.settings(launch.job, launch.run, launch.member, record.starts, launch.mark, here, tuning)
         # the runtime has words for an input that is not there, as on local; the engine only refuses
         host = chosen["host_config"]
-        host["mounts"] = [one for one in host["mounts"] if Path(one.source).exists()]
+        host["mounts"] = [one for one in host["mounts"] if os.access(one.source, os.F_OK)]
         if container.network(launch.job) == container.NETWORK:
             engine.ensure_network(container.NETWORK)
         try:
@@ -99,7 +99,7 @@ class DockerSpawner:
             for owed in sorted(self._owed):
                 run = owed.split(":")[1]
                 for one in self.engine().containers({container.RUN: run}, running=False):
-                    if one["Labels"][container.MARK].startswith(owed):
+                    if one["Labels"].get(container.MARK, "").startswith(owed):
                         self.engine().remove_container(one["Id"])
                 self._owed.remove(owed)
 

@@ -133,7 +133,9 @@ def test_in_a_rootless_engine_its_root_is_the_submitter() -> None:
 
 def test_an_engine_that_shifts_users_is_told_not_to() -> None:
     assert "userns_mode" not in made(one())["host_config"]
-    assert made(one(), placed(About("name=userns")))["host_config"]["userns_mode"] == "host"
+    shifted = placed(About("name=userns"))
+    assert made(one(), shifted)["host_config"]["userns_mode"] == "host"
+    assert "userns_mode" not in made(one(options={"user": "image"}), shifted)["host_config"]  # root stays nobody
 
 
 def test_several_members_get_a_network_in_which_names_are_found() -> None:
