@@ -132,11 +132,13 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
     shared: dict[tuple[str, str], list[Observation]] = {}  # one object may carry several runs: a pipeline, an array
     for one in seen:
         shared.setdefault((one.handle.place.get("namespace", ""), one.handle.name), []).append(one)
+    running = {place: carried for place, carried in shared.items() if any(one.active for one in carried)}
+    runs = list(dict.fromkeys(one.handle.run for carried in running.values() for one in carried))
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
+        found = dict(zip(runs, threads.map(lambda run: _fate(store, run), runs), strict=True))
     rows = []
-    for (_, object_name), carried in shared.items():
-        if not any(one.active for one in carried):
-            continue
-        fates = {one.handle.run: _fate(store, one.handle.run) for one in carried}
+    for (_, object_name), carried in running.items():
+        fates = {one.handle.run: found[one.handle.run] for one in carried}
         if unknown := sorted(run for run, fate in fates.items() if fate is None):
             text = f"{name} has {object_name}, of which {store.url} knows nothing: another store's, or not begun yet"
             rows.append(Reaped(unknown[0], "unknown", text))
