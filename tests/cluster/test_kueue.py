@@ -129,3 +129,17 @@ def test_a_set_waits_for_room_for_all_its_ranks_and_is_taken_out_as_a_whole(desk
     assert desk.set_of(pair)["status"].get("restarts", 0) == 0
     assert [one.generation for one in desk.placements(pair, "main-0")] == [0, 0]
     desk.goes_on_from_its_newest_checkpoint(pair, 2)
+
+
+def test_the_queues_own_class_counts_before_the_pods_and_one_that_is_not_there_is_said(desk: Desk) -> None:
+    kind = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "WorkloadPriorityClass"}
+    desk.cluster.apply({**kind, "metadata": {"name": "test-rush"}, "value": 1000})
+    block = {"queue": QUEUE, "priority_class": "test-low", "queue_priority": "test-rush"}
+    (run,) = desk.submit(desk.until_told("rush", kubernetes=block))
+    desk.wait_for_log(run, "up")
+    (workload,) = desk.cluster.get("workloads", namespace=desk.namespace)
+    assert (workload["spec"]["priority"], workload["spec"]["priorityClassName"]) == (1000, "test-rush")
+    desk.let_go(run)
+    assert desk.result(run).outcome == "succeeded"
+    desk.write(queued(desk, "other", 1) | {"kubernetes": {"queue": QUEUE, "queue_priority": "test-nobody"}})
+    assert "queue's priority class test-nobody is not in cluster" in desk.launcher("submit", "job.yaml", code=2)
