@@ -21,6 +21,7 @@ RUNTIME_LABEL: Final = "slipway.runtime"  # an image that carries it has the run
 RUN: Final = "slipway.run"
 MEMBER: Final = "slipway.member"
 MARK: Final = "slipway.mark"
+QUEUE: Final = "slipway.queue"  # the state folder's id
 START: Final = "slipway.start"
 ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
 WORK: Final = "/work"
@@ -220,7 +221,7 @@ def settings(
         "user": user(job, place),
         "working_dir": WORK,
         "environment": {**environment(job, run, member, start, place), **extra},
-        "labels": {RUN: run, MEMBER: member, MARK: mark, START: str(start)},
+        "labels": {RUN: run, MEMBER: member, MARK: mark, QUEUE: mark.partition(":")[0], START: str(start)},
         "stop_signal": "SIGTERM",
         "host_config": limits,
     }

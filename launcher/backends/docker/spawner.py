@@ -31,6 +31,7 @@ from launcher.reasons import Reason
 
 POLL = 2.0  # seconds between questions to an engine that went away
 ENDED = ("exited", "dead", "removing")
+LEFT = ("created", *ENDED)
 NEVER = ("unable to find user", "unable to find group", "invalid mode: ", "invalid volume specification")
 PULLS = (2.0, 8.0)  # seconds before a pull is tried again; the engine itself tries each layer five times
 REFUSALS = ("denied", "unauthorized", "authentication required", "not found", "manifest unknown", "invalid reference")
@@ -43,7 +44,9 @@ class DockerSpawner:
         self._environ = {name: value for name, value in environ.items() if name.startswith("DOCKER_")}
         self._engine: Engine | None = None
         self._pulls: dict[str, _Pull] = {}
-        self._owed: set[str] = set()  # marks whose containers an engine that was away could not remove
+        self._lock = threading.Lock()  # of the two below
+        self._left: tuple[str, frozenset[str]] | None = None  # the queue as it is now, to be held against the engine
+        self._tidying = False
 
     def spawn(self, launch: Launch, record: Record) -> Live:
         """Raises NotYet while the image is pulled, NeverStarts for an image that can not be had or has no runtime."""
@@ -92,16 +95,26 @@ class DockerSpawner:
     def reap(self, known: frozenset[int]) -> None:
         """Nothing falls to the supervisor: a container's processes end with it."""
 
-    def forget(self, marks: str) -> None:
-        """Removes the containers of a run that leaves the queue; not those of another queue's run of that name."""
-        self._owed.add(marks)
-        with contextlib.suppress(SlipwayError):  # an engine that is away: with the next run that ends
-            for owed in sorted(self._owed):
-                run = owed.split(":")[1]
-                for one in self.engine().containers({container.RUN: run}, running=False):
-                    if one["Labels"].get(container.MARK, "").startswith(owed):
+    def forget(self, queue: str, queued: frozenset[str]) -> None:
+        """Removes the ended containers of a queue's runs that are not in it any more; not those of another queue's run
+        of that name. In a thread, because a busy engine takes its time; what it is away for goes the next time."""
+        with self._lock:
+            self._left = queue, queued
+            if not self._tidying:
+                self._tidying = True
+                threading.Thread(target=self._tidy, name="forget", daemon=True).start()
+
+    def _tidy(self) -> None:
+        while True:
+            with self._lock:
+                if self._left is None:
+                    self._tidying = False
+                    return
+                (queue, queued), self._left = self._left, None
+            with contextlib.suppress(SlipwayError):
+                for one in self.engine().containers({container.QUEUE: queue}, running=False):
+                    if one["State"] in LEFT and one["Labels"].get(container.RUN) not in queued:
                         self.engine().remove_container(one["Id"])
-                self._owed.remove(owed)
 
     def ask_to_end(self, known: str) -> None:
         """SIGTERM to a container that nobody watches. Raises Unreachable."""

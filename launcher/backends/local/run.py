@@ -178,14 +178,14 @@ class Runner:
         return min(wake, default=None)
 
     def kill(self, run: Run) -> None:
-        """Ends every process of a run at once, and forgets it."""
+        """Ends every process of a run at once."""
         for member in run.members.values():
             self._sweep(run, member)
-        self.forget(run)
 
     def forget(self, run: Run) -> None:
-        """Clears away what is left of a run, of which nothing lives."""
-        self.spawner(run).forget(environment.mark(self.id, run.name, ""))
+        """Clears away what is left of a run that has left the queue, and of those before it that a kill, or an engine
+        that was away, has left."""
+        self.spawner(run).forget(self.id, frozenset(self.state.queued()))
 
     def close_with_runtime(self, run: Run) -> None:
         """Starts the leader once more, only so that it reads cancel.json and writes the end."""

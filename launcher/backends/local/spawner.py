@@ -93,8 +93,8 @@ class Spawner(Protocol):
         """Ends what fell to the supervisor because its runtime died, `known` processes spared."""
         ...
 
-    def forget(self, marks: str) -> None:
-        """Clears away what is left of a run of which nothing lives: of all whose marks begin so."""
+    def forget(self, queue: str, queued: frozenset[str]) -> None:
+        """Clears away what is left of a queue's runs that are not in it any more. Does not wait for it."""
         ...
 
 
@@ -168,7 +168,7 @@ class ProcessSpawner:
                 procs.send(process, signal.SIGKILL)
         procs.reap_adopted(known)
 
-    def forget(self, marks: str) -> None:
+    def forget(self, queue: str, queued: frozenset[str]) -> None:
         """A process leaves nothing behind."""
 
 

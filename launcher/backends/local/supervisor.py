@@ -271,8 +271,8 @@ class Supervisor:
         log(f"{run.name}: {said}")
         del self.runs[run.name]
         self.slots.release(run.name)
-        self.runner.forget(run)  # first: a kill in between leaves the entry, and the next supervisor comes here again
         self.state.retire(run.name)
+        self.runner.forget(run)
         self.retired += 1
         if self.retired % KEEP == 0:
             self.state.prune(KEEP)

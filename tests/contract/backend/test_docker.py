@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from launcher.backends.docker.backend import DockerBackend
-from launcher.backends.docker.container import MARK, MEMBER, RUN
+from launcher.backends.docker.container import MARK, QUEUE, RUN
 from launcher.backends.docker.spawner import DockerSpawner
 from launcher.backends.local import daemon
 from launcher.backends.local.spawner import Launch, Live
 from launcher.backends.local.state import Record, replace
 from launcher.errors import NotFound, Unreachable
+from launcher.images.engine import Engine as Client
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
@@ -60,8 +61,12 @@ def test_a_queue_clears_away_its_own_and_leaves_another_queues_run_of_that_name(
         assert spawner.sweep(f"mine:{run}:main-0")
         # its output could not be written here (no such folder, or a full disk): that it ended is seen all the same
         wait_for(lambda: mine.ended() is not None)
-        spawner.forget(f"mine:{run}:")
-        assert states(here, f"mine:{run}:main-0") == []
+        spawner.forget("mine", frozenset({run}))
+        spawner.forget("others", frozenset())  # what runs belongs to somebody, whatever the queue says
+        wait_for(lambda: not spawner._tidying)
+        assert states(here, f"mine:{run}:main-0") == ["exited"]
+        spawner.forget("mine", frozenset())
+        wait_for(lambda: states(here, f"mine:{run}:main-0") == [])
         assert states(here, f"others:{run}:main-0") == ["running"]
         assert others.ended() is None
     finally:
@@ -79,20 +84,28 @@ def test_a_container_that_was_made_and_never_started_can_not_start_later(here: D
     assert states(here, mark) == []
 
 
-def test_an_engine_that_was_away_is_cleared_later(here: DockerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ended containers of two runs; the engine is away when the first one leaves the queue."""
+def test_what_an_engine_was_away_for_goes_with_the_next_run(
+    here: DockerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spawner = DockerSpawner(os.environ)
     runs = ("one-0123456789ab", "two-0123456789ab")
     marks = [f"queue:{run}:main-0" for run in runs]
     for run, mark in zip(runs, marks, strict=True):
-        labels = [f"--label={key}={value}" for key, value in ((MARK, mark), (RUN, run), (MEMBER, "main-0"))]
+        labels = [f"--label={key}={value}" for key, value in ((MARK, mark), (RUN, run), (QUEUE, "queue"))]
         here.engine.docker("create", *labels, "--network=none", here.image)
-    with monkeypatch.context() as away:
-        away.setattr(spawner, "engine", lambda: (_ for _ in ()).throw(Unreachable("away")))
-        spawner.forget(f"queue:{runs[0]}:")
-    assert states(here, marks[0]) == ["created"]
-    spawner.forget(f"queue:{runs[1]}:")
-    assert [states(here, mark) for mark in marks] == [[], []]
+    asked: list[str] = []
+
+    def away() -> Client:
+        asked.append("")
+        raise Unreachable("away")
+
+    with monkeypatch.context() as gone:
+        gone.setattr(spawner, "engine", away)
+        spawner.forget("queue", frozenset(runs[1:]))
+        wait_for(lambda: asked)
+    assert [states(here, mark) for mark in marks] == [["created"], ["created"]]
+    spawner.forget("queue", frozenset())
+    wait_for(lambda: [states(here, mark) for mark in marks] == [[], []])
 
 
 def test_a_job_that_wants_more_cpus_than_there_are_runs_on_those(here: DockerHarness) -> None:
@@ -171,4 +184,4 @@ def test_a_damaged_record_costs_a_start_and_leaves_no_container(here: DockerHarn
     assert states(here, f"{backend.state.id}:{handle.run}:main-0").count("running") == 1
     here.let_go()
     wait_for(lambda: gone(here, handle.run))
-    assert states(here, f"{backend.state.id}:{handle.run}:main-0") == []
+    wait_for(lambda: states(here, f"{backend.state.id}:{handle.run}:main-0") == [])

@@ -462,17 +462,21 @@ def test_killing_what_does_not_end_is_tried_again_later_and_later_and_said_once(
     bench.drive(supervisor, lambda: supervisor.runs[run].over)
 
 
-def test_what_a_run_leaves_is_cleared_away_before_it_is_forgotten(bench: Bench) -> None:
-    """Killed in between, the supervisor comes to it again."""
-    (run,) = bench.queue(job("one"))
-    seen: list[tuple[str, bool]] = []
+def test_what_is_left_of_a_run_is_cleared_away_once_it_has_left_the_queue(bench: Bench) -> None:
+    first, second = bench.queue(job("one"), job("two"))
+    seen: list[tuple[str, frozenset[str]]] = []
 
     class Clearing(Guarded):
-        def forget(self, marks: str) -> None:
-            seen.append((marks, bench.state.entry(run).exists()))
+        def forget(self, queue: str, queued: frozenset[str]) -> None:
+            seen.append((queue, queued))
 
-    bench.drain(bench.supervisor("exit 0", spawner=Clearing()))
-    assert seen == [(environment.mark(bench.state.id, run, ""), True)]
+    script = f"[ $me = {second} ] && while [ ! -e go ]; do sleep 0.05; done; exit 0"
+    supervisor = bench.supervisor(script, spawner=Clearing())
+    bench.drive(supervisor, lambda: bool(seen))
+    (bench.path / "go").touch()
+    bench.drain(supervisor)
+    assert seen == [(bench.state.id, frozenset({second})), (bench.state.id, frozenset())]
+    assert first not in bench.state.queued()
 
 
 def test_a_start_whose_answer_was_lost_is_swept_before_the_next(bench: Bench) -> None:
