@@ -64,7 +64,10 @@ def why_pod_ended(pod: Object) -> Why | None:
         return Why(Reason.EVICTED, cut(f"pod {name}: {said}: {message}"))
     if said in ("NodeLost", "NodeAffinity", "NodeShutdown", "Terminated", "Shutdown"):
         return Why(Reason.LOST, cut(f"pod {name}: {said}: {message}"))
-    if said in ("UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"):
+    if said == "Preempting":  # by its kubelet, for a pod that the node itself needs
+        return Why(Reason.PREEMPTED, cut(f"pod {name}: {said}: {message}"))
+    # the kubelet found less than the scheduler had counted on: OutOfcpu, OutOfnvidia.com/gpu
+    if said.startswith("OutOf") or said in ("UnexpectedAdmissionError", "TopologyAffinityError"):
         return Why(Reason.CAPACITY, cut(f"pod {name}: {said}: {message}"))
     if ended.get("reason") in _NEVER_RAN:
         return Why(Reason.CONFIG_ERROR, cut(f"pod {name}: {ended['reason']}: {ended.get('message') or ''}"))

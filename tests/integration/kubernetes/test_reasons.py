@@ -142,6 +142,13 @@ ENDED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str, str]] = {
         "x",
     ),
     "evicted": (FAILED, [pod("Failed", reason="Evicted", message="low on resource: memory")], "evicted", "memory"),
+    "no GPU was free after all": (
+        FAILED,
+        [pod("Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough resource")],
+        "capacity",
+        "nvidia.com/gpu",
+    ),
+    "the node's own pods first": (FAILED, [pod("Failed", reason="Preempting", message="for x")], "preempted", "for x"),
     "drained": (
         FAILED,
         [ended(143, conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI", "evicting")])],
