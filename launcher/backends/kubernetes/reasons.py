@@ -83,7 +83,7 @@ def judge(
     if queued := _queued(owner, workload, position):
         return queued
     if not alive:
-        refused = _refused(owner, events)
+        refused = _refused(owner, events, max((_made(pod) for pod in pods), default=0.0))
         if refused is not None and not any(at(pod, "status", "phase") == "Succeeded" for pod in pods):
             return Verdict(True, "pending", *refused)
         before = _last_end(pods)
@@ -211,11 +211,14 @@ def _unschedulable(pod: str, message: str) -> str:
     return cut(f"pod {pod}: {what}: {message}")
 
 
-def _refused(owner: Object, events: Sequence[Object]) -> Why | None:
-    """Why there are no pods at all: a controller's FailedCreate, which no condition of the owner shows."""
+def _refused(owner: Object, events: Sequence[Object], since: float) -> Why | None:
+    """Why there are no pods: a controller's FailedCreate, which no condition of the owner shows. `since`: when the last
+    pod was made, before which nothing counts."""
     for event in _newest(events):
         if event.get("reason") not in ("FailedCreate", "JobCreationFailed", "FailedToCreateJob"):
             continue
+        if _event_time(event) < since:
+            return None
         message = event.get("message") or ""
         evidence = cut(f"{at(event, 'involvedObject', 'kind')} {at(event, 'involvedObject', 'name')}: {message}")
         if "exceeded quota" in message or "must specify" in message:
@@ -286,7 +289,7 @@ def _why_ended(condition: Object, pods: Sequence[Object]) -> Why:
 
 def _last_end(pods: Iterable[Object]) -> Why | None:
     """Why the pods of the newest try ended: the worst of its reasons."""
-    ends = [(moment(at(pod, "metadata", "creationTimestamp")) or 0.0, pod) for pod in pods]
+    ends = [(_made(pod), pod) for pod in pods]
     for _, pod in sorted(ends, key=lambda end: end[0], reverse=True):
         why = why_pod_ended(pod)
         if why is not None:
@@ -305,6 +308,10 @@ def _running(pod: Object) -> bool:
 def _worst(found: Sequence[Why]) -> Why:
     """One reason for several pods: what is hopeless, then by the table."""
     return max(found, key=lambda why: (why.hopeless, RULES[why.reason].severity))
+
+
+def _made(pod: Object) -> float:
+    return moment(at(pod, "metadata", "creationTimestamp")) or 0.0
 
 
 def _newest(events: Iterable[Object]) -> list[Object]:

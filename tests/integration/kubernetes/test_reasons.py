@@ -198,6 +198,15 @@ def test_the_newest_try_tells() -> None:
     assert judge(FAILED, [old, ended(1)], now=NOW).reason == Reason.USER_ERROR
 
 
+def test_what_was_refused_before_the_last_pod_was_made_is_over() -> None:
+    """Between two tries of a Job whose first pod had to wait for quota."""
+    text = 'pods "x" is forbidden: exceeded quota: few'
+    before = event("run-0123456789ab", "FailedCreate", text, at="2026-11-18T14:20:00Z")
+    after = event("run-0123456789ab", "FailedCreate", text, at="2026-11-18T14:30:00Z")
+    assert judge(job(), [ended(143)], [before], now=NOW).reason != Reason.QUOTA
+    assert judge(job(), [ended(143)], [before, after], now=NOW).reason == Reason.QUOTA
+
+
 def test_running_and_done() -> None:
     assert judge(job(), [RUNNING], now=NOW) == Verdict(True, "running")
     assert judge(job(), [RUNNING, pod(name="other")], now=NOW).phase == "starting"
