@@ -39,8 +39,10 @@ _TABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "L4": ("nvidia-l4",),
         "V100": ("nvidia-tesla-v100",),
         "T4": ("nvidia-tesla-t4",),
+        "RTX-PRO-6000": ("nvidia-rtx-pro-6000",),
     },
     "eks": {
+        "B300": ("p6-b300.48xlarge",),
         "B200": ("p6-b200.48xlarge",),
         "H200": ("p5e.48xlarge", "p5en.48xlarge"),
         "H100": ("p5.4xlarge", "p5.48xlarge"),
@@ -66,6 +68,7 @@ _TABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "T4": ("Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3", "Standard_NC64as_T4_v3"),
     },
     "plain": {
+        "B300": ("NVIDIA-B300-SXM6-AC",),
         "B200": ("NVIDIA-B200",),
         "H200": ("NVIDIA-H200", "NVIDIA-H200-NVL"),
         "H100": ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-NVL", "NVIDIA-H100-PCIe"),
@@ -79,10 +82,14 @@ _TABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "T4": ("Tesla-T4",),
         "RTX4090": ("NVIDIA-GeForce-RTX-4090",),
         "RTX6000-ADA": ("NVIDIA-RTX-6000-Ada-Generation",),
+        "RTX-PRO-6000": (
+            "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+            "NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition",
+        ),
     },
 }
 _LABEL: Final = {"gke": _GKE, "eks": INSTANCE, "aks": INSTANCE, "plain": _PRODUCT}
-_PROVISIONED: Final = frozenset({"B200", "H200", "H100", "A100", "L40S", "L4", "A10G", "V100", "T4"})
+_PROVISIONED: Final = frozenset({"B300", "B200", "H200", "H100", "A100", "L40S", "L4", "A10G", "V100", "T4"})
 
 TOLERATION: Final = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 _AKS_TOLERATION: Final = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}
