@@ -79,4 +79,12 @@ RULES: Final[dict[Reason, Rule]] = {
     Reason.CANCELLED: Rule(EXIT_NEVER, False, False, 4),
 }
 
+
+def stage_code(code: int, reason: Reason) -> int:
+    """What a stage leaves with that would leave with `code` by itself. It is one of several runs in one object, which
+    ends with the first that fails: one that was cancelled, or that waited for such a one, is over without that, so that
+    the others go on. Its own result says what it was."""
+    return EXIT_DONE if reason in (Reason.CANCELLED, Reason.UPSTREAM_FAILED) else code
+
+
 MAX_INFRASTRUCTURE_ATTEMPTS: Final = 20  # without a new checkpoint in between

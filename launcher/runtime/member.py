@@ -27,7 +27,7 @@ from launcher.protocol.finish import complete_works, put_result
 from launcher.protocol.records import Broken, Claim, Endpoint, Exit, Formed, Placement, Result
 from launcher.protocol.verdict import Verdict, newest_checkpoint
 from launcher.protocol.view import AttemptView, RunView
-from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason
+from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason, stage_code
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
 from launcher.runtime.sight import Sight
 from launcher.spec.hashing import run_id, work_hash
@@ -64,10 +64,11 @@ class Member:
         clock: Clock | None = None,
         log: Callable[[str], None] = lambda line: None,
         version: str = "",
+        stage: bool = False,
     ) -> None:
         self.store, self.job, self.member, self.placement = store, job, member, placement
         self.clock: Clock = clock or SystemClock()
-        self.log, self.version = log, version
+        self.log, self.version, self.stage = log, version, stage
         self.run = run_id(job)
         self.keys = RunKeys(self.run)
         self.members = job.members()
@@ -97,13 +98,12 @@ class Member:
                 view = self._patiently(self._sight.read)
                 run = self._sight.facts(view)
                 if run.result == "succeeded" and not works:
-                    works = (
-                        self._patiently(lambda: self.store.head(work_run(work_hash(self.job), self.run))) is not None
-                    )
+                    record = work_run(work_hash(self.job), self.run)
+                    works = self._patiently(lambda: self.store.head(record)) is not None  # noqa: B023 - called at once
                 step = decide.start(run, self.index, works)
                 match step:
                     case Leave():
-                        return step
+                        return step._replace(code=self._code(step, view))
                     case decide.Finish(verdict):
                         self._patiently(lambda: self._finish(view, verdict))  # noqa: B023 - called at once
                     case decide.PutWorks() if view.result is not None:
@@ -374,7 +374,7 @@ class Member:
                         works = True
                     case Leave() as leave:
                         self.log(leave.message)
-                        return leave.code
+                        return self._code(leave, view)
                     case _:
                         waited = True
                         self.clock.wait(NEVER, self.job.timing.beat)
@@ -383,6 +383,9 @@ class Member:
                 if self._beating is None or self._beating.fence() is not None:
                     return EXIT_AGAIN
                 self.clock.wait(NEVER, self._poll)
+
+    def _code(self, leave: Leave, view: RunView) -> int:
+        return stage_code(leave.code, (view.result or leave).reason) if self.stage else leave.code
 
     def _finish(self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None) -> Result:
         return put_result(self.store, view, self.job, verdict, writer=self.member, data=data)

@@ -65,7 +65,15 @@ def main(environ: Mapping[str, str]) -> int:
     spool = Spool(folders.runtime / "log")
     secrets = [environ[name] for name in job.secrets if environ.get(name)]
     output = Output(spool, Masker(secrets))
-    member = Member(store, job, address.member, address.placement, log=output.say, version=launcher.__version__)
+    member = Member(
+        store,
+        job,
+        address.member,
+        address.placement,
+        log=output.say,
+        version=launcher.__version__,
+        stage=address.stage is not None,
+    )
     signals = Signals(member.interrupt)
     try:
         begun = member.start()

@@ -53,6 +53,7 @@ class Address:
     job: bytes | None  # job.json that came along
     workdir: Path | None  # kept by the caller; None: a temporary one
     tuning: Tuning
+    stage: tuple[str, ...] | None = None  # of several runs in one object, which any failure ends: those it reads from
 
     @property
     def member(self) -> str:
@@ -76,7 +77,7 @@ class Address:
             tuning = msgspec.json.decode(environ.get("SLIPWAY_TUNING") or "{}", type=Tuning)
         except msgspec.DecodeError as error:
             raise BadInput(f"SLIPWAY_PLACEMENT, SLIPWAY_TUNING: {error}") from None
-        workdir = environ.get("SLIPWAY_WORKDIR")
+        workdir, stage = environ.get("SLIPWAY_WORKDIR"), environ.get("SLIPWAY_STAGE")
         return cls(
             found["SLIPWAY_STORE"],
             run,
@@ -86,6 +87,7 @@ class Address:
             job,
             Path(workdir).absolute() if workdir else None,
             tuning,
+            tuple(one for one in stage.split(",") if one != "first") if stage else None,
         )
 
 

@@ -21,6 +21,9 @@ In a pipeline a restart of the set starts its finished stages again too: JobSet 
 see result.json and leave with 0, after having been scheduled with all that they ask for. Therefore one-rank stages
 try again in place, and only stages of several ranks restart the set. A stage that failed for good fails the set,
 which ends the stages beside it as well; what they have done is in the store, and `launcher retry` goes on from there.
+One that is cancelled leaves with 0, and so do those that then find nothing to read: the others go on, and the set ends
+as Completed. What became of each run is in the store. (SLIPWAY_STAGE tells a runtime that it is one of several, and
+which of them it reads from.)
 
 The set succeeds when every child Job has (JobSet's default): helpers leave with 0 once their run's result is there,
 so their logs end in peace; to name the leading role as the only one that counts would have them killed.
@@ -100,7 +103,7 @@ def jobset_spec(name: str, stages: Sequence[Stage], files: Callable[[Stage], tup
         host = f"{name}-{child}-0-$(SLIPWAY_RANK).{name}"
         if stage.array:
             host = host.replace("SLIPWAY_RANK", "SLIPWAY_INDEX")
-        seat = Seat("set", host, files(stage), stage.array, pipeline)
+        seat = Seat("set", host, files(stage), stage.array, pipeline, stage.after if pipeline else None)
         entry: dict[str, Any] = {"name": child, "replicas": 1}
         if needed := _needed(stages, number, owner):
             entry["dependsOn"] = [{"name": last[other], "status": "Complete"} for other in needed]

@@ -73,6 +73,7 @@ class Seat(msgspec.Struct, frozen=True):
     files    ConfigMaps that hold the job; none: it stands in the environment
     array    several runs share the pod: the one of its index is in a file of that number
     labels   of the pod, for what it belongs to
+    after    of a stage beside others: the runs that it reads from; None: the object is this run's alone
     """
 
     kind: str
@@ -80,6 +81,7 @@ class Seat(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     array: bool = False
     labels: Mapping[str, str] = {}
+    after: tuple[str, ...] | None = None
 
 
 def template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
@@ -272,6 +274,8 @@ def _environment(job: ResolvedJob, run: str, role: str, seat: Seat) -> list[dict
     told["SLIPWAY_PLACEMENT"] = text.replace('"$(SLIPWAY_RESTART)"', "$(SLIPWAY_RESTART)")  # a number
     config_map, key = names.ROOT_CA
     told["SLIPWAY_CLUSTER"] = {"configMapKeyRef": {"name": config_map, "key": key, "optional": True}}
+    if seat.after is not None:
+        told["SLIPWAY_STAGE"] = ",".join(seat.after) or "first"
     told |= {
         "SLIPWAY_WORKDIR": names.WORK,
         "HOME": names.WORK,

@@ -17,6 +17,7 @@ from launcher.reasons import Reason
 from launcher.runtime import stored
 from launcher.runtime.folders import remove
 from launcher.runtime.inputs import Fetch
+from launcher.runtime.settings import Fault
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys, works
 from launcher.store.manifest import read_manifest
@@ -41,7 +42,10 @@ def fetch(one: Fetch) -> str:
 def _of_work(one: Fetch, work: str) -> str:
     """Several runs may have done it: the first by name, unless an earlier attempt read another's."""
     store = one.context.store
-    runs = _wait(one, lambda: _runs(store, work))
+    found = _wait(one, lambda: _runs(store, work) or _in_vain(one, work))
+    if isinstance(found, Fault):
+        raise found
+    runs = found
     if not runs:
         job = f"job {one.spec.job}: " if one.spec.job else ""
         raise one.missing(f"{job}no run has done work {work[:12]} in {store.url}")
@@ -51,6 +55,20 @@ def _of_work(one: Fetch, work: str) -> str:
         if one.expected in (None, digest):
             break
     return digest
+
+
+def _in_vain(one: Fetch, work: str) -> Fault | None:
+    """Of a stage, which starts when those before it are over: the one that was to do the work, and did not."""
+    for run in one.context.address.stage or ():
+        found = one.context.store.read(RunKeys(run).result)
+        result = msgspec.json.decode(found[0], type=Result) if found else None
+        if result is not None and result.outcome != "succeeded" and result.work == work:
+            return _failed(one, run, result)
+    return None
+
+
+def _failed(one: Fetch, run: str, result: Result) -> Fault:
+    return one.fault(Reason.UPSTREAM_FAILED, f"run {run} is {result.outcome} ({result.reason}): {result.message}")
 
 
 def _runs(store: Store, work: str) -> dict[str, int]:
@@ -77,7 +95,7 @@ def _of_run(one: Fetch, run: str) -> str:
         there = "has not ended" if store.head(keys.job) else f"is not in {store.url}"
         raise one.missing(f"run {run} {there}")
     if result.outcome != "succeeded":
-        raise one.fault(Reason.UPSTREAM_FAILED, f"run {run} is {result.outcome} ({result.reason}): {result.message}")
+        raise _failed(one, run, result)
     return _take(one, run, result.attempt)
 
 
