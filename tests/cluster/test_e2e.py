@@ -216,14 +216,27 @@ def test_a_drained_node_gives_its_run_to_another(laptop: Laptop, cluster: Cluste
 
 
 @pytest.mark.nightly
-def test_a_store_that_is_away_for_a_while_does_not_end_the_run(laptop: Laptop, cluster: Cluster) -> None:
-    (run,) = laptop.submit(laptop.counting("count", steps=240))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("away", [60, 600])
+def test_a_store_that_is_away_for_a_while_does_not_end_the_run(laptop: Laptop, cluster: Cluster, away: int) -> None:
+    pace = away / 200
+    job = laptop.counting("count", 240, pace, limits={"deadline": "1h", "grace": "5s"})
+    (run,) = laptop.submit(job)
     laptop.wait_for_log(run, "step 4")
+    pod = laptop.running_pod(run)
     cluster.s3.stop()
-    time.sleep(60)
-    cluster.s3.start()
-    result = laptop.result(run, limit=240)
+    try:
+        time.sleep(away)
+        # the training did not wait for its store: the pod's own log tells
+        lines = laptop.cluster.logs(pod, laptop.namespace).splitlines()
+        assert max(int(line.split()[1]) for line in lines if line.startswith("step ")) > 100
+    finally:
+        cluster.s3.start()
+    result = laptop.result(run, limit=240 * pace + 240)
     assert (result.outcome, result.attempt) == ("succeeded", 1)
+    assert "begins at 0" in laptop.launcher("logs", run)
+    assert "step 240" in laptop.launcher("logs", run)  # what was printed meanwhile, too
+    assert not any("missing" in line for line in laptop.launcher("logs", run).splitlines())
 
 
 @pytest.mark.nightly

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import tarfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,12 +71,17 @@ def bring(node: Node, image: Image, name: str) -> None:
         if chain not in known:
             key = f"linking-{chain[7:19]}"
             node.ctr("snapshots", "prepare", key, *below)
-            mount = node.ctr("snapshots", "mounts", "/nowhere", key)
-            upper = re.search(r"upperdir=([^,\s]+)", mount) or re.search(r"(/\S+/fs)(?=\s)", mount)
-            if upper is None:
-                raise RuntimeError(f"no folder for a layer in: {mount}")
-            _link(node, files.resolve(), Path(upper[1]).resolve())
-            node.ctr("snapshots", "commit", chain, key)
+            try:
+                mount = node.ctr("snapshots", "mounts", "/nowhere", key)
+                upper = re.search(r"upperdir=([^,\s]+)", mount) or re.search(r"(/\S+/fs)(?=\s)", mount)
+                if upper is None:
+                    raise RuntimeError(f"no folder for a layer in: {mount}")
+                _link(node, files.resolve(), Path(upper[1]).resolve())
+                node.ctr("snapshots", "commit", chain, key)
+            except BaseException:  # half a layer would stand in the way of every later try
+                with suppress(RuntimeError):
+                    node.ctr("snapshots", "rm", key)
+                raise
         below = [chain]
     archive = node.folder / f"linked-{os.getpid()}.tar"
     archive.write_bytes(_archive(image, name))
@@ -89,10 +95,10 @@ def _link(node: Node, source: Path, target: Path) -> None:
     if not source.is_relative_to(top) or source.stat().st_dev != target.stat().st_dev:
         node.box.run("cp", "-a", f"{source}/.", target, timeout=300)
         return
-    script = "mkdir -p /run/link; mount --bind $1 /run/link; trap 'umount /run/link' EXIT\n"
-    script += "cp -al /run/link/$2/. /run/link/$3"
+    # mounts of its own, which go with it: to unmount may fail, while others in the cluster look at every mount
+    script = "mkdir -p /run/link; mount --bind $1 /run/link; cp -al /run/link/$2/. /run/link/$3"
     below = [str(one.relative_to(top)) for one in (source, target)]
-    node.box.run("sh", "-euc", script, "link", top, *below, timeout=300)
+    node.box.run("unshare", "-m", "sh", "-euc", script, "link", top, *below, timeout=300)
 
 
 def _archive(image: Image, name: str) -> bytes:
