@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +21,13 @@ from launcher.errors import NotFound, Unreachable
 from launcher.images.engine import Engine as Client
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
+from launcher.runtime import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Resources, Role
 from launcher.store.layout import RunKeys
 from tests.contract.backend.harness import DockerHarness, patience, wait_for
 from tests.contract.backend.test_backend import gone, put
-from tests.support.engine import Engine
+from tests.support.engine import Engine, run_folder
 
 
 @pytest.fixture
@@ -185,3 +188,60 @@ def test_a_damaged_record_costs_a_start_and_leaves_no_container(here: DockerHarn
     here.let_go()
     wait_for(lambda: gone(here, handle.run))
     wait_for(lambda: states(here, f"{backend.state.id}:{handle.run}:main-0") == [])
+
+
+@pytest.fixture
+def own(engine: Engine, tmp_path: Path) -> Iterator[Engine]:
+    """An engine that nobody else is at work on, with the tests' base."""
+    if engine.base is None:
+        pytest.skip("only root can start a second engine")
+    (state := tmp_path / "engine").mkdir()
+    made = Engine(f"unix://{run_folder(state)}/docker.sock", base=engine.base, state=state)
+    made.start()
+    try:
+        with subprocess.Popen(["docker", "save", engine.base], env=engine.environment, stdout=subprocess.PIPE) as saved:
+            subprocess.run(["docker", "load", "-q"], env=made.environment, stdin=saved.stdout, check=True)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.nightly  # an engine of its own
+@pytest.mark.parametrize("supervisor", ["lives", "dies", "is asked to cancel"])
+def test_an_engine_that_goes_away_costs_a_start(
+    own: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supervisor: str
+) -> None:
+    """It is stopped and started again, with whoever watches it: what ran is found again, or proved dead."""
+    patience("docker")
+    (folder := tmp_path / "queue").mkdir()
+    (folder / "state").mkdir()
+    here = DockerHarness(own, folder, monkeypatch)
+    backend = here.backend
+    assert isinstance(backend, DockerBackend)
+    try:
+        (handle,) = put(here, here.job("one"))
+        wait_for(lambda: here.starts(handle.run) == 1)
+        own.stop()
+        if supervisor == "dies":
+            found = daemon.who(backend.state)
+            assert found is not None
+            procs.send(procs.Process(found.pid, found.start), signal.SIGKILL)
+            wait_for(lambda: not backend.state.held())
+            here.again().look_up(handle.run)
+            wait_for(lambda: "there is no Docker engine" in backend.state.log.read_text())
+        elif supervisor != "lives":
+            here.store.create(RunKeys(handle.run).cancel, b'{"by":"me","time":0,"nonce":"x"}')
+            backend.cancel([handle])
+        own.start()
+        mark = f"{backend.state.id}:{handle.run}:main-0"
+        if supervisor == "is asked to cancel":
+            wait_for(lambda: gone(here, handle.run), 60.0)
+            assert here.starts(handle.run) == 1
+        else:
+            wait_for(lambda: here.starts(handle.run) == 2, 60.0)
+            assert len(own.docker("ps", "-q", "--filter", f"label={MARK}={mark}").stdout.split()) == 1
+            here.let_go()
+            wait_for(lambda: gone(here, handle.run))
+        wait_for(lambda: not own.docker("ps", "-aq", "--filter", f"label={MARK}={mark}").stdout)
+    finally:
+        here.close()
