@@ -241,13 +241,16 @@ def test_sigterm_before_the_command(tmp_path: Path) -> None:
 def test_children_that_forked_away_end_with_the_command(tmp_path: Path) -> None:
     code = """
 import os, time
+heard, said = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print("away", flush=True)
+        os.write(said, b"x")
         time.sleep(60)
     os._exit(0)
 os.wait()
+os.read(heard, 1)
 """
     rig = Rig.of(tmp_path, python(code))
     assert rig.go() == 0
