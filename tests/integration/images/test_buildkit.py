@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -18,7 +19,7 @@ import pytest
 
 from launcher.cli import main
 from launcher.images import bake
-from launcher.images.definition import Definition
+from launcher.images.definition import FOLDER, Definition
 from launcher.images.engine import Engine as Client
 from tests.integration.images import buildkit
 from tests.integration.images.conftest import Registry
@@ -154,6 +155,35 @@ def test_a_builder_that_is_not_there_is_one_error(
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert "nowhere/buildkitd.sock" in printed
+
+
+def buildx(*words: str, cwd: Path) -> str:
+    """Its standard output. It is on the PATH with buildctl."""
+    done = subprocess.run(["buildx", *words], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_buildx_bakes_what_the_file_says(
+    root: Path, engine: Engine, builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads every target as we wrote it, this clone's and a small project's; the small one it builds."""
+    monkeypatch.setenv("BUILDX_CONFIG", str(tmp_path / "buildx"))
+    second(root)
+    file = f"{FOLDER}/{bake.FILE}"
+    for project in (ROOT, root):
+        written = json.loads((project / file).read_text())
+        assert (
+            json.loads(buildx("bake", "-f", file, "--print", *written["target"], cwd=project))["target"]
+            == written["target"]
+        )
+    buildx("create", "--name", "tests", "--driver", "remote", builder.flags[-1], cwd=root)
+    settings = [f"--set=*.args.BASE={builder.base}"]
+    settings += [f"--set={name}.output=type=docker,dest={tmp_path / name}.tar" for name in ("tiny", "mini")]
+    buildx("bake", "--builder", "tests", "-f", file, *settings, cwd=root)
+    for name in ("tiny", "mini"):
+        engine.docker("load", "--input", f"{tmp_path / name}.tar")
+        assert engine.run(f"{name}:latest", "cat", "/built", "/opt/source/main.py").stdout == "built\nprint(1)\n"
 
 
 def test_slipway_cpu_and_waa_vm_are_built_at_the_same_time(engine: Engine, builder: Builder) -> None:

@@ -1,4 +1,5 @@
-"""A buildkitd of the tests' own, built from its Go module: go.mod here pins the version, go.sum every hash."""
+"""A buildkitd and a buildx of the tests' own, built from their Go modules: go.mod here pins the versions, go.sum every
+hash."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ import pytest
 
 HERE = Path(__file__).parent
 TOOLS = Path(__file__).resolve().parents[4] / ".tools"
-PROGRAMS = ("buildctl", "buildkitd")
+PROGRAMS = {
+    "buildctl": "github.com/moby/buildkit/cmd/buildctl",
+    "buildkitd": "github.com/moby/buildkit/cmd/buildkitd",
+    "buildx": "github.com/docker/buildx/cmd/buildx",
+}
 GO = ("/usr/local/go/bin", str(TOOLS / "go" / "bin"))
 SETTINGS = """\
 [registry."{registry}"]
@@ -29,14 +34,14 @@ SETTINGS = """\
 
 @dataclass(frozen=True)
 class BuildKit:
-    """`address` is what BUILDKIT_HOST is; `programs` the folder of buildctl."""
+    """`address` is what BUILDKIT_HOST is; `programs` the folder of buildctl and buildx."""
 
     address: str
     programs: Path
 
 
 def programs() -> Path:
-    """The folder with buildctl and buildkitd, built where they are missing or of another pin (a minute, once)."""
+    """The folder with PROGRAMS, built where they are missing or of another pin (minutes, once)."""
     folder = TOOLS / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     stamp = TOOLS / "buildkit.pin"
@@ -55,9 +60,9 @@ def programs() -> Path:
                 shutil.copy(HERE / name, work)
             # `go install module@version` would ask for the list of versions; a module with one requirement does not
             environment = {**os.environ, "PATH": path, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=mod"}
-            for name in PROGRAMS:
-                command = [str(go), "build", "-trimpath", "-ldflags", "-s -w", "-o", name]
-                command.append(f"github.com/moby/buildkit/cmd/{name}")
+            environment.pop("XDG_CACHE_HOME", None)  # a test's own, which would have Go compile everything anew
+            for name, package in PROGRAMS.items():
+                command = [str(go), "build", "-trimpath", "-ldflags", "-s -w", "-o", name, package]
                 subprocess.run(command, cwd=work, env=environment, check=True)
             assert Path(work, "go.sum").read_bytes() == (HERE / "go.sum").read_bytes(), "go.sum does not pin everything"
             for name in PROGRAMS:
