@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launcher.backends.kubernetes import queues
 from launcher.reasons import Reason
-from tests.cluster.jobs.several import Desk, steps_in
+from tests.cluster.jobs.several import Desk, condition, steps_in
 from tests.support.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster("jobset", "kueue", "dns"), pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -143,3 +145,70 @@ def test_the_queues_own_class_counts_before_the_pods_and_one_that_is_not_there_i
     assert desk.result(run).outcome == "succeeded"
     desk.write(queued(desk, "other", 1) | {"kubernetes": {"queue": QUEUE, "queue_priority": "test-nobody"}})
     assert "queue's priority class test-nobody is not in cluster" in desk.launcher("submit", "job.yaml", code=2)
+
+
+def test_status_says_the_place_in_the_queue_by_kueues_own_word_or_without_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its visibility API, which this cluster serves; and as a cluster that serves none lets it be worked out."""
+    holder = {"queue": QUEUE, "priority_class": "test-high"}  # so that none of the others takes its place
+    (first,) = desk.submit(desk.until_told("holder", kubernetes=holder))
+    desk.wait_for_log(first, "up")
+    (low,) = desk.submit(queued(desk, "low", 2, "test-low"))
+    (plain,) = desk.submit(queued(desk, "plain", 2))
+    time.sleep(1.1)  # as above
+    (later,) = desk.submit(queued(desk, "later", 2))
+    (high,) = desk.submit(queued(desk, "high", 2, "test-high"))
+    order = (high, plain, later, low)
+
+    def places() -> dict[str, bool]:
+        return {
+            run: f"queue {QUEUE}, place {place} in it" in desk.look(run).evidence for place, run in enumerate(order, 1)
+        }
+
+    desk.until("the order", lambda: all(places().values()), low)
+    told = desk.status(later)
+    assert f"queue {QUEUE}, place 3 in it: " in told["detail"]
+    path = f"{queues.VISIBILITY}/namespaces/{desk.namespace}/localqueues/{QUEUE}/pendingworkloads"
+    assert len(json.loads(desk.cluster.kubectl("get", "--raw", path))["items"]) == len(order)
+    monkeypatch.setattr(queues, "VISIBILITY", "/apis/visibility.kueue.x-k8s.io/v0")  # which nobody serves
+    assert all(places().values())
+    desk.launcher("cancel", *order, first)
+    for run in order:  # no process of theirs ever was: who looks next writes their end
+        desk.wait_for_state(run, "cancelled")
+
+
+def test_a_pipeline_waits_in_its_queue_as_a_whole_and_runs_its_stages_in_turn(desk: Desk) -> None:
+    room(desk, "250m")
+    (first,) = desk.submit(desk.until_told("holder", kubernetes={"queue": QUEUE}))
+    desk.wait_for_log(first, "up")
+    block = {"queue": QUEUE}
+    makes, reads = desk.submit(
+        desk.job("makes", "(out / 'text').write_text('made')", kubernetes=block),
+        desk.job(
+            "reads",
+            "print(pathlib.Path(E['SLIPWAY_INPUTS'], 'text', 'text').read_text(), flush=True)",
+            inputs={"text": {"job": "makes", "output": "results"}},
+            kubernetes=block,
+        ),
+    )
+    for run in (makes, reads):
+        desk.until("Kueue's word", lambda run=run: "insufficient" in desk.look(run).evidence, run)  # type: ignore[misc]
+        told = desk.status(run)
+        assert (told["state"], told["reason"]) == ("queued", "quota"), told
+        assert desk.pods(run) == []  # although there is room for one of them
+    desk.let_go(first)
+    assert [desk.result(run).outcome for run in (makes, reads)] == ["succeeded"] * 2
+    assert "\nmade\n" in desk.log(reads)
+    assert desk.result(makes).time <= desk.view(reads).attempts[0].claims["main-0"].time
+    desk.until("the set's end", lambda: condition(desk.set_of(reads), "Completed"), reads)
+
+    def over() -> bool:
+        (one,) = [
+            each
+            for each in desk.cluster.get("workloads.kueue.x-k8s.io", namespace=desk.namespace)
+            if each["metadata"]["ownerReferences"][0]["kind"] == "JobSet"
+        ]
+        return condition(one, "Finished") is not None
+
+    desk.until("Kueue to give its quota back", over, reads)
