@@ -6,130 +6,22 @@ import itertools
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from launcher.backends.local import entry, environment
-from launcher.backends.local.slots import Capacity
-from launcher.backends.local.spawner import Launch, Live, ProcessSpawner, Spawner
-from launcher.backends.local.state import Note, Record, Site, StateDir, create, read, replace
-from launcher.backends.local.supervisor import Supervisor
+from launcher.backends.local.state import Note, Record, create, read, replace
 from launcher.errors import Unreachable
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.runtime import procs
-from launcher.spec.hashing import encode_job, run_id, work_hash
-from launcher.spec.model import Limits, ResolvedJob, Resources, Role, Timing
+from launcher.spec.hashing import run_id
+from launcher.spec.model import Limits, Resources, Role, Timing
 from launcher.store import Store, layout, open_store
 from tests.support.jobs import changed, job, reads
+from tests.unit.local.bench import Bench, bench
 
-
-class Guarded(ProcessSpawner):
-    """A daemon ends every process below it that it does not know; here the tests' own servers are below it, too."""
-
-    def __init__(self) -> None:
-        self.others = frozenset(process.pid for process in procs.descendants(os.getpid()))
-
-    def reap(self, known: frozenset[int]) -> None:
-        super().reap(known | self.others)
-
-
-class Engine(Guarded):
-    """Whoever keeps the processes, when it is away: it can not say what lives, and ends nothing."""
-
-    away = False
-
-    def adopt(self, record: Record, output: Path) -> Live | None:
-        if self.away:
-            raise Unreachable("away")
-        return super().adopt(record, output)
-
-    def sweep(self, mark: str) -> bool:
-        if self.away:
-            raise Unreachable("away")
-        return super().sweep(mark)
-
-
-class Bench:
-    """A state folder, a store, and supervisors over them that are driven turn by turn."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.url = (path / "store").as_uri()
-        self.store = open_store(self.url)
-        self.state = StateDir(path / "state").make()
-        self.supervisors: list[Supervisor] = []
-
-    def queue(self, *jobs: ResolvedJob) -> list[str]:
-        runs = []
-        for one in entry.entries([changed(one, store=self.url) for one in jobs]):
-            self.store.create(layout.RunKeys(one.run).job, encode_job(one.job))
-            site = Site("/bin/sh", time.time_ns(), {"PATH": os.environ["PATH"]})
-            replace(self.state.site(one.run), msgspec.json.encode(site))
-            assert create(self.state.entry(one.run), one.text().encode())
-            runs.append(one.run)
-        return runs
-
-    def supervisor(
-        self,
-        script: str,
-        cpus: float = 64.0,
-        gpus: tuple[str, ...] = (),
-        spawner: Spawner | None = None,
-        **options: object,
-    ) -> Supervisor:
-        guarded = spawner or Guarded()
-        made = Supervisor(
-            self.state,
-            Capacity(cpus, 1 << 40, gpus),
-            {"local": lambda _: guarded},
-            lambda named: dict.fromkeys(named, "hush"),
-            idle=0.0,
-            command=("-c", f"cd '{self.path}'; me=$SLIPWAY_RUN; rank=$SLIPWAY_ROLE-$SLIPWAY_RANK\n{script}"),
-            **options,  # type: ignore[arg-type]
-        )
-        self.supervisors.append(made)
-        return made
-
-    def drive(self, supervisor: Supervisor, until: Callable[[], bool], limit: float = 20.0) -> None:
-        end = time.monotonic() + limit
-        while not until():
-            assert time.monotonic() < end, "the supervisor did not get there"
-            supervisor.sleep(min(supervisor.turn(), 0.05))
-
-    def drain(self, supervisor: Supervisor) -> None:
-        self.drive(supervisor, lambda: not self.state.queued())
-
-    def lines(self, name: str) -> list[str]:
-        path = self.path / name
-        return path.read_text().splitlines() if path.exists() else []
-
-    def succeed(self, one: ResolvedJob) -> None:
-        """What the runtime would have written."""
-        one = changed(one, store=self.url)
-        run = run_id(one)
-        result = Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n", work=work_hash(one))
-        self.store.create(layout.RunKeys(run).job, encode_job(one))
-        self.store.create(layout.RunKeys(run).result, msgspec.json.encode(result))
-
-    def result(self, run: str) -> Result | None:
-        found = self.store.read(layout.RunKeys(run).result)
-        return msgspec.json.decode(found[0], type=Result) if found else None
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    for supervisor in made.supervisors:
-        supervisor.threads.shutdown()
-        os.close(supervisor.wake)
-    for path in made.state.path.glob("runs/*/*"):
-        procs.kill_tree(mark=environment.mark(made.state.id, path.parent.name, path.name), grace=0)
+__all__ = ["bench"]
 
 
 @pytest.mark.parametrize("code", [0, 78])
@@ -408,93 +300,3 @@ def test_what_status_may_say(bench: Bench) -> None:
         create(bench.state.cancel(run), b"")
     (bench.path / "go").touch()
     bench.drive(supervisor, lambda: runs[0] not in bench.state.queued())
-
-
-def test_what_can_not_be_asked_after_a_takeover_is_waited_for_and_adopted(bench: Bench) -> None:
-    (run,) = bench.queue(job("one"))
-    script = "echo $me >> starts; while [ ! -e go ]; do sleep 0.05; done"
-    first = bench.supervisor(script)
-    bench.drive(first, lambda: bench.lines("starts") == [run])
-    (engine := Engine()).away = True
-    second = bench.supervisor(script, spawner=engine)
-    bench.drive(second, lambda: (note := read(bench.state.note(run), Note)) is not None and note.evidence == "away")
-    engine.away = False
-    bench.drive(second, lambda: bool(second.runs[run].live()))
-    assert bench.lines("starts") == [run]
-    (bench.path / "go").touch()
-    bench.drain(second)
-
-
-def test_a_cancelled_run_is_not_over_while_nobody_can_say_that_it_is(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("launcher.backends.local.run.FLUSH", 0.0)
-    (run,) = bench.queue(job("one", limits=Limits(grace=0.0)))
-    script = "echo $$ >> starts; trap '' TERM; while :; do sleep 0.05; done"
-    bench.drive(bench.supervisor(script), lambda: bool(bench.lines("starts")))
-    pid = int(bench.lines("starts")[0])
-    since = procs.start_time(pid) or 0
-    create(bench.state.cancel(run), b"")
-    (engine := Engine()).away = True
-    second = bench.supervisor(script, spawner=engine)
-    bench.drive(second, lambda: run in second.runs and second.runs[run].kills >= 2)
-    assert bench.state.entry(run).exists()
-    engine.away = False
-    bench.drive(second, lambda: second.runs[run].over)
-    assert not procs.alive(pid, since, procs.boot_id())
-
-
-def test_killing_what_does_not_end_is_tried_again_later_and_later_and_said_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("launcher.backends.local.run.FLUSH", 0.0)
-    (run,) = bench.queue(job("one", limits=Limits(grace=0.0)))
-    engine = Engine()
-    supervisor = bench.supervisor("trap '' TERM; echo up >> starts; while :; do sleep 0.05; done", spawner=engine)
-    bench.drive(supervisor, lambda: bool(bench.lines("starts")))
-    engine.away = True
-    create(bench.state.cancel(run), b"")
-    bench.drive(supervisor, lambda: supervisor.runs[run].kills >= 3)
-    assert supervisor.turn() > 0.0  # it sleeps in between
-    said = capsys.readouterr().err
-    assert (said.count("killed"), said.count("away")) == (1, 1)
-    engine.away = False
-    bench.drive(supervisor, lambda: supervisor.runs[run].over)
-
-
-def test_what_is_left_of_a_run_is_cleared_away_once_it_has_left_the_queue(bench: Bench) -> None:
-    first, second = bench.queue(job("one"), job("two"))
-    seen: list[tuple[str, frozenset[str]]] = []
-
-    class Clearing(Guarded):
-        def forget(self, queue: str, queued: frozenset[str]) -> None:
-            seen.append((queue, queued))
-
-    script = f"[ $me = {second} ] && while [ ! -e go ]; do sleep 0.05; done; exit 0"
-    supervisor = bench.supervisor(script, spawner=Clearing())
-    bench.drive(supervisor, lambda: bool(seen))
-    (bench.path / "go").touch()
-    bench.drain(supervisor)
-    assert seen == [(bench.state.id, frozenset({second})), (bench.state.id, frozenset())]
-    assert first not in bench.state.queued()
-
-
-def test_a_start_whose_answer_was_lost_is_swept_before_the_next(bench: Bench) -> None:
-    bench.queue(job("one"))
-    lost: list[Live] = []
-
-    class Losing(Guarded):
-        def spawn(self, launch: Launch, record: Record) -> Live:
-            made = super().spawn(launch, record)
-            if lost:
-                return made
-            lost.append(made)
-            while not bench.lines("starts"):
-                time.sleep(0.01)
-            made.close()
-            raise Unreachable("the answer was lost")
-
-    script = "echo $$ >> starts; [ $(wc -l < starts) = 2 ] && exit 0\nsleep 60"
-    bench.drain(bench.supervisor(script, spawner=Losing()))
-    first, _ = bench.lines("starts")
-    assert not procs.alive(int(first), lost[0].record.start, procs.boot_id())
