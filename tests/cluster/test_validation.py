@@ -180,8 +180,10 @@ def taken(api: Api, method: str, path: str, body: Any = None, **query: str) -> d
     return found
 
 
-def test_what_the_server_lets_nobody_change(api: Api) -> None:
-    """An object is made, then changed by a dry run: `changes` says before what the server says."""
+def test_what_the_server_lets_nobody_change(api: Api, cluster: Cluster) -> None:
+    """An object is made, then changed by a dry run: `changes` says before what the server says. In a namespace of its
+    own: what is made here is refused elsewhere, for it is there already."""
+    space = cluster.namespace()
     known = [(base, path, value, True) for base, path, value, _ in REFUSED]
     known += [(base, path, value, False) for base, path, value in TAKEN]
     said = {}
@@ -189,12 +191,17 @@ def test_what_the_server_lets_nobody_change(api: Api) -> None:
         if base is JOB_SET:
             continue  # its webhook's matter
         made = changed(base, "spec.template.spec.nodeSelector", {"there": "is-none"}) if base is JOB else base
-        where = f"{PATHS[base['kind']]}/{base['metadata']['name']}"
-        there = taken(api, "POST", PATHS[base["kind"]], made) or taken(api, "GET", where)
+        path_of = PATHS[base["kind"]].replace(f"/{NAMESPACE}/", f"/{space}/")
+        where = f"{path_of}/{base['metadata']['name']}"
+        if "namespace" in base["metadata"]:
+            made = changed(made, "metadata.namespace", space)
+        there = taken(api, "POST", path_of, made) or taken(api, "GET", where)
         assert there is not None
         there["metadata"].pop("resourceVersion")  # its controller may have written meanwhile
         answer = taken(api, "PUT", where, changed(there, path, value), dryRun="All") is None
-        if base is CONFIG:
-            api.request("DELETE", where)  # another test's ConfigMap has its name
+        if (
+            path_of == PATHS[base["kind"]] or base is CONFIG
+        ):  # of the whole cluster; or of the same name as another here
+            api.request("DELETE", where)
         said[f"{base['kind']} {path}"] = (answer, refused)
     assert {name: pair for name, pair in said.items() if pair[0] != pair[1]} == {}
