@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.endings import moment
 from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
+from launcher.backends.kubernetes.queues import in_order
 from launcher.backends.kubernetes.reasons import Verdict, index_outcome, judge
 from launcher.backends.kubernetes.sight import Sight
 from launcher.reasons import Reason
@@ -243,6 +244,29 @@ def test_a_queue_is_said_with_the_place_in_it() -> None:
     out = queued(condition("Evicted", "Preempted", "Preempted to accommodate a workload"))
     assert judge(owner, workload=out, now=NOW).reason == Reason.PREEMPTED
     assert judge({**owner, "spec": {}}, [RUNNING], workload=full, now=NOW).phase == "running"
+
+
+def waiting_in_queue(name: str, priority: int, at: str, *conditions: dict[str, str], **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": f"2026-11-18T14:00:{at}Z"}
+    return {"metadata": metadata, "spec": {"priority": priority, **spec}, "status": {"conditions": list(conditions)}}
+
+
+def test_the_order_of_a_queue_is_kueues() -> None:
+    """Kueue 0.14: by priority, then by creation; what was sent back for its own sake counts from then on."""
+    late = condition("Evicted", "PodsReadyTimeout") | {"lastTransitionTime": "2026-11-18T14:01:00Z"}
+    taken = condition("Evicted", "Preempted") | {"lastTransitionTime": "2026-11-18T14:01:00Z"}
+    found = [
+        waiting_in_queue("low", -1, "01"),
+        waiting_in_queue("sent-back", 0, "02", late),
+        waiting_in_queue("second", 0, "04"),
+        waiting_in_queue("first", 0, "03", taken, condition("QuotaReserved", "Pending", status="False")),
+        waiting_in_queue("high", 5, "09"),
+        waiting_in_queue("at-work", 9, "00", condition("QuotaReserved", "Admitted")),
+        waiting_in_queue("over", 9, "00", condition("Finished", "Succeeded")),
+        waiting_in_queue("held", 9, "00", active=False),
+    ]
+    order = [one["metadata"]["name"] for one in in_order(found)]
+    assert order == ["high", "first", "second", "sent-back", "low"]
 
 
 def job_set(*done: str, **conditions: str) -> dict[str, Any]:
