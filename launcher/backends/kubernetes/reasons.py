@@ -108,12 +108,16 @@ def outcome(owner: Object, run: str = "") -> tuple[bool, Object] | None:
     return None
 
 
-def index_outcome(owner: Object, index: int) -> Verdict | None:
-    """How one index of an Indexed Job has ended; None while it has not."""
+def index_outcome(owner: Object, index: int, pods: Sequence[Object] = ()) -> Verdict | None:
+    """How one index of an Indexed Job has ended, by its own pods where they are there; None while it has not."""
     if _within(at(owner, "status", "completedIndexes") or "", index):
         return Verdict(False, "succeeded")
     if _within(at(owner, "status", "failedIndexes") or "", index):
-        return Verdict(False, "failed", Reason.USER_ERROR, f"index {index} failed for good")
+        told = f"index {index} failed for good"
+        last = _last_end(pods)
+        if last is None:
+            return Verdict(False, "failed", Reason.INFRASTRUCTURE, told)
+        return Verdict(False, "failed", last.reason, cut(f"{last.evidence}; {told}"))
     return None
 
 

@@ -137,11 +137,11 @@ class Sight:
         )
 
     def judge(self, found: Owner, run: str, now: float) -> reasons.Verdict:
+        pods = self.members(found, run)
         if names.ARRAY in found.metadata.labels:
-            ended = reasons.index_outcome(found.value, index(found.metadata, run))
+            ended = reasons.index_outcome(found.value, index(found.metadata, run), pods)
             if ended is not None:
                 return ended
-        pods = self.members(found, run)
         return reasons.judge(
             found.value,
             pods,

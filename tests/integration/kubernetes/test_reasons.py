@@ -310,6 +310,9 @@ def test_an_index_of_an_array_ends_by_itself() -> None:
     ends = {number: index_outcome(owner, number) for number in range(8)}
     assert {number for number, end in ends.items() if end and end.phase == "succeeded"} == {0, 2, 3, 4}
     assert {number for number, end in ends.items() if end and end.phase == "failed"} == {6}
+    told = index_outcome(owner, 6, [ended(137, "OOMKilled")])
+    assert told is not None
+    assert (told.reason, "256Mi" in told.evidence) == (Reason.OUT_OF_MEMORY, True)
 
 
 # what comes over a wire may be anything: it is read, never trusted
