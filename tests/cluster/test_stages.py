@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,13 @@ def test_each_run_of_an_array_has_its_own_log_state_and_end(desk: Desk) -> None:
         1: "failed",
         2: "succeeded",
     }
-    assert "'3'" not in desk.launcher("exec", last, "--", "sh", "-c", "echo $SLIPWAY_RUN")
-    desk.let_go(last)
-    assert desk.result(last).outcome == "succeeded"
-    # followed to its end, from the cluster or from the store, it is the same
-    assert "seed 3 is up" in desk.launcher("logs", last, "--follow")
+    index = desk.launcher("exec", last, "--", "sh", "-c", "echo $JOB_COMPLETION_INDEX").strip()
+    assert index == str(sorted(runs).index(last))
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(desk.launcher, "logs", last, "--follow")  # from the pod of its index
+        desk.let_go(last)
+        assert desk.result(last).outcome == "succeeded"
+        assert "seed 3 is up" in followed.result()
 
 
 def reading(stage: str) -> dict[str, Any]:
