@@ -143,10 +143,13 @@ class DockerHarness(LocalHarness):
 
     def close(self) -> None:
         super().close()
-        names = self.engine.docker("ps", "-aq", "--filter", f"label={MARK}", "--filter", f"ancestor={self.image}")
-        if found := names.stdout.split():
-            self.engine.docker("rm", "-f", *found)
+        # until none is left: what a supervisor has begun to remove can not be removed by others
+        filters = [f"--filter={one}" for one in (f"label={MARK}", f"ancestor={self.image}")]
+        wait_for(lambda: not (found := self.engine.docker("ps", "-aq", *filters).stdout.split()) or self._remove(found))
         self.engine.docker("rmi", "-f", self.image)
+
+    def _remove(self, containers: list[str]) -> bool:
+        return self.engine.docker("rm", "-f", *containers, check=False).returncode == 0
 
 
 @contextmanager

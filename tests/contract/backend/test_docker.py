@@ -184,10 +184,12 @@ def test_a_damaged_record_costs_a_start_and_leaves_no_container(here: DockerHarn
     replace(backend.state.record(handle.run, "main-0"), msgspec.json.encode(Record(starts=1)))
     here.again().look_up(handle.run)
     wait_for(lambda: here.starts(handle.run) == 2)
-    assert states(here, f"{backend.state.id}:{handle.run}:main-0").count("running") == 1
+    mark = f"{backend.state.id}:{handle.run}:main-0"
+    wait_for(lambda: "running" in states(here, mark))  # the engine says so a moment after the process has begun
+    assert states(here, mark).count("running") == 1
     here.let_go()
     wait_for(lambda: gone(here, handle.run))
-    wait_for(lambda: states(here, f"{backend.state.id}:{handle.run}:main-0") == [])
+    wait_for(lambda: states(here, mark) == [])
 
 
 @pytest.fixture

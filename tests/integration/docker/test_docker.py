@@ -151,7 +151,7 @@ def test_secrets_are_in_the_command_and_nowhere_else(here: Containers) -> None:
         secrets={"HF_TOKEN": "local"},
     )
     here.submit(one)
-    wait_for(lambda: here.lines("got"), 20, here.explain)
+    wait_for(lambda: here.lines("got"), 60, here.explain)
     (shown,) = here.containers()
     assert "hush" not in str(shown)
     (here.path / "go").touch()
