@@ -1,4 +1,4 @@
-"""A process that submits many small jobs, to be killed at any moment: `python -m ... COUNT MARK NAMESPACE STORE`."""
+"""A process that submits many small jobs, killed at any moment: `python -m ... COUNT MARK NAMESPACE STORE NODES`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from launcher.submit import submit
 from tests.support.jobs import group, job
 
 NOWHERE = {"slipway.test/nowhere": "1"}
+# which nodes take the jobs: none, or the fake ones, where their pods begin and end
+NODES: dict[str, dict[str, Any]] = {
+    "none": {"node_selector": NOWHERE},
+    "fake": {
+        "node_selector": {"type": "kwok"},
+        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}],
+    },
+}
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -33,12 +41,15 @@ def small(name: str, namespace: str, store: str = "s3://bucket/store", **changes
     return replace(made, roles={name: replace(role, image=image) for name, role in made.roles.items()})
 
 
-def many(count: int, mark: str, namespace: str, store: str) -> list[ResolvedJob]:
-    return [small("storm", namespace, store, config={"mark": mark, "index": index}) for index in range(count)]
+def many(count: int, mark: str, namespace: str, store: str, nodes: str = "none") -> list[ResolvedJob]:
+    return [
+        small("storm", namespace, store, config={"mark": mark, "index": index}, options=NODES[nodes])
+        for index in range(count)
+    ]
 
 
-def main(count: str, mark: str, namespace: str, store: str) -> int:
-    whole = group(*many(int(count), mark, namespace, store))
+def main(count: str, mark: str, namespace: str, store: str, nodes: str) -> int:
+    whole = group(*many(int(count), mark, namespace, store, nodes))
     try:
         done = submit(whole, open_store(store), backend("kubernetes", {"namespace": namespace}))
     except SlipwayError as error:

@@ -60,7 +60,9 @@ def credentials(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def storm(
+    place: Place, count: int, kills: int, seed: int, capsys: pytest.CaptureFixture[str], nodes: str = "none"
+) -> None:
     rng = random.Random(seed)
     url, namespace, mark = place.cluster.s3.url(), place.namespace, f"storm-{seed}"
     witness = Witness(namespace)
@@ -71,7 +73,16 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
             "KUBECONFIG": str(proxy.kubeconfig),
             "PYTHONPATH": str(ROOT),
         }
-        command = [sys.executable, "-m", "tests.integration.kubernetes.submitter", str(count), mark, namespace, url]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.integration.kubernetes.submitter",
+            str(count),
+            mark,
+            namespace,
+            url,
+            nodes,
+        ]
         killed, runs, began = 0, 0, time.monotonic()
         with proxy.storm(0.15, KINDS, delay=0.1):
             while True:
@@ -91,7 +102,7 @@ def storm(place: Place, count: int, kills: int, seed: int, capsys: pytest.Captur
                 assert runs < 50 + kills
         took = time.monotonic() - began
         faults = {kind: proxy.faults(kind) for kind in KINDS}
-    expected = {run_id(one) for one in many(count, mark, namespace, url)}
+    expected = {run_id(one) for one in many(count, mark, namespace, url, nodes)}
     there = place.cluster.get("jobs", None, namespace, selector=names.SELECTOR)
     found = [one["metadata"]["name"] for one in there]
     deadline = time.monotonic() + 30
@@ -121,3 +132,23 @@ def test_a_hundred(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.nightly
 def test_a_thousand(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     storm(place, 1000, 30, 2, capsys)
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster("kwok")
+def test_a_thousand_that_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """On fake nodes: controllers, scheduler and kubelets' stand-in are at work on the jobs while more are submitted."""
+    place.cluster.kwok(20)
+    storm(place, 1000, 30, 3, capsys, nodes="fake")
+
+    def ended() -> bool:
+        done = [one.get("status") or {} for one in place.cluster.get("jobs", None, place.namespace)]
+        return all(one.get("succeeded", 0) + one.get("failed", 0) for one in done)
+
+    began = time.monotonic()
+    place.cluster.wait_for("the end of every Job", ended, 600)
+    jobs = place.cluster.get("jobs", None, place.namespace)
+    assert {(one["status"].get("succeeded"), one["status"].get("failed")) for one in jobs} == {(1, None)}
+    assert len(place.cluster.get("pods", None, place.namespace)) == len(jobs) == 1000
+    with capsys.disabled():
+        print(f"1000 jobs ended, one pod each, {time.monotonic() - began:.0f} s after the storm")
