@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.jobs.several import Desk
 from tests.cluster.laptop import Laptop
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.pods import pod
@@ -40,3 +41,13 @@ def laptop(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in cluster.s3.environment.items():
         monkeypatch.setenv(name, value)
     return Laptop(cluster, tmp_path)
+
+
+@pytest.fixture
+def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A user of a cluster that has JobSet and names."""
+    cluster.jobset()
+    cluster.dns()
+    for name, value in {**cluster.s3.environment, "KUBECONFIG": str(cluster.kubeconfig)}.items():
+        monkeypatch.setenv(name, value)
+    return Desk(cluster, tmp_path / "desk")

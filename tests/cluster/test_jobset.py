@@ -19,15 +19,6 @@ pytestmark = [pytest.mark.cluster("jobset", "dns"), pytest.mark.nightly, pytest.
 JOBS = Path(__file__).with_name("jobs")
 
 
-@pytest.fixture
-def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    cluster.jobset()
-    cluster.dns()
-    for name, value in {**cluster.s3.environment, "KUBECONFIG": str(cluster.kubeconfig)}.items():
-        monkeypatch.setenv(name, value)
-    return Desk(cluster, tmp_path / "desk")
-
-
 # no silence is waited out: a set's higher restart number proves the attempt before it dead
 PATIENT = {"beat": "1s", "stale": "20m", "fence": "15m"}
 

@@ -19,15 +19,6 @@ PROGRAMS = Path(__file__).with_name("jobs") / "evaluation"
 DESKTOPS, TASKS = 3, 12
 
 
-@pytest.fixture
-def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    cluster.jobset()
-    cluster.dns()
-    for name, value in {**cluster.s3.environment, "KUBECONFIG": str(cluster.kubeconfig)}.items():
-        monkeypatch.setenv(name, value)
-    return Desk(cluster, tmp_path / "desk")
-
-
 def evaluation(desk: Desk, image: str) -> dict[str, Any]:
     shutil.copytree(PROGRAMS, desk.path / "programs")
     job = desk.job("evaluation", "")

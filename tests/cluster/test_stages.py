@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launcher.reasons import Reason
 from tests.cluster.jobs.several import Desk, condition
-from tests.support.cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster("jobset", "dns"), pytest.mark.nightly, pytest.mark.timeout(900)]
 RUNS = 4
-
-
-@pytest.fixture
-def desk(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    cluster.jobset()
-    cluster.dns()
-    for name, value in {**cluster.s3.environment, "KUBECONFIG": str(cluster.kubeconfig)}.items():
-        monkeypatch.setenv(name, value)
-    return Desk(cluster, tmp_path / "desk")
 
 
 EACH = """
