@@ -238,9 +238,8 @@ class _Rounds:
 
 
 def _read(store: Store, run: str) -> RunView:
-    """What the store holds of a run. A new one costs one small request: a listing is dearer, and slow in a store with
-    many runs. What is cancelled before its job.json is there is found out last, as what is cancelled meanwhile."""
-    if store.head(layout.RunKeys(run).job) is None:
+    """What the store holds of a run. A new one costs one request here, not one for each thing that it might have."""
+    if next(iter(store.scan(layout.RunKeys(run).prefix)), None) is None:
         return RunView(run)
     try:
         return read_run(store, run, full=False)

@@ -130,7 +130,6 @@ def test_what_failed_is_said_with_the_way_on(harness: Harness, outcome: str, rea
     one = group(harness.job("one"))
     run = run_id(one.runs[0])
     result = Result(outcome, 1, reason, "why", 0.0, "n")
-    harness.store.create(layout.RunKeys(run).job, encode_job(one.runs[0]))
     harness.store.create(layout.RunKeys(run).result, msgspec.json.encode(result))
     done = submit(one, harness.store, harness.backend)
     assert [done[0].state, done[0].reason, done[0].message] == [outcome, str(reason), "why"]
