@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 SELF = "SLIPWAY_SELF"  # whose command a process is: a later attempt on this machine finds what is left of it by that
 # between backend and runtime
-_PRIVATE = tuple(f"SLIPWAY_{name}" for name in ("JOB", "JOB_FILE", "PLACEMENT", "CLUSTER", "WORKDIR", "TUNING"))
+_PRIVATE = tuple(
+    f"SLIPWAY_{name}" for name in ("JOB", "JOB_FILE", "PLACEMENT", "CLUSTER", "STAGE", "WORKDIR", "TUNING")
+)
 _PR_SET_PDEATHSIG = 1
 
 

@@ -77,6 +77,8 @@ time.sleep(0.6)
         config={"lr": 1e-05, "steps": [1, 2.0, True, None], "to": "$SLIPWAY_OUTPUTS/results", "empty": {}},
         role={"env": {"LOG_LEVEL": "info", "WHERE": "$SLIPWAY_RUN"}},
     )
+    between = {"SLIPWAY_STAGE": "first", "SLIPWAY_CLUSTER": "no certificate"}  # backend and runtime
+    rig.environ |= between
     assert rig.go() == 0
     result = rig.result()
     assert result is not None
@@ -97,7 +99,8 @@ time.sleep(0.6)
         rig.run,
         "allow",
     )
-    assert not {"SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "RANK", "LOCAL_RANK"} & env.keys()
+    private = {"SLIPWAY_JOB", "SLIPWAY_PLACEMENT", "SLIPWAY_WORKDIR", "SLIPWAY_TUNING", *between}
+    assert not {*private, "RANK", "LOCAL_RANK"} & env.keys()
     config = rig.output("results/config.json").decode()
     assert json.loads(config) == {
         "lr": 1e-05, "steps": [1, 2.0, True, None], "to": f"{env['SLIPWAY_OUTPUTS']}/results", "empty": {},
