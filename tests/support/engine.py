@@ -142,6 +142,21 @@ def run_folder(state: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"slipway-engine-{hashlib.sha256(str(state).encode()).hexdigest()[:8]}"
 
 
+@contextmanager
+def another(engine: Engine, state: Path) -> Iterator[Engine]:
+    """An engine that nobody else is at work on, its data in the folder `state`, with the tests' base in it."""
+    if engine.base is None:
+        pytest.skip("only root can start an engine of its own")
+    made = Engine(f"unix://{run_folder(state)}/docker.sock", base=engine.base, state=state)
+    made.start()
+    try:
+        with subprocess.Popen(["docker", "save", engine.base], env=engine.environment, stdout=subprocess.PIPE) as saved:
+            subprocess.run(["docker", "load", "-q"], env=made.environment, stdin=saved.stdout, check=True)
+        yield made
+    finally:
+        made.stop()
+
+
 def answers(host: str | None) -> bool:
     command = ["docker", *(["--host", host] if host else []), "version", "--format", "{{.Server.Version}}"]
     return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from launcher.spec.model import Resources, Role
 from launcher.store.layout import RunKeys
 from tests.contract.backend.harness import DockerHarness, patience, wait_for
 from tests.contract.backend.test_backend import gone, put
-from tests.support.engine import Engine, run_folder
+from tests.support.engine import Engine, another
 
 
 @pytest.fixture
@@ -194,18 +193,9 @@ def test_a_damaged_record_costs_a_start_and_leaves_no_container(here: DockerHarn
 
 @pytest.fixture
 def own(engine: Engine, tmp_path: Path) -> Iterator[Engine]:
-    """An engine that nobody else is at work on, with the tests' base."""
-    if engine.base is None:
-        pytest.skip("only root can start a second engine")
     (state := tmp_path / "engine").mkdir()
-    made = Engine(f"unix://{run_folder(state)}/docker.sock", base=engine.base, state=state)
-    made.start()
-    try:
-        with subprocess.Popen(["docker", "save", engine.base], env=engine.environment, stdout=subprocess.PIPE) as saved:
-            subprocess.run(["docker", "load", "-q"], env=made.environment, stdin=saved.stdout, check=True)
+    with another(engine, state) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.mark.nightly  # an engine of its own

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from launcher.images.definition import Definition
 from launcher.images.engine import Engine as Client
 from launcher.images.publish import PushFailed, push
 from tests.integration.images.conftest import Registry, SmallDisk, build, flags
-from tests.support.engine import Engine
+from tests.support.engine import Engine, another
 from tests.support.faultproxy import Kind
 
 RANDOM = "RUN head -c {size} /dev/urandom > /random\n"  # nothing that compresses
@@ -47,18 +46,10 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.fixture
 def small_engine(engine: Engine, small_disk: SmallDisk, tmp_path: Path) -> Iterator[Engine]:
     """Another engine, whose whole disk is 300 MB; the base is in it."""
-    if engine.base is None:
-        pytest.skip("only root can start an engine of its own")
     state = tmp_path / "small"
     small_disk.mount(state / "data", "300m")
-    small = Engine(f"unix://{tmp_path}/small.sock", base=engine.base, state=state)
-    small.start()
-    try:
-        with subprocess.Popen(["docker", "save", engine.base], env=engine.environment, stdout=subprocess.PIPE) as saved:
-            subprocess.run(["docker", "load", "-q"], env=small.environment, stdin=saved.stdout, check=True)
+    with another(engine, state) as small:
         yield small
-    finally:
-        small.stop()
 
 
 def test_a_build_on_a_full_engine_says_so_and_what_to_do(
