@@ -75,7 +75,9 @@ for count in range(1000):
 
     until(lambda: (found := versions()) and min(found) > 3)
     oldest = min(versions())  # looked at before the beat: a version goes only after a beat that names a newer one
-    assert oldest <= rig.view().attempts[0].live("main-0")["results"]
+    named = rig.view().attempts[0].live("main-0")["results"]
+    assert oldest <= named
+    until(lambda: min(versions()) >= named)  # and it does go
     first = "attempts/1/outputs/results.live/00000001/"
     until(lambda: f"{first}often" not in rig.objects(first))
     assert f"{first}once" in rig.objects(first)  # it is in every version

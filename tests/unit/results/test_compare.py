@@ -34,8 +34,8 @@ def test_pairs_by_task_and_seed_whatever_the_order() -> None:
     assert found.p == pytest.approx(2 * 20 / 2**19)  # P(X <= 1) of 19 fair coins, twice
     assert found.difference is not None
     assert found.difference.value == pytest.approx(0.85)
-    assert found.difference == stats.tango(18, 1, 20)
-    assert found.difference.low > 0.45
+    # from the score test itself, its nuisance parameter found by a search, not by Tango's closed form
+    assert (found.difference.low, found.difference.high) == pytest.approx((0.483526, 0.958960), abs=1e-6)
     assert found.value_a is not None
     assert found.value_a.value == 0.1
     assert found.left_out == 0
