@@ -21,7 +21,7 @@ from eval.rollout import TaskRecord
 from eval.scores.summary import MetricRow
 from launcher.results.read import Metric, TaskResult
 from tests.support.documented import ROOT
-from tools.reference import formats
+from tools.reference import formats, formats_meanings
 from training.data.__main__ import main as data
 from training.data.chat import ChatSamples
 from training.data.faults import Faults
@@ -81,7 +81,7 @@ def test_the_episode_is_packed_into_files_as_the_page_describes_them(tmp_path: P
     import pyarrow.parquet as parquet
 
     index = parquet.read_schema(tmp_path / "packed" / "images.parquet")
-    assert index.names == [name for name, _, _ in formats.IMAGE_COLUMNS]
+    assert index.names == [name for name, _, _ in formats_meanings.IMAGE_COLUMNS]
 
 
 def test_the_pair_is_read(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_the_recording_of_openadapt_becomes_an_episode(tmp_path: Path) -> None:
 
 
 def test_a_field_without_a_meaning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(formats.STEP, "reward")
+    monkeypatch.delitem(formats_meanings.STEP, "reward")
     with pytest.raises(KeyError, match=r"Step\.reward"):
         formats.page()
 
 
 def test_a_meaning_of_a_field_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(formats.STEP, "gone", "nothing")
+    monkeypatch.setitem(formats_meanings.STEP, "gone", "nothing")
     with pytest.raises(KeyError, match="Step has no field gone"):
         formats.page()
