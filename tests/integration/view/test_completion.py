@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from launcher.userdata.cache import Cache
 from tests.support.fakerun import fake_job, write_group, write_run
 
 BIN = Path(sys.executable).parent
+CLEAR = "\x15"  # ctrl+u: empties the line that is being typed
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +120,63 @@ def test_zsh_reads_its_script(runs: list[str]) -> None:
     assert told[1].split() == ["queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
     assert "FILES" in told[2]
     assert "top:show what running runs use" in told[3]
+
+
+class Prompt:
+    """A shell at a terminal: types keys and reads the screen until a text is there."""
+
+    def __init__(self, command: list[str], begin: str) -> None:
+        pid, self.screen = pty.fork()
+        if pid == 0:
+            os.execvpe(command[0], command, {**os.environ, "TERM": "xterm", "INPUTRC": "/dev/null"})
+        self.pid = pid
+        self.type(begin + " && echo read''y\n", until="ready\r\n")
+
+    def type(self, keys: str, until: str) -> str:
+        """What the shell wrote meanwhile, without the terminal's codes."""
+        os.write(self.screen, keys.encode())
+        written, text = b"", ""
+        while until not in text:
+            if not select.select([self.screen], [], [], 120)[0]:
+                raise AssertionError(f"{until!r} did not come: {text!r}")
+            written += os.read(self.screen, 65536)
+            text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x07", "", written.decode(errors="replace"))
+        return text
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.screen)
+
+
+PROMPTS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(launcher completion bash)"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -Uz compinit; compinit -u -D; source <(launcher completion zsh)"),
+}
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"install {name}"))
+        for name in PROMPTS
+    ],
+)
+def test_the_tab_key_at_a_prompt(runs: list[str], tmp_path: Path, shell: str) -> None:
+    """The script as a person loads it, and the key that a person presses."""
+    (tmp_path / "train.yaml").write_text("name: train\ncommand: [x]\n")
+    prompt = Prompt(*PROMPTS[shell])
+    try:
+        for typed, completed in (
+            ("launcher gro", "launcher groups "),
+            ("launcher logs eval", "launcher logs evaluate"),
+            ("launcher status --state qu", "launcher status --state queued "),
+            ("launcher status --wat", "launcher status --watch "),
+            ("launcher render trai", "launcher render train.yaml "),
+        ):
+            prompt.type(f"{CLEAR}{typed}\t", until=completed)
+    finally:
+        prompt.end()
 
 
 def test_no_store_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
