@@ -81,7 +81,7 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
         *("restore_callback_states_from_checkpoint", "resume_from_checkpoint", "save_on_each_node"),
         *("save_only_model", "save_strategy"),
     ),
-    "the order of the samples depends on seed and epoch alone": (
+    "the order of the samples depends on seed, epoch and, with group_by_length, their lengths alone": (
         *("accelerator_config", "dataloader_drop_last", "dataloader_in_order", "length_column_name"),
         *("shuffle_dataset", "train_sampling_strategy"),
     ),

@@ -57,6 +57,22 @@ def check_image(image: ImageRef) -> None:
         raise BadFrame(f"{image}: the file is cut off")
 
 
+def image_size(image: ImageRef) -> tuple[int, int]:
+    """Width and height, by a file's header: nothing is decoded where the reference can tell. Raises BadFrame.
+
+    A reference that is not a file tells by its own `measure()`; one without it is opened.
+    """
+    try:
+        if isinstance(image, Path):
+            with Image.open(image) as opened:
+                return opened.size
+        measure = getattr(image, "measure", None)
+        size: tuple[int, int] = open_image(image).size if measure is None else measure()
+        return size
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadFrame(f"{image}: {error}") from None
+
+
 def same_bytes(first: ImageRef, second: ImageRef) -> bool:
     """Whether two files have the same bytes; nothing is decoded. References that are not files compare by `==`.
 

@@ -24,7 +24,7 @@ from eval.actions import Action
 from eval.config import Config, ConfigError
 from eval.desktop import Task
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, read_episode
-from eval.episodes.images import ImageRef, open_image, same_bytes
+from eval.episodes.images import ImageRef, image_size, same_bytes
 from eval.prompts.marks import Marks
 
 Rule = Literal["right", "wrong", "none", "control"]
@@ -101,7 +101,11 @@ class Blank:
     image: ImageRef
 
     def open(self) -> Image.Image:
-        return Image.new("RGB", open_image(self.image).size, (128, 128, 128))
+        return Image.new("RGB", self.measure(), (128, 128, 128))
+
+    def measure(self) -> tuple[int, int]:
+        """Width and height. Raises BadFrame."""
+        return image_size(self.image)
 
 
 def control(shown: Demonstration) -> Demonstration:

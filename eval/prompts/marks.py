@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.geometry import Box, Cells, Point, inside
-from eval.episodes.images import AnyImage, ImageRef, check_image, open_image
+from eval.episodes.images import AnyImage, ImageRef, check_image, image_size, open_image
 
 Marks = Mapping[int, Box]
 
@@ -72,6 +72,10 @@ class Marked:
     def check(self) -> None:
         """Raises BadFrame."""
         check_image(self.image)
+
+    def measure(self) -> tuple[int, int]:
+        """Width and height. Raises BadFrame."""
+        return image_size(self.image)
 
 
 def marked(image: AnyImage, marks: Marks) -> AnyImage:

@@ -107,9 +107,15 @@ class Chats:
     def _render(self, chat: list[dict[str, Any]], asked: bool = False) -> str:
         return str(self.processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=asked))
 
-    def tokens(self, image: Image.Image) -> int:
-        """Number of tokens of an image."""
-        return int(self.images.get_number_of_image_patches(image.height, image.width)) // self.merge
+    def tokens(self, size: tuple[int, int]) -> int:
+        """Number of tokens of an image of this width and height."""
+        return int(self.images.get_number_of_image_patches(size[1], size[0])) // self.merge
+
+    def length(self, messages: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int, int]]) -> int:
+        """Tokens of a chat whose images have these sizes (width, height). Does not look at the images."""
+        text = self._render([_parts(message) for message in messages])
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return len(ids) - len(sizes) + sum(map(self.tokens, sizes))
 
     def check(self, text: TokenizedChat, images: Sequence[Image.Image], max_length: int | None) -> None:
         """Raises BadSample for a chat whose images do not fit its text, or that is too long."""
@@ -119,7 +125,7 @@ class Chats:
         if self.video is not None and bool((text.ids == self.video).any()):
             raise BadSample("video_token", "the text holds the placeholder of a video")
         if max_length is not None:
-            length = len(text.ids) - places + sum(map(self.tokens, images))
+            length = len(text.ids) - places + sum(self.tokens(image.size) for image in images)
             if length > max_length:
                 raise BadSample("too_long", f"{length} tokens; max_length is {max_length}, nothing is cut off")
 

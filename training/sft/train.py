@@ -43,6 +43,8 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     on_bad_sample  fail ends the training at the first; skip counts and reports it (results/bad_samples.json) and takes
                    the next one in its place
     max_length     of a sample in tokens, images included; a longer one is a bad sample, none is ever cut off
+    group_by_length  batches of samples of like length in tokens, images included: less of a batch is padding, and under
+                   data parallelism no process waits for another's longer batch
     evaluation     by tasks, while training, with early stop
     sample_every   steps between two times at which `predictions` samples are predicted and drawn; None: at the end only
     predictions    how many steps are predicted and drawn beside their targets
@@ -57,6 +59,7 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     prompt: PromptConfig = PromptConfig()
     on_bad_sample: Policy = "fail"
     max_length: Positive | None = None
+    group_by_length: bool = False
     evaluation: EvaluationConfig | None = None
     sample_every: Positive | None = None
     predictions: Annotated[int, msgspec.Meta(ge=0)] = 12
@@ -90,6 +93,7 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     from trl import SFTConfig, SFTTrainer
 
     from training.sft.collate import Collator
+    from training.sft.lengths import group_by_length
 
     ours = {
         **training_arguments(config, out),
@@ -117,6 +121,8 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     # transformers' Qwen-VL classes say that they take no count of tokens; TRL's loss divides by it all the same, so
     # that several passes have the gradient of one
     trainer.model_accepts_loss_kwargs = True
+    if config.group_by_length:
+        group_by_length(trainer, samples, trainer.data_collator.chats, config.seed)
     watch(trainer, config, samples, out)
     return trainer
 

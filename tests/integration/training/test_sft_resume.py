@@ -89,8 +89,9 @@ CASES = {
     "evaluated": (3, {"evaluation": EVALUATION, "sample_every": 2, "predictions": 2}),
     "at-an-evaluation": (4, {"evaluation": EVALUATION}),
     "full": (3, {"lora": None}),
+    "by-length": (8, {"group_by_length": True, "workers": 1, "steps": 9}),  # in the second epoch
 }
-QUICK = ("workers-accumulating", "evaluated")
+QUICK = ("workers-accumulating", "evaluated", "by-length")
 
 
 @pytest.mark.filterwarnings(IGNORE)

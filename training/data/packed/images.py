@@ -94,6 +94,14 @@ class PackedImages:
         except (OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise BadFrame(f"{self.folder}: image {sha256}: {error}") from None
 
+    def measure(self, sha256: str) -> tuple[int, int]:
+        """Width and height, by the file's header. Raises BadFrame."""
+        try:
+            with Image.open(io.BytesIO(self.read(sha256))) as image:
+                return image.size
+        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+            raise BadFrame(f"{self.folder}: image {sha256}: {error}") from None
+
     def ref(self, sha256: str) -> PackedImage:
         return PackedImage(self, sha256)
 
@@ -122,6 +130,10 @@ class PackedImage:
     def open(self) -> Image.Image:
         """Decoded, RGB. Raises BadFrame."""
         return self.images.open(self.sha256)
+
+    def measure(self) -> tuple[int, int]:
+        """Width and height, by the file's header. Raises BadFrame."""
+        return self.images.measure(self.sha256)
 
     def read(self) -> bytes:
         """The file's bytes. Raises BadFrame."""

@@ -1,0 +1,96 @@
+"""Batches of samples of like length (`group_by_length`), so that little of a batch is padding. Imports torch.
+
+The order of an epoch depends on seed, epoch and lengths alone, so a training that resumes goes on in the same order.
+It is the usual compromise between order and chance: a random permutation is cut into windows, each window is sorted by
+length and cut into groups, and the groups of a window come in random order. A group is what all processes take for one
+forward pass, so that none waits for another's longer batch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+from torch.utils.data import Sampler
+
+from eval.config import ConfigError
+from eval.desktop import BadFrame
+from eval.episodes.images import image_size
+from training.data.faults import BadSample
+from training.data.samples import Sample
+from training.sft.collate import Chats
+
+WINDOW: Final = 50  # groups that are sorted together, as many as in transformers' own sampler
+
+
+class SampleLengths:
+    """Lengths of samples in tokens, those of images included; each is computed when it is asked for, and kept.
+
+    Images are not decoded: their files' headers tell their sizes. A sample that cannot be used has length 0; the
+    collator reports it when its turn comes.
+    """
+
+    def __init__(self, chats: Chats, samples: Sequence[Sample]) -> None:
+        self.chats = chats
+        self.samples = samples
+        self._known = array("q", [-1]) * len(samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> int:
+        if self._known[index] < 0:
+            self._known[index] = self._length(index)
+        return self._known[index]
+
+    def _length(self, index: int) -> int:
+        try:
+            sample = self.samples[index]
+            return self.chats.length(sample.messages, [image_size(image) for image in sample.images])
+        except (BadSample, BadFrame, ConfigError):
+            return 0
+
+
+class GroupedByLength(Sampler[int]):
+    """Indices of all samples once an epoch, in groups of like length. Every process makes the same order.
+
+    length     of a sample by its index
+    count      of samples
+    group      samples of a forward pass over all processes: batch size x processes. Within a group the longest come
+               first, so neighbouring processes have the most alike
+    seed       and the epoch (`set_epoch`) decide the order
+    """
+
+    def __init__(self, length: Callable[[int], int], count: int, group: int, seed: int) -> None:
+        self.length = length
+        self.count = count
+        self.group = group
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        chance = torch.Generator()
+        chance.manual_seed(self.seed * 1_000_003 + self.epoch)
+        order: list[int] = torch.randperm(self.count, generator=chance).tolist()
+        for first in range(0, self.count, self.group * WINDOW):
+            window = order[first : first + self.group * WINDOW]
+            longest_first = sorted(window, key=self.length, reverse=True)
+            groups = len(longest_first) // self.group
+            for number in torch.randperm(groups, generator=chance).tolist():
+                yield from longest_first[number * self.group : (number + 1) * self.group]
+            yield from longest_first[groups * self.group :]  # the epoch's last batch, which is not full
+
+
+def group_by_length(trainer: Any, samples: Sequence[Sample], chats: Chats, seed: int) -> None:
+    """Makes a transformers Trainer take its samples in groups of like length."""
+    group = trainer.args.train_batch_size * trainer.args.world_size
+    order = GroupedByLength(SampleLengths(chats, samples).__getitem__, len(samples), group, seed)
+    trainer._get_train_sampler = lambda dataset=None: order
