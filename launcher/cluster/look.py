@@ -41,7 +41,7 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
     for name, added in plan.ADDITIONS.items():
         parts.append(_deployment(name, there.get((added.namespace, added.deployment)), f"not asked for: --{name}"))
     answer = tools.ask(
-        [*place.kubectl, "-n", plan.NAMESPACE, "get", "cronjob", "slipway-reaper", "-o", "json", "--ignore-not-found"],
+        [*place.kubectl, "-n", plan.SYSTEM, "get", "cronjob", "slipway-reaper", "-o", "json", "--ignore-not-found"],
         minutes=1,
     )
     if answer.code or not answer.out.strip():

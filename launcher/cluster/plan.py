@@ -12,6 +12,7 @@ import msgspec
 from launcher.cluster.files import ClusterFiles
 
 NAMESPACE: Final = "slipway"
+SYSTEM: Final = "slipway-system"  # the reaper's
 STORE_NAMESPACE: Final = "slipway-store"
 SECRET: Final = "slipway-store"
 STORE_IMAGE: Final = "slipway.local/versitygw:1.8.0"
@@ -57,8 +58,8 @@ class StoreCredentials(NamedTuple):
     secret: str
 
 
-def overlay(base: str, images: Mapping[str, str]) -> str:
-    """The kustomization to apply: the tree's, plus the settings of this cluster. `base` is a relative path.
+def overlay(bases: Sequence[str], images: Mapping[str, str]) -> str:
+    """The kustomization to apply: the tree's, plus the settings of this cluster. `bases` are relative paths.
 
     `images`: name in the catalogue -> reference with a digest. The reaper runs only if its image was loaded.
     """
@@ -66,7 +67,7 @@ def overlay(base: str, images: Mapping[str, str]) -> str:
         WRITTEN,
         "apiVersion: kustomize.config.k8s.io/v1beta1",
         "kind: Kustomization",
-        f"resources: [{json.dumps(base)}]",
+        f"resources: {json.dumps(list(bases))}",
         "patches:",
         "  - target: {kind: ConfigMap, name: slipway-settings}",
         "    patch: |-",
@@ -85,7 +86,7 @@ def overlay(base: str, images: Mapping[str, str]) -> str:
 
 
 def secrets(keys: StoreCredentials) -> str:
-    """The same Secret for the server and for the jobs (`kubernetes.store_secret`), as JSON for `kubectl apply -f -`."""
+    """The same Secret for the server, jobs (`kubernetes.store_secret`) and the reaper, as JSON for `kubectl apply`."""
     data = {
         "AWS_ACCESS_KEY_ID": keys.id,
         "AWS_SECRET_ACCESS_KEY": keys.secret,
@@ -101,7 +102,7 @@ def secrets(keys: StoreCredentials) -> str:
             "type": "Opaque",
             "stringData": data,
         }
-        for namespace in (STORE_NAMESPACE, NAMESPACE)
+        for namespace in (STORE_NAMESPACE, NAMESPACE, SYSTEM)
     ]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 

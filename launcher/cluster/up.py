@@ -235,11 +235,12 @@ def install(place: ClusterFiles, name: str, tell: Tell) -> None:
 
 def apply(place: ClusterFiles, root: Path, images: Mapping[str, str], queues: bool, tell: Tell) -> None:
     """Applies the tree with the settings of this cluster."""
-    base = root / "k8s" / "overlays" / ("kind-queues" if queues else "kind")
+    overlays = root / "k8s" / "overlays"
+    base = overlays / ("kind-queues" if queues else "kind")
     place.overlay.mkdir(parents=True, exist_ok=True)
     # kustomize accepts no absolute path, and resolves `..` from the real folder, behind symbolic links
-    relative = os.path.relpath(base.resolve(), place.overlay.resolve())
-    write(place.overlay / "kustomization.yaml", plan.overlay(relative, images))
+    bases = [os.path.relpath(part.resolve(), place.overlay.resolve()) for part in (base, overlays / "kind" / "reaper")]
+    write(place.overlay / "kustomization.yaml", plan.overlay(bases, images))
     command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-k", str(place.overlay)]
     for attempt in range(TRIES):
         answer = tools.ask(command)
@@ -266,7 +267,7 @@ def store_keys(place: ClusterFiles, tell: Tell) -> plan.StoreCredentials:
     else:
         keys = plan.StoreCredentials(secrets.token_hex(10), secrets.token_hex(20))
         tell("store: new keys")
-    # both copies each time: an interrupted run may have written only one
+    # every copy each time: an interrupted run may have written only one
     tools.run([*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"], text=plan.secrets(keys))
     return keys
 

@@ -36,9 +36,14 @@ SUBMITTER: Who = ("somebody", ["slipway:submitters", "system:authenticated"])
 READER: Who = ("somebody", ["slipway:readers", "system:authenticated"])
 
 
+def home(account: str) -> str:
+    """The namespace of an account of the tree."""
+    return plan.SYSTEM if account == "slipway-reaper" else "slipway"
+
+
 def account(short: str) -> Who:
-    groups = ["system:serviceaccounts", "system:serviceaccounts:slipway", "system:authenticated"]
-    return f"system:serviceaccount:slipway:{short}", groups
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{home(short)}", "system:authenticated"]
+    return f"system:serviceaccount:{home(short)}:{short}", groups
 
 
 def known(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -48,7 +53,8 @@ def known(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def without_pods() -> list[dict[str, Any]]:
     """What stands in these tests: no server (its image is not here), no claim (other folders could not change it)."""
     left_out = ("Deployment", "DaemonSet", "PersistentVolumeClaim")
-    return [one for one in objects("overlays/kind-queues") if one["kind"] not in left_out]
+    tree = [*objects("overlays/kind-queues"), *objects("overlays/kind/reaper")]
+    return [one for one in tree if one["kind"] not in left_out]
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +202,7 @@ NEVER += [
 
 def test_people_who_submit(standing: Cluster) -> None:
     assert allowed(standing, SUBMITTER, [*MAY, *PEOPLE, *NEVER]) == {*MAY, *PEOPLE}
-    for elsewhere in ("kube-system", "slipway-store", "default"):
+    for elsewhere in ("kube-system", "slipway-store", plan.SYSTEM, "default"):
         assert allowed(standing, SUBMITTER, [*MAY, *PEOPLE, *NEVER], elsewhere) == set()
 
 
@@ -219,6 +225,16 @@ def test_the_reaper_looks_and_deletes_objects_and_no_more(standing: Cluster) -> 
     }
     refused = {"create jobs.batch", "get pods/log", "create configmaps", "get configmaps", *PEOPLE, *NEVER}
     assert allowed(standing, account("slipway-reaper"), [*needed, *refused]) == needed
+
+
+def test_the_reapers_settings_and_account_are_out_of_a_submitters_reach(standing: Cluster) -> None:
+    """Where they may create Jobs and change ConfigMaps, there is no account of the reaper and none of its settings."""
+    for kind in ("serviceaccount/slipway-reaper", "configmap/slipway-settings", "cronjob/slipway-reaper"):
+        assert standing.kubectl("get", kind, "-n", "slipway", "--ignore-not-found") == ""
+        assert standing.kubectl("get", kind, "-n", plan.SYSTEM, "-o", "name").strip()
+    tampering = ["create jobs.batch", "patch configmaps", "patch cronjobs.batch", "create serviceaccounts/token"]
+    assert allowed(standing, SUBMITTER, tampering, plan.SYSTEM) == set()
+    assert allowed(standing, account("slipway-ci"), tampering, plan.SYSTEM) == set()
 
 
 def test_a_reader_only_reads(standing: Cluster) -> None:
@@ -275,7 +291,8 @@ def launcher(standing: Cluster, tmp_path: Path) -> Callable[[str], Launcher]:
 
     def login(account: str) -> Launcher:
         config = yaml.safe_load(standing.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": standing.kubectl("create", "token", account, "-n", "slipway").strip()}
+        token = standing.kubectl("create", "token", account, "-n", home(account)).strip()
+        config["users"][0]["user"] = {"token": token}
         config["contexts"][0]["context"]["namespace"] = "slipway"
         path = tmp_path / f"{account}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
@@ -332,7 +349,7 @@ def test_the_quota_refuses_what_would_be_reached_from_outside(standing: Cluster)
 def test_every_pod_of_the_tree_passes_its_namespaces_pod_security(standing: Cluster) -> None:
     """As pods, which the API server refuses, rather than as templates, of which it only warns."""
     seen = 0
-    for folder in ("overlays/on-prem", "overlays/kind", "serve"):
+    for folder in ("overlays/on-prem", "overlays/kind", "overlays/kind/reaper", "serve"):
         for one in objects(folder):
             template = pods(one)
             if template is None:

@@ -39,20 +39,25 @@ def test_a_profile_that_is_shown_fits_the_schema(place: str, text: str) -> None:
     jsonschema.Draft202012Validator(profile.json_schema()).validate(yaml.safe_load(text))
 
 
-def test_the_overlay_of_the_administrators_page_can_be_built(tmp_path: Path) -> None:
-    (text,) = [text for _, text in SHOWN if text.startswith("# platform/kustomization.yaml")]
+def test_the_overlays_of_the_administrators_page_can_be_built(tmp_path: Path) -> None:
     (tmp_path / "k8s").symlink_to(ROOT / "k8s")
-    (tmp_path / "platform").mkdir()
-    (tmp_path / "platform/kustomization.yaml").write_text(text)
-    command = [kubectl(), "kustomize", "--load-restrictor", "LoadRestrictionsNone", str(tmp_path / "platform")]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built)}
+    objects = {}
+    for folder in ("platform", "platform/reaper"):
+        (text,) = [text for _, text in SHOWN if text.startswith(f"# {folder}/kustomization.yaml")]
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kustomization.yaml").write_text(text)
+        command = [kubectl(), "kustomize", "--load-restrictor", "LoadRestrictionsNone", str(tmp_path / folder)]
+        built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        objects |= {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built)}
     for account in ("slipway-run", "slipway-reaper"):
         identity = objects["ServiceAccount", account]["metadata"]["annotations"]["iam.gke.io/gcp-service-account"]
         assert "PROJECT" not in identity
     for binding in ("slipway-submitter", "slipway-operator"):
         assert objects["RoleBinding", binding]["subjects"][0]["name"] == "agents-team@example.com"
-    assert "@sha256:" in str(objects["CronJob", "slipway-reaper"])
+    reaper = objects["CronJob", "slipway-reaper"]["spec"]
+    assert reaper["suspend"] is False
+    assert "my-project/slipway/slipway-cpu@sha256:1111" in str(reaper)
+    assert objects["ConfigMap", "slipway-settings"]["data"]["SLIPWAY_STORE"] == "gs://my-bucket/agents"
 
 
 def test_the_tutorial_shows_what_the_example_holds() -> None:

@@ -20,6 +20,8 @@ COMPONENTS = sorted(path.name for path in (TREE / "components").iterdir())
 FOLDERS = (
     "base",
     *(f"overlays/{name}" for name in OVERLAYS),
+    "reaper",
+    *(f"overlays/{name}/reaper" for name in OVERLAYS if name != "kind-queues"),
     "serve",
     "gitops/argocd",
     "gitops/argocd/health",

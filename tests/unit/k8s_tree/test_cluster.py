@@ -135,10 +135,10 @@ def test_up_makes_it_and_says_what_is_next(machine: Machine, said: Output, proce
     loaded, objects, _ = machine.standing()
     reference = next(name for name in loaded if "@" in name)
     assert reference.startswith("registry.test/slipway-cpu@sha256:")
-    reaper = objects["CronJob/slipway/slipway-reaper"]["spec"]
+    reaper = objects["CronJob/slipway-system/slipway-reaper"]["spec"]
     assert reaper["suspend"] is False
     assert reaper["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"] == reference
-    assert objects["ConfigMap/slipway/slipway-settings"]["data"] == {"SLIPWAY_STORE": "s3://slipway/agents"}
+    assert objects["ConfigMap/slipway-system/slipway-settings"]["data"] == {"SLIPWAY_STORE": "s3://slipway/agents"}
     profile = yaml.safe_load((machine.home / ".config/slipway/slipway.yaml").read_text())
     assert profile["profiles"]["kind-slipway"]["images"] == {"slipway-cpu": reference}
 

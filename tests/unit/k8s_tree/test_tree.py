@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from tests.unit.k8s_tree.building import (
     OVERLAYS,
     ROOT,
     TREE,
+    kubectl,
     name,
     objects,
     of_kind,
@@ -75,7 +79,7 @@ def test_no_object_stands_twice(folder: str) -> None:
 @pytest.mark.parametrize("folder", EVERYTHING)
 def test_what_is_named_is_there(folder: str) -> None:
     """Volumes, accounts, roles, ConfigMaps, claims: nothing points to what no folder brings."""
-    base = {name(one) for one in (*objects(folder), *objects("base"))}
+    base = {name(one) for one in (*objects(folder), *objects("base"), *objects("reaper"))}
     missing = []
     for one in objects(folder):
         namespace = one["metadata"].get("namespace", "")
@@ -180,13 +184,79 @@ def test_the_second_namespace_gives_the_same_rights_to_the_same_people(role: str
     assert subjects("overlays/on-prem", "slipway-vm") == subjects("base", "slipway")
 
 
+def test_nothing_of_the_reaper_is_where_jobs_are_submitted() -> None:
+    """Whoever may create Jobs in a namespace may run them under its accounts and change its ConfigMaps."""
+    for folder in FOLDERS:
+        for one in objects(folder):
+            if "reaper" in one["metadata"]["name"] and one["kind"] not in ("Role", "RoleBinding", "PrometheusRule"):
+                assert one["metadata"]["namespace"] == "slipway-system", name(one)
+            if one["kind"] == "RoleBinding" and one["metadata"]["name"] == "slipway-reaper":
+                (subject,) = one["subjects"]
+                assert (subject["name"], subject["namespace"]) == ("slipway-reaper", "slipway-system")
+            if one["kind"] == "RoleBinding":
+                assert one["metadata"]["namespace"] != "slipway-system"
+
+
+@pytest.mark.parametrize("overlay", [one for one in OVERLAYS if not one.startswith("kind")])
+def test_an_overlay_pins_the_reapers_image_and_gives_it_the_jobs_identity(overlay: str) -> None:
+    """The reaper writes to the store that jobs write to."""
+    (cron,) = of_kind(f"overlays/{overlay}/reaper", "CronJob")
+    (container,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert re.fullmatch(r"registry\.example\.com/\S+@sha256:[0-9a-f]{64}", container["image"])
+
+    def identity(folder: str, account: str) -> Any:
+        (one,) = [one for one in of_kind(folder, "ServiceAccount") if name(one).endswith(account)]
+        return one["metadata"].get("annotations")
+
+    jobs = identity(f"overlays/{overlay}", "/slipway/slipway-run")
+    assert identity(f"overlays/{overlay}/reaper", "/slipway-system/slipway-reaper") == jobs
+    assert (jobs is None) is (overlay == "on-prem")
+
+
+def test_another_namespace_leaves_the_reaper_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text(
+        f"namespace: ml\nresources: [{os.path.relpath(TREE / 'overlays/gke', tmp_path.resolve())}]\n"
+    )
+    built = subprocess.run([kubectl(), "kustomize", str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    found = list(yaml.safe_load_all(built))
+    assert {one["metadata"]["namespace"] for one in found if "namespace" in one["metadata"]} == {"ml"}
+    (binding,) = [one for one in found if (one["kind"], one["metadata"]["name"]) == ("RoleBinding", "slipway-reaper")]
+    assert binding["subjects"][0]["namespace"] == "slipway-system"
+
+
+@pytest.mark.parametrize("folder", ["overlays/gke", "overlays/gke/reaper"])
+@pytest.mark.parametrize(
+    ("address", "protocol", "port", "every_pod"),
+    [
+        ("169.254.169.254", "UDP", 53, True),  # Cloud DNS for GKE
+        ("169.254.169.254", "TCP", 53, True),
+        ("169.254.20.10", "UDP", 53, True),  # NodeLocal DNSCache
+        ("169.254.169.254", "TCP", 80, False),  # the metadata server: an identity
+        ("169.254.169.252", "TCP", 988, False),
+    ],
+)
+def test_what_gke_pods_reach_on_their_node(
+    folder: str, address: str, protocol: str, port: int, every_pod: bool
+) -> None:
+    """Names for all pods; the metadata server only for pods of runs and of the reaper."""
+    selectors = [
+        policy["spec"]["podSelector"]
+        for policy in of_kind(folder, "NetworkPolicy")
+        for rule in policy["spec"].get("egress", ())
+        for peer in rule["to"]
+        if peer.get("ipBlock", {}).get("cidr") == f"{address}/32"
+        and {"protocol": protocol, "port": port} in rule["ports"]
+    ]
+    assert [selector == {} for selector in selectors] == [every_pod]
+
+
 def test_a_job_finds_in_the_second_namespace_what_it_finds_in_the_first() -> None:
     """Its queue, the way to the store, an account without a token, a request where it names none."""
     kinds = ("LocalQueue", "LimitRange", "ServiceAccount", "NetworkPolicy")
     there = {name(one) for kind in kinds for one in of_kind("overlays/on-prem", kind)}
     first = {one.split("/")[0] + "/" + one.split("/")[2] for one in there if "/slipway/" in one}
     second = {one.split("/")[0] + "/" + one.split("/")[2] for one in there if "/slipway-vm/" in one}
-    ours = {"ServiceAccount/slipway-ci", "ServiceAccount/slipway-reaper", "NetworkPolicy/allow-reaper-api"}
+    ours = {"ServiceAccount/slipway-ci"}
     within_runs = {"NetworkPolicy/allow-dns", "NetworkPolicy/allow-https-out"}  # rules of its allow-runs
     assert first - second == ours | within_runs | {"NetworkPolicy/allow-metrics"}
 
