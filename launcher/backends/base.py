@@ -77,7 +77,7 @@ class Backend(Protocol):
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
         """Creates the objects; run id -> handle. May be called again after any failure: an object of this name with the
-        same fingerprint is taken as created, one with another fingerprint raises Conflict."""
+        same fingerprint that runs the same is taken as created, any other raises Conflict."""
         ...
 
     def look_up(self, run: str) -> BackendObservation | None:

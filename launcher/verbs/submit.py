@@ -59,7 +59,7 @@ class Finds(Protocol):
     """A backend that can look up many runs at once."""
 
     def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
-        """The handles of the runs that it has."""
+        """The handles of the runs that it has. Raises Conflict for an object that does not run what its jobs say."""
         ...
 
 

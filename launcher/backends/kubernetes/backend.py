@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from launcher.backends.base import BackendObservation, Handle, Rendered
@@ -15,7 +16,7 @@ from launcher.backends.kubernetes.api import ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.creating import Creator
 from launcher.backends.kubernetes.identity import authorities_of
-from launcher.backends.kubernetes.objects import POD, Kind, Metadata, RenderedFile, files, handle
+from launcher.backends.kubernetes.objects import POD, SENT, Kind, Metadata, RenderedFile, files, handle
 from launcher.backends.kubernetes.watch.board import Board
 from launcher.backends.kubernetes.watch.snapshot import NAME, Snapshot
 from launcher.errors import Conflict, SlipwayError
@@ -24,6 +25,7 @@ from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
 OFTEN: Final = 6  # look-ups within `LATELY` after which a watch replaces them
+PARALLEL: Final = 32  # objects that are compared at once
 LATELY: Final = 3.0  # seconds
 UNWATCHED: Final = 60.0  # seconds until a refused watch is tried again
 LOOK: Final = 5.0  # seconds after which a run is judged again even without a change: some states show only by time
@@ -117,7 +119,22 @@ class KubernetesBackend(Connection):
     # observing
 
     def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
-        return self.looking.find(runs)
+        """The handles of those runs that exist. Raises Conflict when an object runs something else than its jobs."""
+        from launcher.backends.kubernetes.compare.there import refuse_changed
+
+        handles = self.looking.find(runs)
+        places = {(handle.place["kind"], handle.place["namespace"], handle.name) for handle in handles.values()}
+
+        def compare(place: tuple[str, str, str]) -> None:
+            kind, namespace, name = place
+            answer = self.api.get(SENT[kind].path(namespace, name))
+            if answer is not None:
+                refuse_changed(self.api, answer.json())
+
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="compare") as threads:
+            for _ in threads.map(compare, sorted(places)):
+                pass
+        return handles
 
     def look_up(self, run: str) -> BackendObservation | None:
         """A few look-ups ask the cluster each time; frequent ones start a watch and are answered from it."""

@@ -1,7 +1,8 @@
 """Creates objects in a cluster, each exactly once.
 
-When an object of that name exists (409), its fingerprint is compared. The same fingerprint: the object is adopted,
-which also handles a create whose response was lost. Another fingerprint: Conflict; nothing is overwritten.
+When an object of that name exists (409), it is compared with what its jobs render to. The same fingerprint and the same
+fields: the object is adopted, which also handles a create whose response was lost. Anything else: Conflict; nothing is
+overwritten.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA, Api, ApiAnswer, ApiRefused
+from launcher.backends.kubernetes.compare.there import refuse_changed
 from launcher.backends.kubernetes.identity import version_of
 from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Metadata, ObjectDocument, RenderedFile, bare
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
@@ -113,14 +115,13 @@ class Creator:
             except ApiRefused as error:
                 if error.status != 409 or error.reason != "AlreadyExists":
                     raise explain(error, document, self.api) from None
-            if document.kind is CONFIG_MAP:
-                answer = self.api.get(document.path)
-                if answer is not None:
-                    return _same_data(document, answer)
-            else:
-                answer = self.api.get(document.path, accept=ONLY_METADATA)
-                if answer is not None:
-                    return _ours(document, bare(answer.body).metadata)
+            answer = self.api.get(document.path)
+            if answer is not None and document.kind is CONFIG_MAP:
+                return _same_data(document, answer)
+            if answer is not None:
+                metadata = _ours(document, bare(answer.body).metadata)
+                refuse_changed(self.api, answer.json())
+                return metadata
         raise Unreachable(f"{document.kind.name} {document.metadata.name} comes and goes in {self.api.where}")
 
     def _post(self, document: ObjectDocument, query: dict[str, str]) -> ApiAnswer:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.backends.kubernetes.check.files import ManifestFiles, gather
+from launcher.backends.kubernetes.compare.differences import differences
 from launcher.backends.kubernetes.lint.lint import lint
-from launcher.backends.kubernetes.lint.runs import differences
 from launcher.backends.kubernetes.render.manifests import render
 from launcher.cli import main
 from launcher.spec.hashing import work_hash
@@ -201,15 +201,15 @@ def test_a_name_without_its_hash(tmp_path: Path) -> None:
     assert re.match(r"metadata\.name: `mine` does not carry its hash, [0-9a-f]{12}: a changed job would keep", said[0])
 
 
-def test_another_version_of_the_renderer_is_only_a_note(tmp_path: Path) -> None:
+def test_another_version_of_the_renderer_may_write_bounds_differently_and_is_a_warning(tmp_path: Path) -> None:
     def older(text: str) -> str:
         text = re.sub(r'slipway.dev/renderer: "?[^"\n]*"?', 'slipway.dev/renderer: "0.0.9"', text)
-        return text.replace("      enableServiceLinks: false\n", "")
+        return re.sub(r"terminationGracePeriodSeconds: \d+", "terminationGracePeriodSeconds: 31", text)
 
     (said,) = edited(tmp_path, older)
     assert said == (
-        'note: metadata.annotations."slipway.dev/renderer": rendered by launcher 0.0.9; this one, 0.1.0, writes it '
-        "differently; nothing: an unchanged run keeps its file"
+        'warning: metadata.annotations."slipway.dev/renderer": rendered by launcher 0.0.9, which this one does not '
+        "know; known: 0.1.0; lint it with the launcher that rendered it, or render it again if the run has not started"
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from launcher.backends.kubernetes.check.rules.forms import mapping, string
+from launcher.backends.kubernetes.compare.differences import differences
 from launcher.backends.kubernetes.lint.look import LintedObject
-from launcher.backends.kubernetes.lint.runs import CARRIERS, differences
+from launcher.backends.kubernetes.lint.runs import CARRIERS
 from launcher.spec.problems import show
 from launcher.spec.source import Route
 

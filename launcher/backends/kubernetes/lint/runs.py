@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
 from launcher.backends.kubernetes.lint.look import LintedObject
-from launcher.errors import BadInput
 from launcher.spec.problems import show
-from launcher.version import __version__
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob
@@ -20,6 +18,11 @@ if TYPE_CHECKING:
 
 CARRIERS: Final = ("Job", "JobSet")
 _RENDER: Final = "change the job and render it again; this file stays as it was"
+_TODO: Final = {
+    "error": _RENDER,
+    "warning": "lint it with the launcher that rendered it, or render it again if the run has not started",
+    "note": "nothing: an unchanged run keeps its file",
+}
 _SHOWN: Final = 5  # most differences that are reported for one object
 
 
@@ -47,7 +50,7 @@ def runs(looks: Sequence[LintedObject]) -> None:
                 for other in looks
                 if other.kind == "ConfigMap" and other.document.file == look.document.file
             }
-            for run, job in _same(look, hashes, maps).items():
+            for run, job in _same(look, maps).items():
                 _one_work(look, run, job, works)
 
 
@@ -111,117 +114,26 @@ def _marks(look: LintedObject) -> dict[str, str]:
     return hashes
 
 
-def _same(look: LintedObject, hashes: dict[str, str], maps: dict[str, LintedObject]) -> dict[str, ResolvedJob]:
-    """Compares the jobs inside the object with its annotations, then with what they render to. Returns run -> its job;
-    empty when they do not agree."""
-    from launcher.backends.kubernetes.render.manifests import objects
+def _same(look: LintedObject, maps: dict[str, LintedObject]) -> dict[str, ResolvedJob]:
+    """Compares the object with what the jobs inside it render to. Returns run -> its job; empty when they differ."""
+    from launcher.backends.kubernetes.compare.carried import inspect
     from launcher.spec.disclosure import disclosures
-    from launcher.spec.hashing import decode_job, plain, run_hash, run_id
+    from launcher.spec.hashing import plain
     from launcher.spec.source import dotted
 
-    jobs: dict[str, ResolvedJob] = {}
-    for carrier, route, text in _jobs(look, maps):
-        try:
-            job = decode_job(text.encode())
-        except BadInput as error:
-            carrier.error(route, f"does not hold a job: {error}", _RENDER)
-            return {}
-        hashed = run_hash(job)
-        run = run_id(job, hashed)
-        if hashes.get(run) != hashed:
-            message = f"the job in it is {run}, which {names.RUNS} does not name: it was edited"
-            carrier.error(route, message, _RENDER)
-            return {}
-        for inside, message, todo in disclosures(plain(job)):
-            carrier.error(route, f"{dotted(inside)}: {message}", todo)
-        jobs[run] = job
-    if missing := sorted(set(hashes) - set(jobs)):
-        at = ("metadata", "annotations", names.RUNS)
-        look.error(at, f"{', '.join(missing)}: the file does not hold this job", _RENDER)
-        return {}
-    try:
-        rendered = {carrier.name: carrier for carrier in objects(list(jobs.values()))}
-    except BadInput as error:
-        look.warning((), f"this version of launcher cannot render it: {error}", "nothing, while the run is active")
-        return {}
-    if look.name not in rendered:
-        look.error(("metadata", "name"), f"its jobs render to {', '.join(sorted(rendered))}", _RENDER)
-        return {}
-    _compare(look, rendered[look.name].documents, maps)
-    return jobs
-
-
-def _compare(look: LintedObject, wanted: Sequence[dict[str, Any]], maps: dict[str, LintedObject]) -> None:
-    version = string(look.annotations, names.RENDERER)
-    for document in wanted:
-        name = document["metadata"]["name"]
-        carrier = look if document["kind"] == look.kind else maps.get(name)
-        if carrier is None:
-            look.error((), f"the ConfigMap `{name}` is missing from this file", _RENDER)
-            continue
-        edited = [item for item in differences(carrier.value, document) if item[0][-1] != names.RENDERER]
-        if edited and version != __version__:
-            message = f"rendered by launcher {version or 'unknown'}; this one, {__version__}, writes it differently"
-            look.say(
-                "note", ("metadata", "annotations", names.RENDERER), message, "nothing: an unchanged run keeps its file"
-            )
-            return
-        for route, message in edited[:_SHOWN]:
-            carrier.error(route, f"edited after rendering: {message}", _RENDER)
-        if len(edited) > _SHOWN:
-            carrier.error((), f"{len(edited) - _SHOWN} more differences from what its job renders to", _RENDER)
-
-
-def _jobs(look: LintedObject, maps: dict[str, LintedObject]) -> Iterator[tuple[LintedObject, Route, str]]:
-    """Every job.json that the object carries, with its place."""
-    from launcher.backends.kubernetes.check.validate import templates
-    from launcher.backends.kubernetes.render.pod import unescape
-
-    names_seen: set[str] = set()
-    for route, template in templates(look.value):
-        for at, container in items(mapping(template, "spec"), "containers", (*route, "spec")):
-            for where, item in items(container, "env", at):
-                if string(item, "name") == "SLIPWAY_JOB" and string(item, "value"):
-                    yield look, (*where, "value"), unescape(string(item, "value"))
-        for name in _config_maps(mapping(template, "spec")):
-            if name in maps and name not in names_seen:
-                names_seen.add(name)
-                for key, text in mapping(maps[name].value, "data").items():
-                    if isinstance(text, str):
-                        yield maps[name], ("data", key), text
-
-
-def _config_maps(spec: dict[str, Any]) -> Iterator[str]:
-    for _, volume in items(spec, "volumes", ()):
-        yield string(mapping(volume, "configMap"), "name")
-        for _, source in items(mapping(volume, "projected"), "sources", ()):
-            yield string(mapping(source, "configMap"), "name")
-
-
-def differences(there: Any, wanted: Any, route: Route = ()) -> list[tuple[Route, str]]:
-    """Where two values differ, and how, in the order of the first; route and words for each.
-
-    >>> differences({"a": 1, "b": [1]}, {"a": 2, "b": [1]})
-    [(('a',), '`1`, where its job gives `2`')]
-    """
-    if type(there) is dict and type(wanted) is dict:
-        pairs = []
-        for key, item in there.items():
-            if key in wanted:
-                pairs += differences(item, wanted[key], (*route, key))
-            else:
-                pairs.append(((*route, key), "its job gives no such field"))
-        return pairs + [
-            ((*route, key), f"is missing; its job gives {show(wanted[key])}") for key in wanted if key not in there
-        ]
-    if type(there) is list and type(wanted) is list and len(there) == len(wanted):
-        return [
-            pair
-            for index, (a, b) in enumerate(zip(there, wanted, strict=True))
-            for pair in differences(a, b, (*route, index))
-        ]
-    if type(there) is list and type(wanted) is list:
-        return [(route, f"{len(there)} items, where its job gives {len(wanted)}")]
-    if there != wanted or type(there) is not type(wanted):
-        return [(route, f"{show(there)}, where its job gives {show(wanted)}")]
-    return []
+    inspection = inspect(look.value, {name: other.value for name, other in maps.items()}, served=False)
+    for run, place in inspection.places.items():
+        for inside, message, todo in disclosures(plain(inspection.read[run])):
+            carrier = maps.get(place.config_map, look)
+            carrier.error(place.route, f"{dotted(inside)}: {message}", todo)
+    shown: dict[str, int] = {}
+    for fault in inspection.faults:
+        carrier = maps.get(fault.config_map, look)
+        edits = shown[fault.config_map] = shown.get(fault.config_map, 0) + (fault.level == "error")
+        if edits <= _SHOWN:
+            carrier.say(fault.level, fault.route, fault.message, _TODO[fault.level], key=fault.level != "note")
+    for name, edits in shown.items():
+        if edits > _SHOWN:
+            more = f"{edits - _SHOWN} more differences from what its job renders to"
+            maps.get(name, look).error((), more, _RENDER)
+    return inspection.jobs

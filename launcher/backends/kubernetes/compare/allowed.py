@@ -1,0 +1,218 @@
+"""What may differ between an object and what its jobs render to: what API servers, JobSet and Kueue add to an object,
+and what another version of the renderer may write differently. All else decides what runs.
+
+The defaults are those of Kubernetes 1.30 to 1.37 (`SetDefaults_*` and the Job's strategy in its sources) and of JobSet
+0.10 (its CRD and its webhook), for the fields that an object of ours can have. None of them changes what runs: the
+server would give them to our own object, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
+from launcher.backends.kubernetes.check.rules.forms import mapping
+from launcher.backends.kubernetes.compare.differences import ABSENT
+from launcher.spec.source import Route
+from launcher.version import __version__
+
+RENDERERS: Final = frozenset({__version__})  # versions of the renderer whose output is known here
+
+# The places of a field: `object` (metadata), `set` (a JobSet's spec), `child` (one of its replicatedJobs), `job` (a
+# Job's spec) and `pod` (its template); then the path within, with [] for a list's index.
+Place = tuple[str, str]
+
+# what a server writes where we write nothing
+DEFAULTS: Final[Mapping[Place, tuple[Any, ...]]] = {
+    ("set", "suspend"): (False, True),  # Kueue's, and an administrator's who holds a run back
+    ("set", "successPolicy"): ({"operator": "All"}, {"operator": "All", "targetReplicatedJobs": []}),
+    ("set", "startupPolicy"): ({"startupPolicyOrder": "AnyOrder"},),
+    ("child", "groupName"): ("default",),
+    ("child", "template.metadata.creationTimestamp"): (None,),
+    ("job", "suspend"): (False, True),
+    ("job", "completions"): (1,),
+    ("job", "parallelism"): (1,),
+    ("job", "completionMode"): ("NonIndexed",),
+    ("job", "manualSelector"): (False,),
+    ("pod", "metadata.creationTimestamp"): (None,),
+    ("pod", "spec.dnsPolicy"): ("ClusterFirst",),
+    ("pod", "spec.schedulerName"): ("default-scheduler",),
+    ("pod", "spec.containers[].terminationMessagePath"): ("/dev/termination-log",),
+    ("pod", "spec.containers[].ports[].protocol"): ("TCP",),
+    ("pod", "spec.containers[].env[].valueFrom.fieldRef.apiVersion"): ("v1",),
+    ("pod", "spec.volumes[].configMap.defaultMode"): (0o644,),
+    ("pod", "spec.volumes[].projected.defaultMode"): (0o644,),
+}
+# the part of an object's metadata that a server keeps
+SERVED: Final = frozenset(
+    {
+        *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
+        *("ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace"),
+    }
+)
+# Labels and annotations with these domains make controllers act on an object: others may be added by anybody
+ACTING: Final = ("slipway.dev", "kueue.x-k8s.io", "jobset.sigs.k8s.io")
+# what Kueue's admission adds to the pods of a queued object: its own marks, and those of a ProvisioningRequest
+ADMISSION: Final = (
+    *("kueue.x-k8s.io/", "provreq.kueue.x-k8s.io/", "autoscaling.x-k8s.io/"),
+    *("cluster-autoscaler.kubernetes.io/consume-provisioning-request",),
+    *("cluster-autoscaler.kubernetes.io/provisioning-class-name",),
+)
+# Bounds and counters, which change when something ends but not what it computes: another version of the renderer may
+# write them differently. Everything else is compared, whatever version an object names
+TOLERATED: Final = frozenset(
+    {
+        ("set", "failurePolicy.maxRestarts"),
+        ("job", "backoffLimit"),
+        ("job", "backoffLimitPerIndex"),
+        ("pod", "spec.activeDeadlineSeconds"),
+        ("pod", "spec.terminationGracePeriodSeconds"),
+        ("pod", "spec.topologySpreadConstraints"),
+        ("pod", "spec.containers[].terminationMessagePolicy"),
+        ("pod", "metadata.annotations.cluster-autoscaler.kubernetes.io/safe-to-evict"),
+        ("pod", "metadata.annotations.karpenter.sh/do-not-disrupt"),
+    }
+)
+_QUANTITIES: Final = (
+    "spec.containers[].resources.requests.",
+    "spec.containers[].resources.limits.",
+    "spec.volumes[].emptyDir.sizeLimit",
+)
+_INSTANCE: Final = f"metadata.labels.{names.APP_INSTANCE}"
+_UID: Final = (names.CONTROLLER_UID, "controller-uid")
+_NAME: Final = ("batch.kubernetes.io/job-name", "job-name")
+
+
+def place(kind: str, route: Route) -> Place:
+    """Where a route of an object leads.
+
+    >>> place("Job", ("spec", "template", "spec", "containers", 0, "image"))
+    ('pod', 'spec.containers[].image')
+    """
+    if route[:1] != ("spec",):
+        return "object", _dotted(route)
+    if kind != "JobSet":
+        return _of_job(route[1:])
+    if route[1:2] != ("replicatedJobs",) or len(route) < 4:
+        return "set", _dotted(route[1:])
+    if route[3:5] != ("template", "spec"):
+        return "child", _dotted(route[3:])
+    return _of_job(route[5:])
+
+
+def _of_job(route: Route) -> Place:
+    return ("pod", _dotted(route[1:])) if route[:1] == ("template",) else ("job", _dotted(route))
+
+
+def _dotted(route: Route) -> str:
+    text = ""
+    for key in route:
+        text += "[]" if isinstance(key, int) else f".{key}" if text else key
+    return text
+
+
+def tolerated(kind: str, route: Route) -> bool:
+    """Whether another version of the renderer may write this field differently."""
+    return any(place(kind, route[:length]) in TOLERATED for length in range(1, len(route) + 1))
+
+
+class Additions:
+    """What a server adds to one object. `there`: the object as it was read; `wanted`: as it was sent."""
+
+    def __init__(self, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        self.kind = str(wanted.get("kind"))
+        self.uid = mapping(there, "metadata").get("uid")
+        self.name = mapping(wanted, "metadata").get("name")
+        self.wanted = wanted
+        label = mapping(there, "metadata", "labels").get(names.QUEUE)
+        # a cluster may put all objects into its default queue
+        self.queued = names.QUEUE in mapping(wanted, "metadata", "labels") or label == "default"
+
+    def __call__(self, route: Route, there: Any, wanted: Any) -> bool:
+        """Whether the server may have made this difference."""
+        if not route:
+            return False
+        scope, path = place(self.kind, route)
+        if path == _INSTANCE:  # Argo CD's own mark, where it is told to track by labels
+            return type(there) is str
+        if there is ABSENT:
+            return bool(wanted == "")  # servers leave empty texts out
+        if wanted is not ABSENT:
+            return scope == "pod" and (self._same_quantity(path, there, wanted) or self._admitted(path, there, wanted))
+        if any(type(there) is type(value) and there == value for value in DEFAULTS.get((scope, path), ())):
+            return True
+        match scope:
+            case "object":
+                return self._of_object(route, there)
+            case "set":
+                return path == "managedBy" and self._managed(there)
+            case "job":
+                return self._of_job(route, path, there)
+            case "pod":
+                return self._of_pod(route, path, there) or self._admitted(path, there, wanted)
+        return False
+
+    def _of_object(self, route: Route, there: Any) -> bool:
+        if route[0] == "status":
+            return True
+        if route == ("metadata", "labels", names.QUEUE):
+            return bool(there == "default")
+        if len(route) == 3 and route[1] in ("labels", "annotations"):
+            domain = str(route[2]).partition("/")[0]
+            acting = any(domain == ours or domain.endswith(f".{ours}") for ours in ACTING)
+            return not acting or (self.queued and str(route[2]).startswith(ADMISSION))
+        return len(route) == 2 and route[1] in SERVED
+
+    def _managed(self, there: Any) -> bool:
+        return self.queued and bool(there == "kueue.x-k8s.io/multikueue")
+
+    def _of_job(self, route: Route, path: str, there: Any) -> bool:
+        if path == "managedBy":
+            return self._managed(there)
+        if path == "selector":
+            return bool(self.uid) and bool(there == {"matchLabels": {names.CONTROLLER_UID: self.uid}})
+        if path == "backoffLimit":  # without a bound, where each index has its own
+            return "backoffLimitPerIndex" in _at(self.wanted, route[:-1]) and bool(there == 2**31 - 1)
+        return False
+
+    def _of_pod(self, route: Route, path: str, there: Any) -> bool:
+        key, beside = route[-1], _at(self.wanted, route[:-1])
+        if path.startswith("metadata.labels.") and self.kind == "Job":
+            return (key in _UID and there == self.uid) or (key in _NAME and there == self.name)
+        if path == "spec.serviceAccount":  # the old name of serviceAccountName
+            return "serviceAccountName" in beside and bool(there == beside["serviceAccountName"])
+        if path == "spec.containers[].ports[].hostPort":  # servers before 1.32, on the node's network
+            network = _at(self.wanted, route[: route.index("containers")]).get("hostNetwork")
+            return network is True and bool(there == beside.get("containerPort"))
+        return False
+
+    def _admitted(self, path: str, there: Any, wanted: Any) -> bool:
+        """What Kueue's admission adds: it never changes or removes what was there."""
+        if not self.queued:
+            return False
+        if path == "spec.nodeSelector":
+            return type(there) is dict and (wanted is ABSENT or there.items() >= wanted.items())
+        if path == "spec.tolerations":
+            return type(there) is list and (wanted is ABSENT or there[: len(wanted)] == wanted)
+        if path == "spec.schedulingGates" and wanted is ABSENT:
+            return type(there) is list and all(str(each.get("name")).startswith("kueue.x-k8s.io/") for each in there)
+        head, dot, key = path.removeprefix("metadata.").partition(".")
+        return wanted is ABSENT and head in ("labels", "annotations") and bool(dot) and key.startswith(ADMISSION)
+
+    def _same_quantity(self, path: str, there: Any, wanted: Any) -> bool:
+        """Servers write quantities in their own form: 1024Mi as 1Gi."""
+        if not path.startswith(_QUANTITIES) or not (is_quantity(there) and is_quantity(wanted)):
+            return False
+        return nanos(there) == nanos(wanted)
+
+
+def _at(value: Any, route: Route) -> dict[str, Any]:
+    """The mapping at a route; empty where there is none."""
+    for key in route:
+        if isinstance(key, int):
+            value = value[key] if type(value) is list and key < len(value) else None
+        else:
+            value = value.get(key) if type(value) is dict else None
+    return value if type(value) is dict else {}

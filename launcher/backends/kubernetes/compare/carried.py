@@ -1,0 +1,167 @@
+"""The jobs that an object carries, and whether the object is what they render to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
+from launcher.backends.kubernetes.check.validate import templates
+from launcher.backends.kubernetes.compare.allowed import RENDERERS, Additions, tolerated
+from launcher.backends.kubernetes.compare.differences import FieldDifference, differences
+from launcher.backends.kubernetes.render.manifests import objects
+from launcher.backends.kubernetes.render.pod import unescape
+from launcher.errors import BadInput
+from launcher.spec.hashing import decode_job, run_hash, run_id
+from launcher.spec.model import ResolvedJob
+from launcher.spec.source import Route
+from launcher.version import __version__
+
+Objects = Mapping[str, Mapping[str, Any]]  # name -> ConfigMap
+
+
+class JobText(NamedTuple):
+    """A job.json in an object. `config_map`: the name of the ConfigMap that holds it; "" for the object itself."""
+
+    config_map: str
+    route: Route
+    text: str
+
+
+class ObjectFault(NamedTuple):
+    """Something wrong with an object. `level`: error (it does not run what its jobs say), warning, note."""
+
+    level: str
+    config_map: str
+    route: Route
+    message: str
+
+
+@dataclass
+class ObjectInspection:
+    """
+    read    run id -> the job in the object that has this hash
+    places  run id -> where that job stands
+    faults  what is wrong with the object
+    """
+
+    read: dict[str, ResolvedJob] = field(default_factory=dict)
+    places: dict[str, JobText] = field(default_factory=dict)
+    faults: list[ObjectFault] = field(default_factory=list)
+    unknown: bool = False  # this version cannot render its jobs
+
+    @property
+    def jobs(self) -> dict[str, ResolvedJob]:
+        """Run id -> job; empty where the object does not run what its jobs say, or where that cannot be told."""
+        return {} if self.errors or self.unknown else self.read
+
+    @property
+    def errors(self) -> list[ObjectFault]:
+        return [fault for fault in self.faults if fault.level == "error"]
+
+
+def inspect(value: Mapping[str, Any], maps: Objects, *, served: bool) -> ObjectInspection:
+    """Compares the jobs inside a Job or JobSet with its annotations, then the object and its ConfigMaps with what the
+    jobs render to. `served`: it was read from a cluster, so what servers and Kueue add is allowed."""
+    done = ObjectInspection()
+    hashes = runs_of(value)
+    at: Route = ("metadata", "annotations", names.RUNS)
+    for place in job_texts(value, maps):
+        try:
+            job = decode_job(place.text.encode())
+            hashed = run_hash(job)
+        except (BadInput, UnicodeEncodeError) as error:
+            done.faults.append(ObjectFault("error", place.config_map, place.route, f"does not hold a job: {error}"))
+            return done
+        run = run_id(job, hashed)
+        if hashes.get(run) != hashed:
+            message = f"the job in it is {run}, which {names.RUNS} does not name: it was edited"
+            done.faults.append(ObjectFault("error", place.config_map, place.route, message))
+            return done
+        done.read[run], done.places[run] = job, place
+    if missing := sorted(set(hashes) - set(done.read)):
+        done.faults.append(ObjectFault("error", "", at, f"{', '.join(missing)}: the file does not hold this job"))
+    elif hashes:
+        _compare(value, maps, served, done)
+    return done
+
+
+def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: ObjectInspection) -> None:
+    try:
+        rendered = {each.name: each.documents for each in objects(list(done.read.values()))}
+    except BadInput as error:
+        message = f"this version of launcher cannot render it: {error}"
+        done.faults.append(ObjectFault("error" if served else "warning", "", (), message))
+        done.unknown = True
+        return
+    name = string(mapping(value, "metadata"), "name")
+    if name not in rendered:
+        done.faults.append(
+            ObjectFault("error", "", ("metadata", "name"), f"its jobs render to {', '.join(sorted(rendered))}")
+        )
+        return
+    version = string(mapping(value, "metadata", "annotations"), names.RENDERER)
+    harmless: list[FieldDifference] = []
+    for wanted in rendered[name]:
+        called = wanted["metadata"]["name"] if wanted["kind"] == "ConfigMap" else ""
+        there = maps.get(called) if called else value
+        if there is None:
+            done.faults.append(ObjectFault("error", "", (), f"the ConfigMap `{called}` is missing"))
+            continue
+        for each in differences(there, wanted, allows=Additions(there, wanted) if served else None):
+            if each.route[-1] == names.RENDERER:
+                continue
+            if version != __version__ and tolerated(str(wanted["kind"]), each.route):
+                harmless.append(each)
+            else:
+                message = f"edited after rendering: {each.message}"
+                done.faults.append(ObjectFault("error", called, each.route, message))
+    _renderer(version, harmless, done)
+
+
+def _renderer(version: str, harmless: Sequence[FieldDifference], done: ObjectInspection) -> None:
+    at: Route = ("metadata", "annotations", names.RENDERER)
+    if version not in RENDERERS:
+        known = ", ".join(sorted(RENDERERS))
+        message = f"rendered by launcher {version or 'unknown'}, which this one does not know; known: {known}"
+        done.faults.append(ObjectFault("warning", "", at, message))
+    elif harmless:
+        message = f"rendered by launcher {version}; this one, {__version__}, writes bounds differently"
+        done.faults.append(ObjectFault("note", "", at, message))
+
+
+def runs_of(value: Mapping[str, Any]) -> dict[str, str]:
+    """Run id -> run hash, as the object's annotation says; empty where it says nothing that can be read."""
+    try:
+        text = string(mapping(value, "metadata", "annotations"), names.RUNS)
+        return msgspec.json.decode(text or "{}", type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
+
+
+def job_texts(value: Mapping[str, Any], maps: Objects) -> Iterator[JobText]:
+    """Every job.json that an object carries: in its containers' environment, and in the ConfigMaps that it mounts."""
+    names_seen: set[str] = set()
+    for route, template in templates(value):
+        for at, container in items(mapping(template, "spec"), "containers", (*route, "spec")):
+            for where, item in items(container, "env", at):
+                if string(item, "name") == "SLIPWAY_JOB" and string(item, "value"):
+                    yield JobText("", (*where, "value"), unescape(string(item, "value")))
+        for name in config_maps(mapping(template, "spec")):
+            if name in maps and name not in names_seen:
+                names_seen.add(name)
+                for key, text in mapping(maps[name], "data").items():
+                    if isinstance(text, str):
+                        yield JobText(name, ("data", key), text)
+
+
+def config_maps(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the ConfigMaps that a pod mounts."""
+    for _, volume in items(spec, "volumes", ()):
+        yield string(mapping(volume, "configMap"), "name")
+        for _, source in items(mapping(volume, "projected"), "sources", ()):
+            yield string(mapping(source, "configMap"), "name")

@@ -1,0 +1,50 @@
+"""Compares objects in a cluster with what the jobs in them render to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from launcher.backends.kubernetes.api import Api, ApiRefused
+from launcher.backends.kubernetes.check.validate import templates
+from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, inspect
+from launcher.backends.kubernetes.objects import CONFIG_MAP
+from launcher.errors import Conflict
+from launcher.spec.source import dotted
+
+_SHOWN: Final = 3  # differences in a message
+
+
+def inspect_there(api: Api, value: Mapping[str, Any]) -> ObjectInspection:
+    """Inspects a Job or JobSet as the API server gave it. Reads its ConfigMaps: those whose names begin with its own;
+    one that may not be read counts as missing."""
+    metadata = value["metadata"]
+    names_of = {name for _, template in templates(value) for name in config_maps(template.get("spec") or {})}
+    maps: dict[str, Mapping[str, Any]] = {}
+    for name in sorted(names_of):
+        if not name.startswith(f"{metadata['name']}-"):
+            continue  # not one of ours: the comparison of the volumes says so
+        try:
+            answer = api.get(CONFIG_MAP.path(metadata["namespace"], name))
+        except ApiRefused as error:
+            if error.status != 403:
+                raise
+            continue
+        if answer is not None:
+            maps[name] = {"apiVersion": "v1", "kind": "ConfigMap", **answer.json()}
+    return inspect({"apiVersion": None, "kind": None, **value}, maps, served=True)
+
+
+def refuse_changed(api: Api, value: Mapping[str, Any]) -> None:
+    """Raises Conflict when an object in a cluster runs something else than the jobs in it say."""
+    errors = inspect_there(api, value).errors
+    if not errors:
+        return
+    metadata, kind = value["metadata"], value.get("kind")
+    said = [f"{dotted(fault.route)}: {fault.message}" if fault.route else fault.message for fault in errors]
+    more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    raise Conflict(
+        f"{kind} {metadata['name']} in namespace {metadata['namespace']} does not run what its job says: "
+        f"{'; '.join(said[:_SHOWN])}{more}. Find out who changed it; delete it (kubectl delete {str(kind).lower()} "
+        f"{metadata['name']} -n {metadata['namespace']}) and submit again"
+    )

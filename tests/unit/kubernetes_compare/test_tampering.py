@@ -1,0 +1,116 @@
+"""An object that was changed after rendering is never taken for the one that its jobs render to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from launcher.backends.kubernetes.compare.allowed import tolerated
+from launcher.backends.kubernetes.compare.carried import inspect
+from launcher.backends.kubernetes.names import RENDERER
+from launcher.backends.kubernetes.render.manifests import objects, render
+from launcher.cli import main
+from launcher.spec.model import ResolvedJob
+from tests.support.tampering import EXTRA_ENV, tamperings
+from tests.unit.kubernetes.support import chain, job, needs
+
+
+def shapes() -> dict[str, list[ResolvedJob]]:
+    """A Job, one with a ConfigMap, a JobSet of ranks, an array, and a pipeline."""
+    of_ranks = {"main": msgspec.structs.replace(needs(gpus=1, gpu="H100", shm=1 << 20), replicas=2, leader=True)}
+    options = {"service_account": "trainer", "store_secret": "store", "namespace": "ml", "queue": "team"}
+    return {
+        "job": [job(config={"seed": 1}, options=options, secrets={"TOKEN": "tokens/hf"}, ports={"http": 8080})],
+        "large": [job("large", config={"text": "x" * 100_000})],
+        "ranks": [job("ranks", roles=of_ranks)],
+        "array": [job("seeds", config={"seed": seed}, options={"array": True}) for seed in range(3)],
+        "pipeline": chain("first", "second"),
+    }
+
+
+def inspected(documents: list[dict[str, Any]], *, served: bool = False) -> tuple[list[str], list[str]]:
+    """The errors, and the warnings and notes."""
+    maps = {each["metadata"].get("name"): each for each in documents if each["kind"] == "ConfigMap"}
+    faults = inspect(documents[-1], maps, served=served).faults
+    return [f.message for f in faults if f.level == "error"], [f.message for f in faults if f.level != "error"]
+
+
+def renamed(documents: list[dict[str, Any]], renderer: str | None) -> list[dict[str, Any]]:
+    """The same, said to be written by another launcher; None: by this one, "": by nobody."""
+    if renderer is not None:
+        notes = documents[-1].get("metadata", {}).get("annotations", {})
+        notes.pop(RENDERER, None)
+        if renderer:
+            notes[RENDERER] = renderer
+    return documents
+
+
+@pytest.mark.parametrize("renderer", [None, "0.0.9", ""], ids=["ours", "another", "nameless"])
+@pytest.mark.parametrize("shape", shapes())
+def test_every_change_is_refused_whatever_version_the_object_names(shape: str, renderer: str | None) -> None:
+    (rendered,) = objects(shapes()[shape])
+    passed = []
+    for tampering in tamperings(rendered.documents):
+        kind = tampering.documents[tampering.index].get("kind", "")
+        errors, others = inspected(renamed(tampering.documents, renderer))
+        if not errors and not (renderer is not None and others and tolerated(kind, tampering.route)):
+            passed.append(tampering.change)
+    assert passed == []
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("shape", shapes())
+def test_what_was_rendered_is_accepted(shape: str, served: bool) -> None:
+    (rendered,) = objects(shapes()[shape])
+    assert inspected(list(rendered.documents), served=served) == ([], [])
+
+
+@pytest.mark.parametrize("renderer", ["0.1.0", "0.0.9", "99.0.0"])
+@pytest.mark.parametrize("change", ["variable", "digest", "account", "init container", "command"])
+def test_lint_strict_refuses_a_job_that_was_tampered_with(
+    change: str, renderer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ((name, text),) = render([job(config={"seed": 1})]).documents.items()
+    value = yaml.safe_load(text)
+    value["metadata"]["annotations"][RENDERER] = renderer
+    pod = value["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    match change:
+        case "variable":
+            container["env"].append(EXTRA_ENV)
+        case "digest":
+            container["image"] = container["image"].partition("@")[0] + "@sha256:" + "f" * 64
+        case "account":
+            pod["serviceAccountName"] = "admin"
+        case "init container":
+            pod["initContainers"] = [{**container, "name": "before"}]
+        case "command":
+            container["command"] = ["python", "-c", "print(0.99)"]
+    Path("jobs").mkdir()
+    Path("jobs", name).write_text(yaml.safe_dump(value, sort_keys=False))
+    assert main(["lint", "jobs", "--strict"]) == 2
+    assert main(["lint", "jobs"]) == 2  # an error also without it
+    assert "edited after rendering" in capsys.readouterr().out
+
+
+def test_an_unknown_renderer_is_an_error_only_with_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ((name, text),) = render([job()]).documents.items()
+    Path("jobs").mkdir()
+    Path("jobs", name).write_text(
+        text.replace(f'{RENDERER}: "0.1.0"', f'{RENDERER}: "0.0.9"').replace(
+            f"{RENDERER}: 0.1.0", f'{RENDERER}: "0.0.9"'
+        )
+    )
+    assert main(["lint", "jobs"]) == 0
+    assert main(["lint", "jobs", "--strict"]) == 2
+    assert "rendered by launcher 0.0.9, which this one does not know; known: 0.1.0" in capsys.readouterr().out
