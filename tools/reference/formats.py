@@ -17,8 +17,10 @@ from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.episodes import Episode, Step
 from eval.rollout import TaskRecord
 from eval.scores.summary import MetricRow
+from eval.steps import StepAnswer
 from tools.reference import formats_examples as examples
 from tools.reference import formats_meanings as meanings
+from tools.reference import formats_outputs as outputs
 from tools.reference.formats_recordings import RECORDINGS
 from training.data.chat import Chat
 from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, schema
@@ -37,8 +39,9 @@ with the program's own readers.
 | [Packed data](#packed-data) | `python -m training.data pack` | the trainers |
 | [Preference pairs](#preference-pairs) | `python -m training.data pairs` | `training.dpo`, `training.reward` |
 | [Chats](#chats) | anybody | the trainers |
-| [Results](#results) | `eval.run`, `eval.agentnetbench`, the trainers | `launcher results`, `compare` and `report` |
+| [Results](#results) | `eval`, the trainers | `launcher results`, `compare` and `report` |
 | [AgentNetBench](#agentnetbench) | the benchmark's authors | `eval.agentnetbench` |
+| [Files for people](#files-for-people) | evaluations, trainers, `ingest`, `card` | people |
 
 JSON and JSONL files are UTF-8. A JSONL file has one JSON object per line. Unless a field says otherwise:
 
@@ -113,7 +116,7 @@ The launcher reads two shapes only, whatever program wrote them: the metrics of 
 results/
   summary.json   a list: one object per metric
   tasks.jsonl    a line per task, for paired comparisons
-  episodes/      the episodes, in the format above
+  episodes/      the episodes, in the format above; of evaluations in a closed loop
 ```
 
 ### summary.json
@@ -125,6 +128,9 @@ A list of these objects. `benchmark` and `metric` are required, all other fields
     yield "### tasks.jsonl\n"
     yield from _struct(TaskRecord, meanings.RECORD)
     yield from _example("tasks.jsonl", _jsonl([examples.RECORD]))
+    yield outputs.RESULTS_FILES
+    yield from _struct(StepAnswer, outputs.STEP_ANSWER)
+    yield from _example("results/responses.jsonl", _jsonl(outputs.STEP_ANSWERS))
     yield """\
 ## AgentNetBench
 
@@ -149,6 +155,10 @@ there. `summary.json` and `tasks.jsonl` have the formats [above](#results), with
     yield from _struct(BenchAnswer, meanings.ANSWER)
     answers = ({"task_id": "20240927", "step": 1, "response": "## Code:\npyautogui.click(x=0.25, y=0.5)"},)
     yield from _example("responses.jsonl", _jsonl(answers))
+    yield outputs.OTHER_FILES
+    yield from _files(outputs.OUTPUTS)
+    yield outputs.ELSEWHERE
+    yield from _files(outputs.OTHERS)
 
 
 def _recordings() -> Iterator[str]:
@@ -246,6 +256,12 @@ def _type(info: msgspec.inspect.Type) -> str:
 def _table(rows: Sequence[tuple[str, str, str]], heading: str = "field") -> Iterator[str]:
     yield f"| {heading} | type | meaning |\n|---|---|---|"
     yield from (f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in rows)
+    yield ""
+
+
+def _files(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    yield "| file | written by | what it holds |\n|---|---|---|"
+    yield from (f"| `{name}` | {writer} | {content} |" for name, writer, content in rows)
     yield ""
 
 

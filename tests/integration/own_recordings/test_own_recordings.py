@@ -15,6 +15,7 @@ import yaml
 from eval.config import convert
 from eval.steps import StepsConfig
 from tests.support.verbs import launcher
+from training.data.packed.pack import PackConfig
 from training.memory import plan
 from training.memory.estimate import GIB
 from training.memory.workload import Shape
@@ -98,3 +99,5 @@ def test_the_model_is_asked_as_it_was_taught_on_a_split_that_it_was_not_shown(na
     assert sft.data == before.data  # its split `train`
     assert sft.evaluation is not None
     assert len({before.split, sft.evaluation.split, "train"}) == 3
+    pack = convert(sections["pack"], PackConfig, "pack")  # too few recordings are told there, and not by later jobs
+    assert set(pack.split.required) == {before.split, sft.evaluation.split}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -19,6 +21,7 @@ from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.episodes import Episode, iter_episodes, jsonl, read_episode
 from eval.rollout import TaskRecord
 from eval.scores.summary import MetricRow
+from eval.steps import StepAnswer
 from launcher.results.read import Metric, TaskResult
 from tests.support.documented import ROOT
 from tools.reference import formats, formats_meanings
@@ -30,6 +33,25 @@ from training.data.pairs.store import read_pairs
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 SIZE = (320, 200)
+FILE: Final = re.compile(
+    r"(?:.*/)?([\w.-]+\.(?:json|jsonl|md|html|csv|txt|png|svg|parquet|tar|sqlite|db|log|yaml|safetensors|bin|pt))"
+)
+# names in the source that are no file which we leave for anybody
+FOREIGN: Final = {
+    **dict.fromkeys(
+        (
+            *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.json"),
+            *("preprocessor_config.json", "processor_config.json", "adapter_config.json", "model.safetensors"),
+            *("model.safetensors.index.json", "adapter_model.safetensors"),
+        ),
+        "the layout of transformers and peft",
+    ),
+    **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
+    **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
+    "code.tar": "the code of a job, inside the store",
+    "progress.jsonl": "the runtime's own, deleted with its folder",
+    "metrics.jsonl": "the runtime's own, deleted with its folder; $SLIPWAY_METRICS names it",
+}
 
 
 def example(name: str) -> str:
@@ -174,3 +196,33 @@ def test_a_meaning_of_a_field_that_is_gone_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setitem(formats_meanings.STEP, "gone", "nothing")
     with pytest.raises(KeyError, match="Step has no field gone"):
         formats.page()
+
+
+def test_the_answers_to_recorded_steps_are_read(tmp_path: Path) -> None:
+    (tmp_path / "responses.jsonl").write_text(example("results/responses.jsonl"))
+    (answer,) = jsonl.read(tmp_path / "responses.jsonl", StepAnswer)
+    assert answer.action is not None
+    assert Action.from_json(answer.action).type is ActionType.CLICK
+    assert list(json.loads(example("results/responses.jsonl"))) == list(StepAnswer.__struct_fields__)
+
+
+def named_files(path: Path) -> Iterator[str]:
+    """The file names among a module's strings, docstrings left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            match = FILE.fullmatch(node.value)
+            if match:
+                yield match[1]
+
+
+def test_every_file_that_a_run_leaves_stands_on_a_page() -> None:
+    """A file of an output that no page names can be read by nobody but its author."""
+    sources = [path for part in ("eval", "training", "launcher/runtime") for path in (ROOT / part).rglob("*.py")]
+    named = {name for path in sources for name in named_files(path)}
+    assert {"responses.jsonl", "dataset.json", "collapse.json"} <= named  # the search itself works
+    pages = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs/reference").glob("*.md")))
+    shown = set(re.findall(r"[\w.-]+\.\w+", pages.replace("`", " ")))
+    assert sorted(named - shown - set(FOREIGN)) == []
+    assert sorted(set(FOREIGN) - named) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -22,10 +22,11 @@ from eval.config import help as config_help
 from eval.config.progress import progress
 from eval.episodes import Episode, EpisodeError, is_complete, read_episode
 from training.data.faults import BadSample, Faults, Policy
-from training.data.packed.store import DatasetManifest, is_dataset, parts, read_manifest
+from training.data.packed.store import Counts, DatasetManifest, is_dataset, parts, read_manifest
 
 Part = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$"
+EMPTY: Final = Counts()
 EVERY: Final = 500  # episodes between two lines of progress
 
 
@@ -35,11 +36,29 @@ class SplitConfig(Config, frozen=True):
     by                what is never torn apart: an episode (its id), all episodes of a task or of an instruction. The
                       side is decided by the text's sha256, so it never changes as data is added. `given`: the
                       episode's own metadata.split, or its tag split:NAME
+    required          splits that later jobs read: `pack` refuses to end with one of them without a step to learn, so
+                      that it fails here and not there
     """
 
     test: Part = 0.0
     validation: Part = 0.0
     by: Literal["episode", "task", "instruction", "given"] = "episode"
+    required: tuple[str, ...] = ()
+
+    def asked(self) -> tuple[str, ...]:
+        """The splits that this section asks for; with `given` those that it requires."""
+        if self.by == "given":
+            return self.required
+        return ("train", *(name for name in ("validation", "test") if getattr(self, name)))
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if self.test + self.validation >= 1:
+            raise ConfigError("split: test and validation together must be below 1")
+        unknown = [name for name in self.required if name not in self.asked()]
+        if unknown:
+            allowed = ", ".join(self.asked())
+            raise ConfigError(f"split.required: no episode can fall into {unknown[0]!r}; allowed here: {allowed}")
 
 
 class PackConfig(Config, frozen=True):
@@ -95,10 +114,9 @@ def pack(config: PackConfig, out: Path) -> DatasetManifest:
     """Writes the dataset. Raises ConfigError for bad input, OSError when the disk is full."""
     from training.data.packed.writer import DatasetWriter
 
-    if config.split.test + config.split.validation >= 1:
-        raise ConfigError("split: test and validation together must be below 1")
+    config.split.check()
     made_from: dict[str, Any] = msgspec.to_builtins(config)
-    if is_dataset(out) and (there := read_manifest(out)).made_from == made_from:
+    if is_dataset(out) and _as_now((there := read_manifest(out)).made_from) == made_from:
         return there
     faults = Faults(config.on_bad_sample)
     sizes = {"shard_bytes": config.shard_mib * 2**20, "pack_bytes": config.pack_mib * 2**20}
@@ -114,13 +132,42 @@ def pack(config: PackConfig, out: Path) -> DatasetManifest:
             if count % EVERY == 0:
                 progress(count, None, "pack")
         writer.skipped = faults.report()
+        for name in config.split.required if writer.counts else ():  # without any episode the writer itself refuses
+            if not writer.counts.get(name, EMPTY).actions:
+                raise ConfigError(f"split.required: {_why_empty(config.split, name, writer.counts)}")
     return read_manifest(out)
 
 
-def tell(manifest: DatasetManifest, out: Path) -> None:
+def _as_now(made_from: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a dataset, fields that are younger than it at their defaults; {} for an unknown one."""
+    try:
+        return dict(msgspec.to_builtins(msgspec.convert(made_from, PackConfig)))
+    except msgspec.ValidationError:
+        return {}
+
+
+def _why_empty(split: SplitConfig, name: str, counts: Mapping[str, Counts]) -> str:
+    """What a user reads of a split without a step to learn."""
+    there = counts.get(name, EMPTY)
+    if there.episodes:
+        return f"split {name!r} holds {there.episodes:,} episodes and no step with an action"
+    total = sum(split.episodes for split in counts.values())
+    if split.by == "given":
+        return f"split {name!r} is empty: none of {total:,} episodes names it"
+    share = 1 - split.test - split.validation if name == "train" else getattr(split, name)
+    return (
+        f"split {name!r} is empty: of {total:,} episodes none fell into its share of {share:g} (by: {split.by}); "
+        "more episodes or a larger share fill it"
+    )
+
+
+def tell(manifest: DatasetManifest, out: Path, split: SplitConfig) -> None:
     print(f"{out}")
     for name, counts in manifest.splits.items():
         print(f"  {name:<12}{counts.episodes:>10,} episodes {counts.steps:>12,} steps {counts.actions:>12,} to learn")
+    for name in dict.fromkeys((*split.asked(), *manifest.splits)):
+        if not manifest.splits.get(name, EMPTY).actions:
+            print(f"  warning: {_why_empty(split, name, manifest.splits)}")
     size = sum(part.bytes for part in parts(manifest))
     print(f"  {manifest.index.images:,} images, {size / 1e6:,.1f} MB in {len(manifest.shards)} shards", end="")
     print(f" and {len(manifest.packs)} packs")
@@ -137,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = configuration.load(Path(arguments.config), PackConfig)
         out = configuration.output_folder(arguments.out, "dataset")
         try:
-            tell(pack(config, out), out)
+            tell(pack(config, out), out, config.split)
         except OSError as error:  # most likely a full disk: a retry on another machine may succeed
             print(f"pack: {error.filename or out}: {error.strerror or error}", file=sys.stderr)
             return 1

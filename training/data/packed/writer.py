@@ -255,6 +255,7 @@ class DatasetWriter:
         _clear(folder)
         self.images = ImageWriter(folder, pack_bytes)
         self.splits: dict[str, _Shards] = {}
+        self.counts: dict[str, Counts] = {}  # what was added to each split
         self.skipped: dict[str, Any] = {}
 
     def add(self, episode: Episode, frames: Sequence[Frame], *, split: str = "train", folder: str = "") -> None:
@@ -270,6 +271,12 @@ class DatasetWriter:
         if split not in self.splits:
             self.splits[split] = _Shards(self.folder, split, self.shard_bytes)
         self.splits[split].add(row)
+        before = self.counts.get(split, Counts())
+        self.counts[split] = Counts(
+            episodes=before.episodes + 1,
+            steps=before.steps + len(row["steps"]),
+            actions=before.actions + row["actions"],
+        )
 
     def close(self) -> DatasetManifest:
         """Writes the rest from memory, and dataset.json last. Raises ConfigError when there is no episode."""

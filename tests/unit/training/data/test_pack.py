@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -120,8 +121,6 @@ def test_shares_are_about_what_was_asked() -> None:
 
 
 def test_a_given_split_is_taken_and_must_be_there(tmp_path: Path) -> None:
-    import msgspec
-
     (first, frames), (second, _) = episode(0), episode(1)
     first = msgspec.structs.replace(first, metadata={"split": "test"})
     second = msgspec.structs.replace(second, tags=("split:held-out",))
@@ -181,6 +180,10 @@ def test_by_default_the_first_broken_episode_ends_it(tmp_path: Path, capsys: pyt
         ({"episodes": ["nowhere"]}, "episodes: there is no folder nowhere"),
         ({"episodes": ["."], "split": {"test": 0.6, "validation": 0.4}}, "must be below 1"),
         ({"episodes": ["."], "split": {"by": "user"}}, "Invalid enum value 'user'"),
+        (
+            {"episodes": ["."], "split": {"test": 0.2, "required": ["validation"]}},
+            "split.required: no episode can fall into 'validation'; allowed here: train, test",
+        ),
         ({"episodes": []}, "Expected `array` of length >= 1"),
         ({"episodes": ["tests"]}, "there is no episode to pack"),
     ],
@@ -207,6 +210,68 @@ def test_a_second_run_finds_its_work_done_and_another_configuration_is_refused(
     code, _, err = run(config | {"split": {"test": 0.5}}, tmp_path / "out", capsys)
     assert code == 78
     assert "already holds a dataset" in err
+
+
+def test_an_empty_split_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three recordings and a fifth for the test: none may fall there, and the next job would find no such split."""
+    root = write_folders(tmp_path / "in", [episode(0), episode(2)])
+    config = {"episodes": [str(root)], "split": {"test": 0.001, "validation": 0.001, "by": "task"}}
+    for _ in range(2):  # made, and found made
+        code, out, _ = run(config, tmp_path / "out", capsys)
+        assert code == 0
+        warnings = [line.strip() for line in out.splitlines() if "warning" in line]
+        assert warnings == [
+            f"warning: split {name!r} is empty: of 2 episodes none fell into its share of 0.001 (by: task); "
+            "more episodes or a larger share fill it"
+            for name in ("validation", "test")
+        ]
+    full = {"episodes": [str(root)]}
+    assert "warning" not in run(full, tmp_path / "full", capsys)[1]
+
+
+@pytest.mark.parametrize("by", ["task", "given"])
+def test_an_empty_split_that_a_later_job_needs_is_refused(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [
+        (msgspec.structs.replace(which, tags=("split:train",)), frames) for which, frames in (episode(0), episode(2))
+    ]
+    root = write_folders(tmp_path / "in", made)
+    split = {"by": by, "required": ["test"]} | ({} if by == "given" else {"test": 0.001})
+    code, _, err = run({"episodes": [str(root)], "split": split}, tmp_path / "out", capsys)
+    assert code == 78
+    assert "split.required: split 'test' is empty: " in err
+    assert err.count("\n") == 1
+    assert not any((tmp_path / "out").iterdir())
+    assert run({"episodes": [str(root)], "split": split | {"required": ["train"]}}, tmp_path / "out", capsys)[0] == 0
+
+
+def test_a_split_without_an_action_is_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, frames = episode(0)
+    silent = tuple(msgspec.structs.replace(step, action=None, parse_error="?") for step in made.steps)
+    tagged = msgspec.structs.replace(made, steps=silent, tags=("split:test",))
+    other, _ = episode(1)
+    learnable = msgspec.structs.replace(other, tags=("split:train",))
+    root = write_folders(tmp_path / "in", [(tagged, frames), (learnable, frames)])
+    config = {"episodes": [str(root)], "split": {"by": "given"}}
+    code, out, _ = run(config, tmp_path / "out", capsys)
+    assert code == 0
+    assert "warning: split 'test' holds 1 episodes and no step with an action" in out
+    code, _, err = run({**config, "split": {"by": "given", "required": ["test"]}}, tmp_path / "again", capsys)
+    assert code == 78
+    assert "split 'test' holds 1 episodes and no step with an action" in err
+
+
+def test_a_dataset_of_an_older_version_is_found_made(folders: Path, tmp_path: Path) -> None:
+    """Its dataset.json lacks the fields of the configuration that are younger than it."""
+    config = PackConfig(episodes=[str(folders)], split=SplitConfig(test=0.3))
+    pack(config, tmp_path / "out")
+    marker = tmp_path / "out" / "dataset.json"
+    data = json.loads(marker.read_text())
+    del data["made_from"]["split"]["required"]
+    marker.write_text(json.dumps(data))
+    assert pack(config, tmp_path / "out").splits["train"].episodes
+    assert "required" not in json.loads(marker.read_text())["made_from"]["split"]
 
 
 def test_foreign_files_are_not_touched(folders: Path, tmp_path: Path) -> None:

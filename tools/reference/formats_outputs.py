@@ -1,0 +1,103 @@
+"""The part of docs/reference/formats.md about files that no other part reads: reports, drawn answers, model folders."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STEP_ANSWER: Final = {
+    "task_id": "episode and step: `EPISODE/INDEX`, as in tasks.jsonl",
+    "response": "the agent's answer; null where it could not be asked",
+    "action": "the action that was read in the answer; null where it holds none",
+    "parse_error": "why the answer holds no action",
+    "infra": "why the agent could not be asked",
+}
+STEP_ANSWERS: Final = (
+    {
+        "task_id": "login-7/0",
+        "response": "Action: CLICK(x=0.5, y=0.25)",
+        "action": {"type": "click", "x": 0.5, "y": 0.25},
+        "parse_error": None,
+        "infra": None,
+    },
+)
+SKIPPED: Final = "`{total, by_reason: {reason: count}, examples: {reason: [text]}}`"
+
+# file, who writes it, what it holds
+OUTPUTS: Final = (
+    (
+        "responses.jsonl",
+        "`eval.steps`, `eval.agentnetbench`",
+        "the answers as they came: [the steps](#answers-to-recorded-steps), [AgentNetBench](#responsesjsonl)",
+    ),
+    (
+        "samples/predictions.jsonl",
+        "`training.sft`, `training.grpo`",
+        "a line per drawn answer: `{picture, target, "
+        "predicted}`; `picture` names the drawing beside it. During SFT also `samples/step-N/`",
+    ),
+    (
+        "bad_samples.json",
+        "every trainer, with `on_bad_sample: skip`",
+        f"what was left out: {SKIPPED}; of SFT two of them, `while_opening` and `while_training`",
+    ),
+    (
+        "bad_samples.jsonl",
+        "`training.sft`",
+        "the same as they come, a line each: `{index, where, reason, detail}`; `index` counts the samples from 0",
+    ),
+    (
+        "margins.jsonl",
+        "`training.reward`",
+        "a line per held-out pair: `{task_id, step, margin}`; `margin` is the reward of "
+        "the better answer less that of the worse",
+    ),
+    (
+        "plots/reliability.png",
+        "`training.reward`",
+        "how often the better answer wins, over the probability that the model gives it",
+    ),
+    ("plots/curves.png", "`training.grpo`", "rewards, entropy, KL and cut answers over the steps"),
+    (
+        "collapse.json",
+        "`training.grpo`, when its watch ends a training",
+        "why, and `checkpoint_before`: the newest checkpoint from before the collapse, or null",
+    ),
+)
+OTHERS: Final = (
+    (
+        "episodes/report.json",
+        "`ingest`",
+        "what was kept and dropped, by reason; also with `check: true`",
+    ),
+    (
+        "card.txt, card.json, card.html",
+        "`card` with `--out`",
+        "the card of a data set: for terminals, for programs, for people",
+    ),
+    (
+        "model/README.md, adapter/README.md",
+        "every trainer, `merge`, `export`",
+        "the model card: sources, training, measured results",
+    ),
+    ("model/reward.json", "`training.reward`", "marks a reward model: `{format, max_pixels, base, pairs}`"),
+    (
+        "checkpoints/checkpoint-N/trainer_state.json",
+        "every trainer",
+        "the trainer's state, written last: a checkpoint without it is incomplete",
+    ),
+    (".done", "every trainer", "empty; the training is finished"),
+)
+
+RESULTS_FILES: Final = """\
+### Answers to recorded steps
+
+`eval.steps` appends the agent's answers to `results/responses.jsonl` as they come. A run that was cut off goes on from
+there: steps with an answer are not asked again.
+"""
+OTHER_FILES: Final = """\
+## Files for people
+
+Our own programs read these at most to go on after an interruption, or to see what kind of folder it is. In the output
+`results`:
+"""
+ELSEWHERE: Final = "Elsewhere under the run's outputs, or in the folder that was named:\n"
