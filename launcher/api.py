@@ -151,18 +151,28 @@ def submit(jobs: Jobs, *, dry_run: bool = False) -> list[Submitted]:
     succeeded, failed or cancelled (it had ended before; `reason` and `message` say why). `dry_run` writes nothing.
     Raises BadInput, Conflict, Unreachable.
     """
-    from launcher.backends.base import backend_of
+    from launcher.backends.base import backend
+    from launcher.spec.backends import traits
+    from launcher.spec.resolve import of_machine
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
+    from launcher.userdata.reached import remember
     from launcher.verbs.submit import submit as send
 
     group, settings = jobs.group, jobs.profile
     names = sorted({job.backend for job in group.runs})
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(names)}: give --backend")
-    target = backend_of(group.runs[0], settings.backend_options(names[0]))
+    options = settings.backend_options(names[0])
+    ways = [dict(group.machine.get(run, {})) for run in jobs.runs]
+    if any(way != ways[0] for way in ways):
+        told = ", ".join(sorted({"; ".join(f"{k}: {v}" for k, v in way.items()) or "none" for way in ways}))
+        raise BadInput(f"one submit goes to one cluster; these jobs name several: {told}")
+    target = backend(names[0], {**options, **ways[0], **group.runs[0].options})
     cache = memory(os.environ)
+    if not dry_run and traits(names[0]).machine:
+        remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
     return send(
         group, open_store(settings.store), target, overlays=group.code, checked=cache, plan=dry_run, notes=folder()
     )

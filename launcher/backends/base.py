@@ -14,6 +14,7 @@ from launcher.errors import BadInput
 from launcher.protocol.records import Placement
 from launcher.spec.backends import backends, traits
 from launcher.spec.model import ResolvedJob
+from launcher.userdata.reached import reached
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -146,8 +147,9 @@ class CheckResult:
 
 
 def backend_of(job: ResolvedJob, options: Mapping[str, object]) -> Backend:
-    """The backend that a job runs on. `options`: this machine's settings; those of the job come first."""
-    return backend(job.backend, {**options, **job.options})
+    """The backend that a job runs on. `options`: this machine's settings; how this machine reached the run before comes
+    before them, and the job's own options come first."""
+    return backend(job.backend, {**options, **reached(job), **job.options})
 
 
 def backend(name: str, options: Mapping[str, object]) -> Backend:

@@ -42,6 +42,8 @@ class Traits(msgspec.Struct, frozen=True):
     module           has `make(options) -> Backend`; imported when the backend is first used
     block            the backend's options: its block in a job and, unless `settings` says otherwise, in slipway.yaml
     defaults         options of the block that are left out of job.json at these values, so that no old hash changes
+    machine          options of the block that mean something on this machine only (a name in its kubeconfig): never in
+                     job.json, so in no hash
     settings         what its block in slipway.yaml holds instead, where that is not the defaults of jobs
     extra            the extra of this distribution that installs its SDK
     bills            it costs money while a run lasts: a job must have a deadline
@@ -56,6 +58,7 @@ class Traits(msgspec.Struct, frozen=True):
     module: str
     block: Struct
     defaults: Mapping[str, Any] = {}
+    machine: frozenset[str] = frozenset()
     settings: Struct | None = None
     extra: str | None = None
     bills: bool = True

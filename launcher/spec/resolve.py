@@ -58,6 +58,7 @@ class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for cached propert
     edges: Mapping[str, tuple[str, ...]]  # run -> the runs that it takes inputs from
     names: Mapping[str, str]  # run -> its name for users: sft, sft[lr=1e-05]
     code: Mapping[str, Overlay] = {}  # by digest
+    machine: Mapping[str, Mapping[str, Any]] = {}  # run -> options that are not part of it: `Traits.machine`
     _made: tuple[ResolvedRun, ...] = ()
     _profile: Profile | None = None
 
@@ -94,6 +95,7 @@ def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str 
         edges={item.run: item.upstream for item in all_runs},
         names={item.run: f"{item.job.name}[{item.label}]" if item.label else item.job.name for item in all_runs},
         code={job.code.digest(): job.code for job in jobs if job.code is not None},
+        machine={item.run: own for item in all_runs if (own := _machine(item, profile))},
         _made=all_runs,
         _profile=profile,
     )
@@ -165,6 +167,23 @@ def without_defaults(backend: str, options: Mapping[str, Any]) -> dict[str, Any]
     return {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
 
 
+def of_machine(backend: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a backend's block that means something on this machine only."""
+    own = traits(backend).machine
+    return {key: value for key, value in options.items() if key in own}
+
+
+def portable(backend: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a backend's block that job.json holds."""
+    own = traits(backend).machine
+    return {key: value for key, value in options.items() if key not in own}
+
+
+def _machine(resolved: ResolvedRun, profile: Profile) -> dict[str, Any]:
+    backend, variant = resolved.job.backend, resolved.source[1]
+    return of_machine(backend, {**profile.blocks.get(backend, {}), **variant.values.get(backend, {})})
+
+
 class _Resolver:
     """Resolves one variant of one job, except its inputs from other jobs."""
 
@@ -217,7 +236,7 @@ class _Resolver:
         secrets."""
         merged = {**self.profile.blocks.get(self.backend, {}), **self.values.get(self.backend, {})}
         merged.pop("secrets", None)
-        return without_defaults(self.backend, merged)
+        return portable(self.backend, without_defaults(self.backend, merged))
 
     def secrets(self) -> dict[str, str]:
         own = self.values.get(self.backend, {}).get("secrets", {})

@@ -24,6 +24,7 @@ from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.memory import Memory
+from launcher.userdata.reached import reached
 
 WRITER: Final = "cancel"
 PARALLEL: Final = 16
@@ -79,7 +80,8 @@ def cancel_jobs(
     calls."""
     by_backend: dict[tuple[str, bytes], list[str]] = {}
     for run, job in jobs.items():
-        by_backend.setdefault((job.backend, msgspec.json.encode(job.options, order="sorted")), []).append(run)
+        options = msgspec.json.encode([job.options, reached(job)], order="sorted")
+        by_backend.setdefault((job.backend, options), []).append(run)
     done = []
     for (name, _), runs in by_backend.items():
         backend = backend_of(jobs[runs[0]], profile.backend_options(name))

@@ -15,12 +15,13 @@ from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.problems import Problems
 from launcher.spec.refusals import refuse_tokens
-from launcher.spec.resolve import Group, without_defaults
+from launcher.spec.resolve import Group, of_machine, portable, without_defaults
 from launcher.spec.schema import BLOCKS, JOB
 from launcher.spec.source import YamlDocument
 from launcher.spec.types import Context
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.userdata.reached import reached
 
 SETTABLE: Final = ("limits", "labels", "resources", "timing", *BLOCKS)
 
@@ -36,16 +37,21 @@ def retry(
     BadInput.
     """
     jobs: dict[str, ResolvedJob] = {}
+    stored: dict[str, ResolvedJob] = {}
     left_out = []
     for run in runs:
         job, outcome = _read(store, run)
         if outcome in ("failed", "cancelled") or (outcome and read_deleted(store, run) is not None):
-            jobs[run] = again(job, run, overrides)
+            jobs[run], stored[run] = again(job, run, overrides), job
         else:
             left_out.append(f"{run} {outcome or 'has not ended'}")
     if not jobs:
         raise Conflict(f"nothing to run again: {', '.join(left_out)}")
-    return group_of(jobs, names)
+    # runs of older launchers have such options in their job.json
+    machine = {run: {**reached(stored[run]), **of_machine(job.backend, job.options)} for run, job in jobs.items()}
+    jobs = {run: msgspec.structs.replace(job, options=portable(job.backend, job.options)) for run, job in jobs.items()}
+    new = {run_id(jobs[run]): options for run, options in machine.items() if options}
+    return msgspec.structs.replace(group_of(jobs, names), machine=new)
 
 
 def group_of(jobs: Mapping[str, ResolvedJob], names: Mapping[str, str] | None = None) -> Group:

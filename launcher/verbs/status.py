@@ -26,6 +26,7 @@ from launcher.store.layout import RUNS, RunKeys, work_run
 from launcher.userdata.cache import Cache
 from launcher.userdata.interrupted import repair
 from launcher.userdata.memory import Memory
+from launcher.userdata.reached import reached
 from launcher.verbs.glance import glance
 
 FINAL = ("succeeded", "failed", "cancelled")
@@ -323,7 +324,7 @@ def backends(profile: Profile) -> BackendOf:
     by_block: dict[tuple[str, bytes], Backend | None] = {}
 
     def get(job: ResolvedJob) -> Backend | None:
-        key = (job.backend, msgspec.json.encode(job.options, order="sorted"))
+        key = (job.backend, msgspec.json.encode([job.options, reached(job)], order="sorted"))
         if key not in by_block:
             try:
                 by_block[key] = backend_of(job, profile.backend_options(job.backend))

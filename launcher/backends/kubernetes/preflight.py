@@ -39,9 +39,6 @@ def check(cluster: Connection, creator: Creator, group: Sequence[ResolvedJob]) -
     """Raises BadInput with everything that is missing, Unreachable when the cluster cannot be asked."""
     if not group:
         return
-    contexts = {str(job.options.get("context") or "") for job in group}
-    if len(contexts) > 1:
-        raise BadInput(f"one submit goes to one cluster; these jobs name the contexts {', '.join(sorted(contexts))}")
     asked = _questions(cluster, group)
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="check") as threads:
         answers = list(threads.map(lambda question: question.ask(cluster, creator), asked))

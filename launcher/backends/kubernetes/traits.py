@@ -51,9 +51,15 @@ TRAITS: Final = Traits(
     module="launcher.backends.kubernetes",
     diagnosis="launcher.backends.kubernetes.diagnosis:diagnose",
     extra="kubernetes",
+    machine=frozenset({"context"}),
     block=Struct(
         "a Kubernetes block",
-        Field("context", Text("a context", r".+"), "kubeconfig's, which says which cluster", "the current one"),
+        Field(
+            "context",
+            Text("a context", r".+"),
+            "of the kubeconfig: which cluster; not part of a run",
+            "the current one",
+        ),
         Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
         Field("queue", _QUEUE, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
         Field("queue_priority", _QUEUE, "Kueue WorkloadPriorityClass: who goes first in the queue", "that of the pods"),

@@ -20,7 +20,6 @@ from launcher.spec.model import ResolvedJob
 
 OF_OBJECT: Final = (
     "namespace",
-    "context",
     "queue",
     "queue_priority",
     "ttl",
