@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from launcher.spec.images.definition import DOCKERFILE, FOLDER, Definition, project_root, select
+from launcher.spec.images.definition import DOCKERFILE, EPOCH, FOLDER, Definition, project_root, select
 
 FILE: Final = "docker-bake.json"
 
@@ -37,7 +37,7 @@ def _target(definition: Definition, name: str, arguments: Mapping[str, str]) -> 
         "context": ".",
         "dockerfile": f"{FOLDER}/{definition.name}/{DOCKERFILE}",
         "tags": [f"{name}:latest"],
-        "args": {"BASE": definition.base, **arguments},
+        "args": {"BASE": definition.base, EPOCH: str(definition.epoch), **arguments},
     }
 
 

@@ -38,8 +38,6 @@ class BuildOptions:
     base       an image that replaces the one in the Dockerfiles
     network    network of the RUN steps, as docker's --network; None: the engine's default
     arguments  further build arguments
-    revision   the commit, for the label
-    epoch      SOURCE_DATE_EPOCH in seconds, for labels and the times of the context's files
     logs       the folder for logs of failed builds
     """
 
@@ -47,19 +45,17 @@ class BuildOptions:
     base: str | None = None
     network: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
-    revision: str = ""
-    epoch: int = 0
 
     def version(self, definition: Definition) -> str:
         return definition.version(self.base, self.arguments)
 
-    def build_arguments(self, version: str) -> dict[str, str]:
-        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.epoch))
+    def build_arguments(self, definition: Definition, version: str) -> dict[str, str]:
+        """Every value is part of the version or follows from it, so that a version has one digest. The commit does not:
+        two commits with the same files make the same version."""
         given = {
             "SLIPWAY_VERSION": version,
-            "SLIPWAY_REVISION": self.revision,
-            "SLIPWAY_CREATED": created,
-            "SOURCE_DATE_EPOCH": str(self.epoch),
+            "SLIPWAY_CREATED": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(definition.epoch)),
+            "SOURCE_DATE_EPOCH": str(definition.epoch),
             **self.arguments,
         }
         return given if self.base is None else {**given, "BASE": self.base}
@@ -92,9 +88,9 @@ class Built:
 Tell = Callable[[BuildStep], None]
 
 
-def context_tar(definition: Definition, epoch: int) -> bytes:
+def context_tar(definition: Definition) -> bytes:
     """The context as a tar: names are sorted, times and owners fixed, so equal files give equal bytes."""
-    buffer = io.BytesIO()
+    buffer, epoch = io.BytesIO(), definition.epoch
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path, file in definition.context().items():
             info = tarfile.TarInfo(path)
@@ -106,14 +102,15 @@ def context_tar(definition: Definition, epoch: int) -> bytes:
     return buffer.getvalue()
 
 
-def context_folder(definition: Definition, epoch: int, folder: Path) -> None:
+def context_folder(definition: Definition, folder: Path) -> None:
     """The context as a folder, for a builder that reads folders.
 
-    BuildKit caches files and fetches only those whose size or time differs. All files have the time `epoch` in seconds,
-    so the nanoseconds are set from the content; an image's layers store no nanoseconds.
+    BuildKit caches files and fetches only those whose size or time differs. All files have the time SOURCE_DATE_EPOCH
+    in seconds, so the nanoseconds are set from the content; an image's layers store no nanoseconds.
     """
-    with tarfile.open(fileobj=io.BytesIO(context_tar(definition, epoch))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(context_tar(definition))) as tar:
         tar.extractall(folder, filter="data")
+    epoch = definition.epoch
     for path in definition.context():
         file = folder / path
         time_ns = epoch * 10**9 + int(hashlib.sha256(file.read_bytes()).hexdigest(), 16) % 10**9
@@ -135,10 +132,10 @@ def _classic(engine: Engine, definition: Definition, options: BuildOptions, tell
     version, begun = options.version(definition), time.monotonic()
     tag = f"{definition.name}:{version}"
     lines = engine.build(
-        context_tar(definition, options.epoch),
+        context_tar(definition),
         dockerfile=f"{FOLDER}/{definition.name}/{DOCKERFILE}",
         tag=tag,
-        arguments=options.build_arguments(version),
+        arguments=options.build_arguments(definition, version),
         network=options.network,
     )
     log = _Log(tag, options.logs)
@@ -175,15 +172,17 @@ def _buildkit(engine: Engine, definition: Definition, options: BuildOptions, tel
     tag = f"{definition.name}:{version}"
     log = _Log(tag, options.logs)
     with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
-        context_folder(definition, options.epoch, Path(folder))
+        context_folder(definition, Path(folder))
         command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
         command += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{definition.name}"]
         command += ["--opt=image-resolve-mode=local"]
-        for name, value in options.build_arguments(version).items():
+        for name, value in options.build_arguments(definition, version).items():
             command.append(f"--opt=build-arg:{name}={value}")
         if options.network == "host":
             command += ["--allow=network.host", "--opt=force-network-mode=host"]
-        _piped(engine, [*command, f"--output=type=docker,name={tag}"], definition.name, log, tell)
+        _piped(
+            engine, [*command, f"--output=type=docker,name={tag},rewrite-timestamp=true"], definition.name, log, tell
+        )
     log.done()
     return _built(engine, definition, options, version, begun)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -154,7 +153,7 @@ def _build(args: argparse.Namespace) -> int:
             refuse_existing(Path(args.output) / definition.name)
     if args.scan:
         _scanner()
-    options = _options(args, root)
+    options = _options(args)
     buildkit = args.buildkit or os.environ.get("BUILDKIT_HOST") or None
     if buildkit is not None and shutil.which("buildctl") is None:
         raise BadInput(f"BuildKit at {buildkit} needs the program `buildctl` on the PATH")
@@ -177,18 +176,15 @@ def _build(args: argparse.Namespace) -> int:
     return 0
 
 
-def _options(args: argparse.Namespace, root: Path) -> BuildOptions:
+def _options(args: argparse.Namespace) -> BuildOptions:
     from launcher.images.build import BuildOptions
 
-    commit, epoch = _commit(root)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return BuildOptions(
         logs=cache / "slipway" / "images",
         base=args.base,
         network=getattr(args, "network", None),
         arguments=_arguments(args.build_arg),
-        revision=commit,
-        epoch=int(os.environ.get("SOURCE_DATE_EPOCH") or epoch),
     )
 
 
@@ -200,18 +196,6 @@ def _arguments(texts: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"--build-arg: `{text}`; allowed: NAME=VALUE")
         arguments[name] = value
     return arguments
-
-
-def _commit(root: Path) -> tuple[str, int]:
-    """(commit, its time in seconds) of the clone; ("", 0) without git."""
-    try:
-        text = subprocess.run(
-            ["git", "-C", str(root), "log", "-1", "--format=%H %ct"], capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return "", 0
-    commit, _, seconds = text.strip().partition(" ")
-    return commit, int(seconds)
 
 
 def _tell(step: BuildStep) -> None:
@@ -226,7 +210,7 @@ def _push(args: argparse.Namespace) -> int:
     from launcher.spec.images.definition import select
 
     root = _root()
-    wanted, options = select(root, args.names), _options(args, root)
+    wanted, options = select(root, args.names), _options(args)
     checked(args.registry)
     if args.scan:
         _scanner()

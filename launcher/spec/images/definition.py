@@ -25,8 +25,9 @@ from launcher.version import __version__
 FOLDER: Final = "images"
 DOCKERFILE: Final = "Dockerfile"
 BASE: Final = "BASE"
-# build arguments that do not change the software: Docker's for proxies, ours for labels and times
-_INDIFFERENT: Final = re.compile(r"(http|https|ftp|no|all)_proxy|SLIPWAY_[A-Z]+|SOURCE_DATE_EPOCH", re.IGNORECASE)
+EPOCH: Final = "SOURCE_DATE_EPOCH"
+# build arguments that leave no trace in an image: Docker's for proxies
+_INDIFFERENT: Final = re.compile(r"(http|https|ftp|no|all)_proxy", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class Definition:
         if reference is None or "@sha256:" not in reference:
             raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: ARG {BASE} must name an image with its @sha256: digest")
         return reference
+
+    @property
+    def epoch(self) -> int:
+        """The time, in seconds, that the image and its files get: the Dockerfile's SOURCE_DATE_EPOCH; 0 without one.
+
+        It stands in the Dockerfile, because a time from elsewhere (the clock, the commit) would give one version
+        different images. Raises BadInput for anything but digits."""
+        text = argument(self.text(), EPOCH) or "0"
+        if not text.isdecimal():
+            raise BadInput(f"{FOLDER}/{self.name}/{DOCKERFILE}: ARG {EPOCH}: `{text}`; allowed: seconds since 1970")
+        return int(text)
 
     @property
     def description(self) -> str:
@@ -94,7 +106,7 @@ class Definition:
 
 
 def changing(arguments: Mapping[str, str]) -> dict[str, str]:
-    """The build arguments without those that only set proxies, labels or times."""
+    """The build arguments without those that only set proxies."""
     return {name: value for name, value in arguments.items() if not _INDIFFERENT.fullmatch(name)}
 
 
