@@ -4,6 +4,10 @@
 ARG BASE=docker.io/library/debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587
 # The time that an image and all its files get, whenever it is built: that of the base.
 ARG SOURCE_DATE_EPOCH=1791158400
+# A time, as 20261122T000000Z: Debian's packages are those that its archive had then. Without it they are those of the day
+# of the build, from wherever the base gets them; their list is then part of the version (launcher/images/debian.py).
+ARG SNAPSHOT=
+ARG ARCHIVE=http://snapshot.debian.org/archive
 
 # What every stage and every image stands on: Python 3.11 and a user. HOME and caches are /work, so that a read-only root
 # with a tmpfs there is enough: Triton, FlashInfer and CUDA's driver write below HOME. USER and LOGNAME are for libraries
@@ -11,6 +15,8 @@ ARG SOURCE_DATE_EPOCH=1791158400
 # not rest on those of sources that are newer than SOURCE_DATE_EPOCH; useradd writes its day into /etc/shadow.
 FROM ${BASE} AS base
 ARG SOURCE_DATE_EPOCH
+ARG SNAPSHOT
+ARG ARCHIVE
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 ENV LANG=C.UTF-8 \
     PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -22,7 +28,13 @@ ENV LANG=C.UTF-8 \
     XDG_CACHE_HOME=/work/.cache \
     HF_HUB_DISABLE_TELEMETRY=1 \
     DO_NOT_TRACK=1
-RUN apt-get update -q \
+RUN if [ -n "$SNAPSHOT" ]; then \
+      rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* \
+      && for suite in debian/bookworm debian/bookworm-updates debian-security/bookworm-security; do \
+        echo "deb [check-valid-until=no] $ARCHIVE/${suite%/*}/$SNAPSHOT ${suite#*/} main" >> /etc/apt/sources.list; \
+      done; \
+    fi \
+    && apt-get update -q --error-on=any \
     && apt-get upgrade -qy \
     && apt-get install -qy --no-install-recommends ca-certificates python3 \
     && apt-get clean \
@@ -38,7 +50,7 @@ RUN apt-get update -q \
 FROM base AS builder
 ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH PYTHONHASHSEED=0
 COPY tools/uv.lock images/sbom.py images/records.py /build/
-RUN apt-get update -q \
+RUN apt-get update -q --error-on=any \
     && apt-get install -qy --no-install-recommends python3-venv \
     && python3 -m venv /opt/uv \
     && /opt/uv/bin/pip install -q --no-cache-dir --disable-pip-version-check --require-hashes -r /build/uv.lock \

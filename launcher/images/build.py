@@ -1,8 +1,9 @@
 """Builds images: with the engine's own builder one after the other, or with BuildKit several at a time.
 
 Both get the same context (exactly the files from which the version is hashed) and the same arguments, and both leave an
-image in the engine under `<name>:<version>`. An image on another base has another version. It also gets the tag of the
-version without that base, because jobs that name the image ask for that tag.
+image in the engine under `<name>:<version>`. An image on another base has another version, and so has one with other
+packages of Debian (launcher/images/debian.py). It also gets the tags of the versions without these, because jobs that
+name the image ask for the tag that follows from the sources alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from launcher.errors import SlipwayError
+from launcher.errors import NotFound, SlipwayError
+from launcher.images import debian
 from launcher.images.engine import Engine, hint
 from launcher.spec.images.definition import DOCKERFILE, FOLDER, Definition
 from launcher.version import __version__
@@ -49,6 +52,10 @@ class BuildOptions:
     def version(self, definition: Definition) -> str:
         return definition.version(self.base, self.arguments)
 
+    def with_debian(self, files: Mapping[str, bytes]) -> BuildOptions:
+        """These options with what Debian gave, from the files of its stage."""
+        return replace(self, arguments={**self.arguments, debian.ARGUMENT: debian.digest(files)})
+
     def build_arguments(self, definition: Definition, version: str) -> dict[str, str]:
         """Every value is part of the version or follows from it, so that a version has one digest. The commit does not:
         two commits with the same files make the same version."""
@@ -74,7 +81,7 @@ class BuildStep:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that was built. `id` is the digest of its configuration."""
+    """An image that was built. `id` is the digest of its configuration, `arguments` what it was built with."""
 
     name: str
     tag: str
@@ -83,6 +90,7 @@ class Built:
     size: int
     layers: int
     seconds: float
+    arguments: Mapping[str, str]
 
 
 Tell = Callable[[BuildStep], None]
@@ -129,22 +137,41 @@ def build(
 
 
 def _classic(engine: Engine, definition: Definition, options: BuildOptions, tell: Tell) -> Built:
-    version, begun = options.version(definition), time.monotonic()
-    tag = f"{definition.name}:{version}"
-    lines = engine.build(
-        context_tar(definition),
-        dockerfile=f"{FOLDER}/{definition.name}/{DOCKERFILE}",
-        tag=tag,
-        arguments=options.build_arguments(definition, version),
-        network=options.network,
-    )
-    log = _Log(tag, options.logs)
-    for step in _classic_steps(definition.name, lines, log):
-        tell(step)
-    if log.error:
-        raise log.failed(definition.name)
+    begun = time.monotonic()
+    log = _Log(f"{definition.name}:{options.version(definition)}", options.logs)
+
+    def run(settings: BuildOptions, tag: str, target: str, tell: Tell) -> None:
+        lines = engine.build(
+            context_tar(definition),
+            dockerfile=f"{FOLDER}/{definition.name}/{DOCKERFILE}",
+            tag=tag,
+            arguments=settings.build_arguments(definition, tag.rpartition(":")[2]),
+            network=settings.network,
+            target=target,
+        )
+        for step in _classic_steps(definition.name, lines, log):
+            tell(step)
+        if log.error:
+            raise log.failed(definition.name)
+
+    settings, tell_rest = options, tell
+    if debian.open_ended(definition, options.arguments):
+        stage = f"{definition.name}:{debian.STAGE}"
+        run(options, stage, debian.STAGE, tell)
+        files = {}
+        for name in (*debian.LISTS, debian.OTHER):
+            with suppress(NotFound):
+                files[name] = engine.read_file(stage, f"/{name}")
+        engine.remove(stage)
+        settings, tell_rest = options.with_debian(files), _but_cached(tell)
+    run(settings, f"{definition.name}:{settings.version(definition)}", "", tell_rest)
     log.done()
-    return _built(engine, definition, options, version, begun)
+    return _built(engine, definition, options, settings, begun)
+
+
+def _but_cached(tell: Tell) -> Tell:
+    """`tell` for a second build: what the first one made was told already."""
+    return lambda step: None if step.cached else tell(step)
 
 
 def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) -> Iterator[BuildStep]:
@@ -168,27 +195,38 @@ def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) ->
 
 
 def _buildkit(engine: Engine, definition: Definition, options: BuildOptions, tell: Tell, address: str) -> Built:
-    version, begun = options.version(definition), time.monotonic()
-    tag = f"{definition.name}:{version}"
-    log = _Log(tag, options.logs)
-    with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
-        context_folder(definition, Path(folder))
-        command = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
-        command += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{definition.name}"]
-        command += ["--opt=image-resolve-mode=local"]
-        for name, value in options.build_arguments(definition, version).items():
-            command.append(f"--opt=build-arg:{name}={value}")
-        if options.network == "host":
-            command += ["--allow=network.host", "--opt=force-network-mode=host"]
-        _piped(
-            engine, [*command, f"--output=type=docker,name={tag},rewrite-timestamp=true"], definition.name, log, tell
-        )
+    begun = time.monotonic()
+    log = _Log(f"{definition.name}:{options.version(definition)}", options.logs)
+    with tempfile.TemporaryDirectory(prefix="slipway-context-") as work:
+        folder, lists = Path(work, "context"), Path(work, "lists")
+        context_folder(definition, folder)
+
+        def command(settings: BuildOptions, *more: str) -> list[str]:
+            words = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
+            words += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{definition.name}"]
+            words += ["--opt=image-resolve-mode=local"]
+            for name, value in settings.build_arguments(definition, settings.version(definition)).items():
+                words.append(f"--opt=build-arg:{name}={value}")
+            if settings.network == "host":
+                words += ["--allow=network.host", "--opt=force-network-mode=host"]
+            return [*words, *more]
+
+        settings, tell_rest = options, tell
+        if debian.open_ended(definition, options.arguments):
+            wanted = (f"--opt=target={debian.STAGE}", f"--output=type=local,dest={lists}")
+            _piped(None, command(options, *wanted), definition.name, log, tell)
+            files = {file.name: file.read_bytes() for file in lists.iterdir()}
+            settings, tell_rest = options.with_debian(files), _but_cached(tell)
+        tag = f"{definition.name}:{settings.version(definition)}"
+        output = f"--output=type=docker,name={tag},rewrite-timestamp=true"
+        _piped(engine, command(settings, output), definition.name, log, tell_rest)
     log.done()
-    return _built(engine, definition, options, version, begun)
+    return _built(engine, definition, options, settings, begun)
 
 
-def _piped(engine: Engine, command: Sequence[str], image: str, log: _Log, tell: Tell) -> None:
-    """Runs buildctl and loads its output, the image, into the engine. Raises BuildFailed, Unreachable."""
+def _piped(engine: Engine | None, command: Sequence[str], image: str, log: _Log, tell: Tell) -> None:
+    """Runs buildctl and loads its output, an image, into the engine, if there is one to load. Raises BuildFailed,
+    Unreachable."""
     refused: SlipwayError | None = None
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
@@ -198,7 +236,8 @@ def _piped(engine: Engine, command: Sequence[str], image: str, log: _Log, tell: 
         assert process.stderr is not None
         told = pool.submit(_buildkit_steps, image, process.stderr, log, tell)
         try:
-            engine.load(process.stdout)
+            if engine is not None:
+                engine.load(process.stdout)
         except SlipwayError as error:
             refused = error
             try:
@@ -235,14 +274,18 @@ def _buildkit_steps(image: str, lines: Iterable[bytes], log: _Log, tell: Tell) -
             pass
 
 
-def _built(engine: Engine, definition: Definition, options: BuildOptions, version: str, begun: float) -> Built:
-    """Tags a build on another base also with the version without that base: jobs of the docker backend ask for it."""
+def _built(
+    engine: Engine, definition: Definition, options: BuildOptions, settings: BuildOptions, begun: float
+) -> Built:
+    """Tags a build also with the versions that are known without it: jobs of the docker backend ask for that without a
+    base, `scan` and `push` for that of the options."""
+    version = settings.version(definition)
     tag = f"{definition.name}:{version}"
     image = engine.inspect(tag)
-    if (plain_version := definition.version(None, options.arguments)) != version:
-        engine.tag(tag, definition.name, plain_version)
-    layers = len(image["RootFS"]["Layers"])
-    return Built(definition.name, tag, version, image["Id"], image["Size"], layers, time.monotonic() - begun)
+    for known in {definition.version(None, options.arguments), options.version(definition)} - {version}:
+        engine.tag(tag, definition.name, known)
+    layers, seconds = len(image["RootFS"]["Layers"]), time.monotonic() - begun
+    return Built(definition.name, tag, version, image["Id"], image["Size"], layers, seconds, settings.arguments)
 
 
 class _Log:

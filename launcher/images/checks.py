@@ -26,6 +26,9 @@ SAME_FILES: Final = (
     ("cuda-python", "cuda-bindings", True),  # up to 12.6 it holds what cuda-bindings holds; 25 files of other bytes
     ("opencv-python", "opencv-python-headless", False),
 )
+# From this version on torchaudio works with its own version of torch and all later ones (a stable ABI), before it with
+# one minor version only; its packages do not say so until 2.11.1 (docs.pytorch.org/audio/2.11.0/installation.html).
+STABLE_AUDIO: Final = (2, 11)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def _faults(definition: Definition) -> list[str]:
     elif not definition.text().startswith(common.read_text(encoding="utf-8")):
         faults.append(f"the Dockerfile does not begin with {FOLDER}/{COMMON}: `python -m launcher.images.common`")
     for lock in locks(definition.folder):
-        faults += [text for text in (stale_lock(lock), overlapping(lock)) if text]
+        faults += [text for text in (stale_lock(lock), overlapping(lock), unfit(lock)) if text]
     return faults
 
 
@@ -116,13 +119,36 @@ def inputs_digest(lock: Path) -> str:
     return total.hexdigest()
 
 
+def pins(lock: Path) -> dict[str, str]:
+    """Package -> version of a lock."""
+    return dict(re.findall(r"^([a-z0-9-]+)==([^ \\\n]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def unfit(lock: Path) -> str | None:
+    """That the lock's torchaudio was built for another torch, whose library it cannot load; no resolver knows that."""
+    if not lock.is_file():
+        return None
+    locked = pins(lock)
+    if "torch" not in locked or "torchaudio" not in locked:
+        return None
+    torch, audio = (tuple(map(int, re.findall(r"\d+", locked[name])[:2])) for name in ("torch", "torchaudio"))
+    if audio == torch or STABLE_AUDIO <= audio <= torch:
+        return None
+    where = f"{FOLDER}/{lock.parent.name}/{lock.name}"
+    return (
+        f"{where}: torchaudio {locked['torchaudio']} does not work with torch {locked['torch']}: pin torchaudio "
+        f"{torch[0]}.{torch[1]}, or 2.11 with a torch that is not older, in {lock_inputs(lock)[0].name}, then "
+        "`make lock-images`"
+    )
+
+
 def overlapping(lock: Path) -> str | None:
     """The packages of a lock that write the same files (SAME_FILES), with what to do."""
     if not lock.is_file():
         return None
-    pins = dict(re.findall(r"^([a-z0-9-]+)==([^ \\\n]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    locked = pins(lock)
     for first, second, equal in SAME_FILES:
-        versions = pins.get(first), pins.get(second)
+        versions = locked.get(first), locked.get(second)
         if None in versions or (equal and versions[0] == versions[1]):
             continue
         where = f"{FOLDER}/{lock.parent.name}/{lock.name}"

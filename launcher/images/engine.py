@@ -55,9 +55,17 @@ class Engine:
         self.api: Any = docker.APIClient(version=self.about["ApiVersion"], timeout=600, **settings)
 
     def build(
-        self, context: bytes, *, dockerfile: str, tag: str, arguments: Mapping[str, str], network: str | None
+        self,
+        context: bytes,
+        *,
+        dockerfile: str,
+        tag: str,
+        arguments: Mapping[str, str],
+        network: str | None,
+        target: str = "",
     ) -> Iterator[dict[str, Any]]:
-        """Builds with the classic builder; yields its JSON objects. An error of the build is an object with `error`."""
+        """Builds with the classic builder, up to the stage `target`; yields its JSON objects. An error of the build is
+        an object with `error`."""
         return self._stream(
             lambda: self.api.build(
                 fileobj=io.BytesIO(context),
@@ -66,6 +74,7 @@ class Engine:
                 tag=tag,
                 buildargs=dict(arguments),
                 network_mode=network,
+                target=target,
                 decode=True,
                 rm=True,
                 forcerm=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from launcher.images import debian
 from launcher.spec.images.definition import Definition
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ def old_tags(engine: Engine, definition: Definition) -> list[str]:
     }
     tags = []
     for image in engine.images(definition.name):
+        present = current | {definition.version(None, debian.of_image(image.get("Labels")))}
         for tag in image.get("RepoTags") or ():
             repository, _, version = tag.rpartition(":")
             is_version = repository.rpartition("/")[2] == definition.name and _VERSION.fullmatch(version)
-            if is_version and version not in current:
+            if is_version and version not in present:
                 tags.append(tag)
     return tags

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.errors import NotFound
+from launcher.images import debian
 from launcher.images.checks import current
 from launcher.spec.images.catalogue import CatalogueEntry
 from launcher.spec.images.definition import Definition, select
@@ -50,7 +51,7 @@ def held(root: Path, engine: Engine, reference: str, entries: Mapping[str, Catal
         return False, f"{reference} carries no labels of Slipway's images"
     (definition,) = select(root, [title])
     entry = entries.get(title)
-    now = definition.version()
+    now = definition.version(None, debian.of_image(labels))
     if version != now and (entry is None or version != current(definition, entry)):
         return False, f"{reference} is {title} {version}; the sources here make {now}"
     if entry is not None and entry.version == version:

@@ -171,8 +171,9 @@ def _build(args: argparse.Namespace) -> int:
                 f"{done.name}: {export(engine, done.tag, Path(args.output) / done.name)} in {args.output}/{done.name}"
             )
     if args.push is not None:
-        versions = {done.name: done.version for done in built}  # the sources may have changed meanwhile
-        _publish(root, engine, wanted, versions, options, args.push)
+        _publish(
+            root, engine, wanted, {done.name: (done.version, done.arguments) for done in built}, options, args.push
+        )
     return 0
 
 
@@ -215,35 +216,48 @@ def _push(args: argparse.Namespace) -> int:
     if args.scan:
         _scanner()
     engine = Engine()
-    versions = {definition.name: options.version(definition) for definition in wanted}
+    builds = {definition.name: _held(engine, definition, options) for definition in wanted}
     if args.scan:
-        _refuse_vulnerable(engine, [f"{name}:{version}" for name, version in versions.items()], args.fail_on)
-    _publish(root, engine, wanted, versions, options, args.registry)
+        _refuse_vulnerable(engine, [f"{name}:{version}" for name, (version, _) in builds.items()], args.fail_on)
+    _publish(root, engine, wanted, builds, options, args.registry)
     return 0
+
+
+def _held(engine: Engine, definition: Definition, options: BuildOptions) -> tuple[str, Mapping[str, str]]:
+    """(version, build arguments) of the engine's build with these options: its labels tell which packages of Debian it
+    has. Without such a build they are those of the options."""
+    from launcher.images import debian
+
+    known = options.version(definition)
+    try:
+        labels = engine.inspect(f"{definition.name}:{known}")["Config"].get("Labels")
+    except NotFound:
+        return known, options.arguments
+    given = {**options.arguments, **debian.of_image(labels)}
+    return definition.version(options.base, given), given
 
 
 def _publish(
     root: Path,
     engine: Engine,
     images: Sequence[Definition],
-    versions: Mapping[str, str],
+    builds: Mapping[str, tuple[str, Mapping[str, str]]],
     options: BuildOptions,
     registry: str,
 ) -> None:
-    """Pushes the images one by one and writes the catalogue after each, so that it lists every finished push."""
+    """Pushes the builds (image -> version, build arguments) one by one. Writes the catalogue after each, so that it
+    lists every finished push."""
     from launcher.images.publish import push
     from launcher.spec.images import catalogue
     from launcher.spec.images.definition import changing
 
     file = catalogue.path(root)
     for image in images:
-        version = versions[image.name]
+        version, given = builds[image.name]  # not computed anew: the sources may have changed meanwhile
         reference = push(engine, f"{image.name}:{version}", registry, lambda text: print(text, flush=True))
         print(f"{image.name}: {reference}", flush=True)
         other = options.base if options.base != image.base else None
-        catalogue.record(
-            file, image.name, catalogue.CatalogueEntry(version, reference, other, changing(options.arguments))
-        )
+        catalogue.record(file, image.name, catalogue.CatalogueEntry(version, reference, other, changing(given)))
 
 
 def _scanner() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import main
+from launcher.images import debian
 from launcher.images.engine import Engine as Client
 from launcher.images.publish import PushFailed, push
 from launcher.spec.images import catalogue
@@ -83,6 +84,43 @@ def test_pushed_is_what_the_registry_says_and_goes_into_the_catalogue(
     assert main(["images", "check", "--strict"]) == 0  # the base that it was built on is on record
     assert main(["images", "list"]) == 0
     assert entry.reference in capsys.readouterr().out
+
+
+def debian_stage(root: Path) -> None:
+    """Gives tiny what the real images have: the stage with Debian's packages, and the label."""
+    file = root / "images" / "tiny" / "Dockerfile"
+    common = (root / "images" / "common.Dockerfile").read_text()
+    own = file.read_text().removeprefix(common)
+    stages = "FROM common AS packages\nFROM common AS runtime\nFROM scratch AS debian\n"
+    stages += "".join(f"COPY --from={name} /var/lib/dpkg/status /{name}\n" for name in debian.LISTS)
+    file.write_text(f'{common}{stages}FROM runtime\n{own}ARG DEBIAN=\nLABEL slipway.debian="${{DEBIAN}}"\n')
+
+
+def test_debians_packages_are_part_of_the_version_that_is_pushed(
+    root: Path, engine: Engine, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    debian_stage(root)
+    assert build(engine) == 0
+    assert "building" in capsys.readouterr().out
+    definition = Definition("tiny", root)
+    plain = f"tiny:{definition.version(engine.base)}"
+    status = engine.docker("run", "--rm", "--network", "none", plain, "cat", "/var/lib/dpkg/status").stdout.encode()
+    given = {"DEBIAN": debian.digest(dict.fromkeys(debian.LISTS, status))}
+    version = definition.version(engine.base, given)
+    image = Client().inspect(f"tiny:{version}")
+    assert image["Id"] == Client().inspect(plain)["Id"] == Client().inspect(f"tiny:{definition.version()}")["Id"]
+    labels = image["Config"]["Labels"]
+    assert labels["slipway.debian"] == given["DEBIAN"]
+    assert labels["org.opencontainers.image.version"] == version
+    assert not engine.docker("images", "-q", "tiny:debian").stdout
+
+    assert main(["images", "push", "tiny", "--registry", registry.name, *flags(engine)[:2]]) == 0
+    entry = catalogue.load(catalogue.path(root))["tiny"]
+    assert (entry.version, entry.arguments) == (version, given)
+    capsys.readouterr()
+    assert main(["images", "check", "--strict"]) == 0
+    assert main(["images", "verify", "tiny"]) == 0
+    assert main(["images", "verify", plain]) == 0
 
 
 @pytest.mark.parametrize("kind", [Kind.DROP_BEFORE, Kind.DROP_AFTER, Kind.ERROR_500, Kind.SLOW_DOWN])

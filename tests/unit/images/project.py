@@ -8,7 +8,9 @@ from launcher.images.bake import FILE, bake
 from launcher.images.checks import INPUTS, inputs_digest
 
 BASE = f"docker.io/library/debian:bookworm-slim@sha256:{'ab' * 32}"
-COMMON = f"ARG BASE={BASE}\nFROM ${{BASE}} AS common\n# --- end of images/common.Dockerfile ---\n"
+COMMON = (
+    f"ARG BASE={BASE}\nARG SOURCE_DATE_EPOCH=7\nFROM ${{BASE}} AS common\n# --- end of images/common.Dockerfile ---\n"
+)
 OWN = """\
 COPY images/tiny/requirements.lock /tmp/
 COPY --from=common /etc/passwd \\

@@ -14,7 +14,7 @@ import pytest
 from launcher.cli import main
 from launcher.errors import BadInput
 from launcher.images import bake
-from launcher.images.checks import check
+from launcher.images.checks import check, pins
 from launcher.spec.images import catalogue
 from launcher.spec.images.catalogue import CatalogueEntry
 from launcher.spec.images.definition import select
@@ -91,8 +91,8 @@ def test_the_bake_file_has_a_target_for_each_image_and_variant(root: Path) -> No
     (root / "images" / "tiny" / "requirements-cpu.lock").write_text("")
     made = json.loads(bake.bake(root))
     assert made["group"]["default"]["targets"] == ["tiny"]
-    assert made["target"]["tiny"]["args"] == {"BASE": BASE}
-    assert made["target"]["tiny-cpu"]["args"] == {"BASE": BASE, "VARIANT": "cpu"}
+    assert made["target"]["tiny"]["args"] == {"BASE": BASE, "SOURCE_DATE_EPOCH": "7"}
+    assert made["target"]["tiny-cpu"]["args"] == {"BASE": BASE, "SOURCE_DATE_EPOCH": "7", "VARIANT": "cpu"}
     assert all((root / one["context"] / one["dockerfile"]).is_file() for one in made["target"].values())
 
 
@@ -230,6 +230,55 @@ def test_a_lock_whose_packages_write_the_same_files_is_a_fault(root: Path, pins:
     if refused:
         assert "write the same files with other bytes" in faults[0]
         assert "requirements.in" in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("torch", "audio", "fits"),
+    [
+        # the compatibility matrix of docs.pytorch.org/audio/2.11.0/installation.html
+        ("2.13.0", "2.11.0", True),
+        ("2.11.0", "2.11.0", True),
+        ("2.10.0", "2.10.0", True),
+        ("2.7.1+cu126", "2.7.0", True),
+        ("2.10.0", "2.11.0", False),
+        ("2.11.0", "2.10.0", False),
+        ("2.13.0", "2.9.1", False),
+    ],
+)
+def test_a_lock_whose_torchaudio_was_built_for_another_torch_is_a_fault(
+    root: Path, torch: str, audio: str, fits: bool
+) -> None:
+    pushed(root)
+    lock = root / "images" / "tiny" / "requirements.lock"
+    lock.write_text(f"{lock.read_text()}torch=={torch} \\\ntorchaudio=={audio} \\\n")
+    faults = [one.text for one in check(root) if one.fault]
+    assert bool(faults) is not fits
+    if not fits:
+        assert f"torchaudio {audio} does not work with torch {torch}" in faults[0]
+        assert "requirements.in" in faults[0]
+
+
+# What the wheels' METADATA say: vLLM -> (transformers from, below). Releases before 0.31 have no upper bound, and a
+# resolver that may choose goes back to one of them.
+CAPS = {"0.31.0": ("5.10.4", "5.18.0"), "0.32.0": ("5.16.1", "5.20.0")}
+TRL_VLLM = ("0.22.0", "0.31.0")  # trl 1.16.0, trl/import_utils.py: the versions of vLLM that it supports
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def test_the_locks_vllm_and_transformers_are_within_the_bounds_of_newer_releases() -> None:
+    """Not within none: vLLM 0.30 has no bound, and ended at its start with the transformers that a resolver took."""
+    for name in ("trl-grpo", "vllm-serve"):
+        locked = pins(ROOT / "images" / name / "requirements.lock")
+        assert locked["vllm"] in CAPS, f"{name}: look up which transformers vLLM {locked['vllm']} allows"
+        for release in {locked["vllm"], max(CAPS, key=number)}:
+            first, below = CAPS[release]
+            assert number(first) <= number(locked["transformers"]) < number(below), (name, release)
+    locked = pins(ROOT / "images" / "trl-grpo" / "requirements.lock")
+    assert locked["trl"] == "1.16.0"
+    assert number(TRL_VLLM[0]) <= number(locked["vllm"]) <= number(TRL_VLLM[1])
 
 
 def installed(site: Path, package: str, files: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput, NotFound
-from launcher.images.build import context_folder, context_tar
+from launcher.images.build import BuildOptions, context_folder, context_tar
 from launcher.spec.images.definition import Definition, project_root, select
 from launcher.spec.images.dockerfile import argument, copied, instructions
 from tests.unit.images.project import BASE, project
@@ -50,12 +50,12 @@ def test_each_file_that_goes_in_changes_the_version(tiny: Definition, path: str)
 
 
 def test_what_does_not_go_in_changes_nothing(tiny: Definition) -> None:
-    before, tar = tiny.version(), context_tar(tiny, 7)
+    before, tar = tiny.version(), context_tar(tiny)
     (tiny.root / "unrelated.txt").write_text("changed")
     (tiny.root / "source" / ".hidden").write_text("changed")
     (tiny.root / "source" / "main.py").touch()  # another time
     assert tiny.version() == before
-    assert context_tar(tiny, 7) == tar
+    assert context_tar(tiny) == tar
 
 
 def test_the_mode_and_another_base_are_part_of_it(tiny: Definition) -> None:
@@ -71,11 +71,39 @@ def test_build_arguments_that_change_what_is_in_the_image_change_its_version(tin
     before = tiny.version()
     assert tiny.version(arguments={"VARIANT": "cpu"}) != before
     assert tiny.version(arguments={"VARIANT": "cpu"}) != tiny.version(arguments={"VARIANT": "gpu"})
-    assert tiny.version(arguments={"https_proxy": "http://proxy:1", "SLIPWAY_SOURCE": "https://example"}) == before
+    assert tiny.version(arguments={"https_proxy": "http://proxy:1"}) == before
+
+
+@pytest.mark.parametrize("name", ["SLIPWAY_SOURCE", "SLIPWAY_REVISION", "SLIPWAY_CREATED", "SOURCE_DATE_EPOCH"])
+def test_labels_and_times_that_a_user_gives_change_the_version_because_they_change_the_digest(
+    tiny: Definition, name: str
+) -> None:
+    assert tiny.version(arguments={name: "7"}) != tiny.version()
+
+
+def test_what_a_build_is_told_follows_from_the_version_alone(
+    tiny: Definition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the clock, the commit or the environment: they would give one version other digests."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "99")
+    assert BuildOptions(logs=tmp_path).build_arguments(tiny, "1-ab") == {
+        "SLIPWAY_VERSION": "1-ab",
+        "SLIPWAY_CREATED": "1970-01-01T00:00:07Z",
+        "SOURCE_DATE_EPOCH": "7",
+    }
+
+
+def test_a_time_that_is_none_is_refused(tiny: Definition) -> None:
+    text = tiny.text().replace("SOURCE_DATE_EPOCH=7", "SOURCE_DATE_EPOCH=today")
+    tiny.dockerfile.write_text(text)
+    with pytest.raises(BadInput, match="images/tiny/Dockerfile: ARG SOURCE_DATE_EPOCH: `today`; allowed: seconds"):
+        _ = tiny.epoch
+    tiny.dockerfile.write_text(text.replace("ARG SOURCE_DATE_EPOCH=today\n", ""))
+    assert tiny.epoch == 0
 
 
 def test_the_tar_holds_the_files_with_one_time_and_no_owner(tiny: Definition) -> None:
-    with tarfile.open(fileobj=io.BytesIO(context_tar(tiny, 7))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(context_tar(tiny))) as tar:
         members = tar.getmembers()
     assert [one.name for one in members] == list(tiny.context())
     assert {(one.mtime, one.uid, one.gid) for one in members} == {(7, 0, 0)}
@@ -88,7 +116,7 @@ def test_the_folder_holds_the_same_files_and_a_time_that_tells_contents_of_equal
     for text in ("print(1)\n", "print(2)\n", "print(1)\n"):
         (tiny.root / "source" / "main.py").write_text(text)
         folder = tmp_path_factory.mktemp("context")
-        context_folder(tiny, 7, folder)
+        context_folder(tiny, folder)
         assert sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) == list(
             tiny.context()
         )
