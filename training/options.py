@@ -84,6 +84,9 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
                    weights under a LoRA are stored in bfloat16
     attention      sdpa, eager, or flash_attention_2 (needs a GPU, flash-attn and precision bf16); a model that does not
                    have it is refused; None lets transformers choose
+    padding_free   the language model computes a batch as one row without padding, each sample by itself: less time and
+                   memory where lengths differ, the same gradients. For Qwen2.5-VL and Qwen3-VL with attention sdpa or
+                   flash_attention_2
     max_pixels     images with more pixels are scaled down to this area; None keeps the processor's bound
     min_pixels     images with fewer pixels are scaled up to this area; None keeps the processor's bound
     steps          length of the training in optimiser steps; give either `steps` or `epochs`
@@ -124,6 +127,7 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     freeze_vision: bool = False
     precision: Literal["float32", "bf16"] = "float32"
     attention: Literal["sdpa", "eager", "flash_attention_2"] | None = None
+    padding_free: bool = False
     max_pixels: Positive | None = None
     min_pixels: Positive | None = None
     steps: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
@@ -171,6 +175,10 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
             raise ConfigError("lora.dora: Unsloth has none; take loader: transformers")
         if self.attention is not None and self.loader == "unsloth":
             raise ConfigError("attention: Unsloth chooses its own; leave it out, or take loader: transformers")
+        if self.padding_free and self.loader == "unsloth":
+            raise ConfigError("padding_free: not proved with Unsloth's attention; take loader: transformers")
+        if self.padding_free and self.attention == "eager":
+            raise ConfigError("padding_free: attention eager would let samples see one another; take sdpa")
         if self.lora is not None and not self.lora.targets:
             raise ConfigError("lora.targets: name a layer, or all-linear")
         if "opencua" in self.model.lower() or is_opencua(model_card(self.model)):

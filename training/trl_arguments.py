@@ -48,6 +48,7 @@ NAMED: Final[dict[str, str]] = {
     "num_iterations": "num_iterations",
     "num_train_epochs": "epochs",
     "optim": "optimizer",
+    "padding_free": "padding_free",
     "per_device_train_batch_size": "batch_size",
     "report_to": "report_to",
     "reward_weights": "rewards",
@@ -100,7 +101,7 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "our collators make the batches, images whole and answers labelled": (
         *("assistant_only_loss", "completion_only_loss", "dataset_kwargs", "dataset_num_proc", "dataset_text_field"),
-        *("max_length", "packing", "packing_strategy", "padding_free", "remove_unused_columns", "truncation_mode"),
+        *("max_length", "packing", "packing_strategy", "remove_unused_columns", "truncation_mode"),
         *("precompute_ref_batch_size", "precompute_ref_log_probs"),
     ),
     "prompts are the same in training and evaluation": (

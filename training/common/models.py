@@ -95,6 +95,10 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
         model = with_adapter(model, config.adapter, base=config.model, trainable=True)
     if config.freeze_vision:
         freeze_vision(model)
+    if config.padding_free:
+        from training.common.padding_free import without_padding
+
+        without_padding(model)
     return model, load_processor(config.model, config.max_pixels, config.min_pixels)
 
 

@@ -77,7 +77,13 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
     tokens = image_tokens + text + answer
     sequences = config.batch_size * (2 if method in ("dpo", "reward") else 1)
     training = how(config, method, gpus)
-    batch = Batch(sequences, tokens, sequences * images * patches, sequences * answer, padded=sequences > 1)
+    batch = Batch(
+        sequences,
+        tokens,
+        sequences * images * patches,
+        sequences * answer,
+        padded=sequences > 1 and not config.padding_free,
+    )
     generation = _generation(config, tokens, images * patches) if method == "grpo" else None
     estimate = memory.estimate(model, training, batch, generation)
     return MemoryPlan(

@@ -144,6 +144,12 @@ def test_launchers_and_kinds(material: tuple[Path, Path], one: Path, tmp_path: P
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
+def test_shards_without_padding_are_one_process_with_it(material: tuple[Path, Path], one: Path, tmp_path: Path) -> None:
+    assert_close(run(TORCHRUN, write(tmp_path / "free", material, fsdp=True, padding_free=True)), one)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fsdp", [False, True], ids=["dp", "fsdp"])
 @pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)], ids=["full", "lora"])
 def test_resume_in_two_processes(

@@ -105,6 +105,14 @@ def test_screens_of_the_episodes_and_bounds_of_the_processor_decide_the_image_to
     assert describe(config(), "sft", Shape(screen=(640, 480), text=100, answer=10), 1).tokens == 300 + 110
 
 
+def test_a_batch_without_padding_needs_no_masks() -> None:
+    padded, free, single = (
+        describe(config(**change), "sft", Shape(), 1).estimate.total
+        for change in ({}, {"padding_free": True}, {"batch_size": 1})
+    )
+    assert single < free < padded
+
+
 def test_a_deepspeed_file_shards_what_its_stage_says(tmp_path: Path) -> None:
     sizes = []
     for stage in (0, 1, 2, 3):
