@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-import yaml
 
 from eval.config import ConfigError
+from tests.images.guest_programs import PYTHONPATH, importable
 from tests.support.cpu_image import alone, build
 from tests.support.engine import ROOT, Engine
-from tests.support.waiting import HANGS, until
 
-FOLDER = ROOT / "images" / "waa-vm"
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`guest` and `role` as they are importable in the image."""
-    for folder in (FOLDER.parent, FOLDER):
-        monkeypatch.syspath_prepend(str(folder))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("guest", "role")]:
-        del sys.modules[name]
+__all__ = ["importable"]
 
 
 @pytest.fixture
@@ -216,7 +202,7 @@ def test_sigterm_while_it_boots_ends_it_and_keeps_what_it_said(disk: str, tmp_pa
     environment = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}:{FOLDER.parent}:{FOLDER}",
+        "PYTHONPATH": PYTHONPATH,
         "SLIPWAY_READY_FILE": str(tmp_path / "ready"),
         "SLIPWAY_OUTPUTS": str(tmp_path / "outputs"),
         "TMPDIR": str(tmp_path),
@@ -238,165 +224,6 @@ def test_sigterm_while_it_boots_ends_it_and_keeps_what_it_said(disk: str, tmp_pa
     assert (tmp_path / "outputs" / "guest" / "console.log").read_text() == "still booting\n"
 
 
-INSTALLING = """\
-#!{python}
-# A guest that is installed: it says what it was started with, and shuts itself down once a file says so.
-import json, pathlib, socket, sys, threading, time
-folder = pathlib.Path({folder!r})
-(folder / "argv.json").write_text(json.dumps(sys.argv[1:]))
-path = sys.argv[sys.argv.index("-qmp") + 1].removeprefix("unix:").partition(",")[0]
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(path)
-listener.listen()
-def end():
-    while not (folder / "shut down").exists():
-        time.sleep(0.02)
-    import os
-    os._exit(0)
-threading.Thread(target=end, daemon=True).start()
-stream = listener.accept()[0].makefile("rwb", buffering=0)
-stream.write(b'{{"QMP": {{}}}}\\n')
-for line in stream:
-    request = json.loads(line)
-    with (folder / "asked").open("a") as file:
-        file.write(request["execute"] + "\\n")
-    if request["execute"] == "system_powerdown":
-        (folder / "shut down").touch()
-    stream.write(json.dumps({{"return": {{"status": "running"}}}}).encode() + b"\\n")
-"""
-IMAGE_TOOL = """\
-#!{python}
-import pathlib, sys
-pathlib.Path(next(word for word in sys.argv if word.endswith("qcow2") and "/" in word)).write_bytes(b"QFI")
-"""
-
-
-class Installing:
-    """`python -m guest` with `install`, on programs that stand in for QEMU's."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.folder, self.disk = folder, folder / "made" / "disk.qcow2"
-        programs = folder / "bin"
-        for made in (programs, self.disk.parent, folder / "answers"):
-            made.mkdir()
-        (folder / "windows.iso").touch()
-        for name, text in (("qemu-system-x86_64", INSTALLING), ("qemu-img", IMAGE_TOOL)):
-            (programs / name).write_text(text.format(python=sys.executable, folder=str(folder)))
-            (programs / name).chmod(0o755)
-        install = {"media": [str(folder / "windows.iso")], "answers": str(folder / "answers")}
-        given = {"disk": str(self.disk), "install": install, "accelerator": "emulation", "boot": 0.001, **settings}
-        (folder / "config.json").write_text(json.dumps({**given, "in_memory": True}))
-        self.environment = {
-            **os.environ,
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT}:{FOLDER.parent}:{FOLDER}",
-            "SLIPWAY_READY_FILE": str(folder / "ready"),
-            "TMPDIR": str(folder),
-            "SLIPWAY_PORT_HTTP": "0",
-        }
-
-    def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "guest", "--config", str(self.folder / "config.json")]
-        return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-
-    def asked(self) -> list[str]:
-        file = self.folder / "asked"
-        return file.read_text().split() if file.exists() else []
-
-    def unfinished(self) -> bool:
-        return self.disk.with_name("disk.qcow2.installing").exists()
-
-
-def test_an_installation_writes_to_the_disk_has_no_deadline_and_goes_on_after_a_cut(tmp_path: Path) -> None:
-    """`boot` is over after a millisecond. Cut off, the disk is no golden disk; started again, it goes on with it."""
-    here = Installing(tmp_path)
-    first = here.start()
-    try:
-        until(lambda: "send-key" in here.asked())  # "Press any key to boot from CD": else the empty disk is started
-        first.terminate()
-        said, _ = first.communicate(timeout=HANGS)
-    finally:
-        first.kill()
-    assert first.returncode == 1, said
-    assert "told to end before" in said
-    assert here.unfinished()
-    argv = json.loads((tmp_path / "argv.json").read_text())
-    words = " ".join(argv)
-    assert f"filename={here.disk} " in words
-    assert f"filename={tmp_path / 'windows.iso'},read-only=on" in words
-    assert f"driver=vvfat,node-name=answers,dir={tmp_path / 'answers'}" in words
-    assert words.index("bootindex=1") < words.index("bootindex=2")  # the disk first: the installer starts from it later
-    from guest.config import GuestConfig
-
-    with pytest.raises(ConfigError, match="is not finished"):
-        GuestConfig(disk=str(here.disk), in_memory=True).check()
-
-    (tmp_path / "asked").unlink()
-    second = here.start()
-    try:
-        until(lambda: (tmp_path / "asked").exists())
-        (tmp_path / "shut down").touch()
-        said, _ = second.communicate(timeout=HANGS)
-    finally:
-        second.kill()
-    assert second.returncode == 0, said
-    assert f"going on with {here.disk}" in said
-    assert "send-key" not in here.asked()  # now a key would start the medium again
-    assert not here.unfinished()
-    GuestConfig(disk=str(here.disk), in_memory=True).check()
-    third = here.start()
-    said, _ = third.communicate(timeout=HANGS)
-    assert third.returncode == 78, said
-    assert "is there and finished" in said
-
-
-def test_an_installed_guest_whose_server_answers_is_shut_down_in_order(tmp_path: Path) -> None:
-    """WindowsAgentArena's server answers at /probe, and not at /health."""
-    asked: list[str] = []
-
-    class Probe(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200 if self.path == "/probe" else 404)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Probe) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        here = Installing(tmp_path, health={"path": "/probe"})
-        here.environment["SLIPWAY_PORT_AGENT"] = str(server.server_address[1])
-        process = here.start()
-        try:
-            said, _ = process.communicate(timeout=HANGS)
-        finally:
-            process.kill()
-            server.shutdown()
-    assert process.returncode == 0, said
-    assert "its server answers: shutting it down" in said
-    assert "system_powerdown" in here.asked()
-    assert set(asked) == {"/probe"}
-    assert not here.unfinished()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"media": ["/nowhere.iso"]}, "install.media.0: there is no file /nowhere.iso"),
-        ({"media": ["/etc/hostname"], "answers": "/nowhere"}, "install.answers: there is no folder /nowhere"),
-        ({"media": ["/etc/hostname"], "size": "64 GB"}, "install.size: `64 GB` is no size"),
-    ],
-)
-def test_bad_installations(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
-    from guest.config import GuestConfig, InstallConfig
-
-    with pytest.raises(ConfigError, match=said):
-        GuestConfig(disk=str(tmp_path / "d.qcow2"), install=InstallConfig(**settings), in_memory=True).check()
-
-
 def test_what_a_guest_changes_is_kept_in_memory_only_when_asked(disk: str, tmp_path: Path) -> None:
     from guest import config as module
 
@@ -412,40 +239,6 @@ def test_what_a_guest_changes_is_kept_in_memory_only_when_asked(disk: str, tmp_p
     with pytest.raises(ConfigError, match=f"scratch: {memory} lies in memory"):
         module.GuestConfig(disk=disk, scratch=memory).check()
     module.GuestConfig(disk=disk, scratch=memory, in_memory=True).check()
-
-
-def blocks() -> list[Any]:
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
-
-
-def test_the_readmes_configurations_are_as_the_program_reads_them() -> None:
-    from guest.config import GuestConfig
-
-    from eval.config import convert
-
-    configs = [convert(block["config"], GuestConfig, "README.md") for block in blocks()]
-    assert [config.install is not None for config in configs] == [True, False]
-    assert all(config.health.path == "/probe" for config in configs)
-
-
-def test_the_answers_for_windows_ask_nobody_and_start_what_lies_beside_them() -> None:
-    """The passes and components are those of Microsoft's reference of unattended installations."""
-    space = "{urn:schemas-microsoft-com:unattend}"
-    tree = ElementTree.parse(FOLDER / "windows" / "autounattend.xml").getroot()
-    passes = {part.get("pass"): part for part in tree.findall(f"{space}settings")}
-    assert list(passes) == ["windowsPE", "specialize", "oobeSystem"]
-
-    def value(part: str, name: str) -> str:
-        (element,) = passes[part].iter(f"{space}{name}")
-        return element.text or ""
-
-    assert value("windowsPE", "AcceptEula") == "true"
-    assert value("windowsPE", "WillWipeDisk") == "true"
-    assert value("specialize", "PreventDeviceEncryption") == "true"
-    assert value("oobeSystem", "Enabled") == "true"  # logs on by itself
-    assert "first-logon.cmd" in value("oobeSystem", "CommandLine")
-    assert (FOLDER / "windows" / "first-logon.cmd").is_file()
 
 
 def test_a_monitor_that_is_gone(tmp_path: Path) -> None:
@@ -527,7 +320,7 @@ def test_a_guest_that_hangs_tells_and_a_reset_undoes_everything(engine: Engine, 
 
 
 def test_programs_explain_themselves() -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{FOLDER.parent}:{FOLDER}"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [sys.executable, "-m", "guest", "--help"], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,8 +1,12 @@
 """Installs an operating system onto a guest's disk, unattended: what `install` in the configuration asks for.
 
-The guest writes to the disk itself, there is no deadline, and an installation that was cut off goes on where the disk
-is: Windows' and Debian's installers start several times, and each start finds its way from the disk. A file beside the
-disk, NAME.installing, says that it is not finished; a guest is never started for work from such a disk.
+The guest writes to the disk itself, and there is no deadline. A file beside the disk, NAME.installing, says that it is
+not finished; a guest is never started for work from such a disk. The disk is finished when the guest shuts itself down,
+or when its server answers and it obeys the power button. QEMU that ends by a signal, with the code 0, finishes nothing.
+
+Windows' and Debian's installers first copy a system onto the disk, and then restart the machine from it. What was cut
+off before that restart begins anew, with an empty disk: no installer goes on in the middle of its copy, and a medium
+that asks for a key would get none. What was cut off after it goes on from the disk.
 """
 
 from __future__ import annotations
@@ -14,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from guest.config import unfinished
-from guest.machine import GuestError, Machine
+from guest.machine import GuestError, Machine, Transferred
 from guest.qmp import MonitorError
 
 TELL: Final = 60.0  # seconds between two lines about the progress
-KEYS: Final = 90.0  # seconds in which a key is pressed: Windows' medium asks for one, and else starts the empty disk
+LOADED: Final = 16 << 20  # bytes: the code that asks for a key is smaller, and every installer behind it is larger
 SHUTDOWN: Final = 900.0  # seconds for an orderly shutdown, in which Windows may install what it has fetched
 
 
@@ -27,21 +31,27 @@ def run(machine: Machine) -> None:
     ConfigError."""
     config = machine.config
     assert config.install is not None
-    mark, disk, begun = unfinished(config.disk), Path(config.disk), time.monotonic()
-    again = disk.exists()
-    mark.write_text(json.dumps({"disk": disk.name}) + "\n", encoding="utf-8")
+    disk, begun = Path(config.disk), time.monotonic()
+    restarted = begin(disk)
     machine.launch()
     print(
-        f"[guest] {'going on with' if again else 'installing'} {disk}, from {', '.join(config.install.media)}",
+        f"[guest] {'going on with' if restarted else 'installing'} {disk}, from {', '.join(config.install.media)}",
         flush=True,
     )
-    told = begun
-    while machine.running():
-        if machine.stopping.is_set():
-            raise GuestError(f"told to end before {disk} was finished: start it again to go on")
-        if not again and time.monotonic() - begun < KEYS:
+    told, seen, ignored = begun, Transferred(0, 0, 0), 0
+    while machine.running() and not machine.stopping.is_set():
+        seen = transferred(machine) or seen
+        if not seen.written:
+            ignored = seen.restarts  # of the firmware, which restarts the machine when its settings change
+        if not restarted and seen.restarts > ignored:
+            restarted = True
+            note(disk, restarted)
+            print("[guest] the guest restarts from its disk: a cut goes on from here", flush=True)
+        if not restarted and not seen.written and seen.read < LOADED:
+            # "Press any key to boot from CD or DVD" stands for five seconds. An emulated processor gets there after
+            # minutes, and a question about the server's health would wait for seconds: the server comes much later.
             machine.press("spc")
-        if answers(machine):
+        elif answers(machine):
             print("[guest] its server answers: shutting it down", flush=True)
             shut_down(machine)
             break
@@ -50,10 +60,48 @@ def run(machine: Machine) -> None:
             minutes, size = (told - begun) / 60, disk.stat().st_blocks * 512 / 2**30
             print(f"[guest] installing for {minutes:.0f} min, {size:.1f} GiB on the disk", flush=True)
         machine.stopping.wait(1.0)
-    if code := machine.ended():
-        raise GuestError(f"QEMU ended with {code} before {disk} was finished: {machine.last_of_log()}")
-    mark.unlink()
+    if not machine.shut_itself_down():
+        if machine.stopping.is_set():
+            raise GuestError(f"told to end before {disk} was finished: start it again to go on")
+        raise GuestError(
+            f"QEMU ended with {machine.ended()} before {disk} was finished, and the guest had not shut itself down: "
+            f"{machine.last_of_log()}"
+        )
+    if not restarted and not seen.written:
+        raise GuestError(f"the guest shut itself down and had written nothing to {disk}: what is on the first medium?")
+    unfinished(config.disk).unlink()
     print(f"[guest] installed in {(time.monotonic() - begun) / 60:.0f} min: {disk}", flush=True)
+
+
+def begin(disk: Path) -> bool:
+    """Marks the disk as unfinished. Has the guest of an earlier start restarted from it? What had not is removed."""
+    mark = unfinished(str(disk))
+    try:
+        restarted = bool(json.loads(mark.read_text(encoding="utf-8")).get("restarted", True))  # without: of Slipway 0.1
+    except FileNotFoundError:
+        restarted = False
+    except ValueError:  # of Slipway 0.1, and cut off while it was written
+        restarted = True
+    if disk.exists() and not restarted:
+        print(f"[guest] {disk} was cut off before the guest restarted from it: beginning anew", flush=True)
+        disk.unlink()
+    note(disk, restarted and disk.exists())
+    return restarted and disk.exists()
+
+
+def note(disk: Path, restarted: bool) -> None:
+    """Writes the file beside the disk, whole or not at all."""
+    mark = unfinished(str(disk))
+    temporary = mark.with_name(f".{mark.name}")
+    temporary.write_text(json.dumps({"disk": disk.name, "restarted": restarted}) + "\n", encoding="utf-8")
+    temporary.replace(mark)
+
+
+def transferred(machine: Machine) -> Transferred | None:
+    """None: QEMU is just ending."""
+    with suppress(MonitorError):
+        return machine.transferred()
+    return None
 
 
 def answers(machine: Machine) -> bool:

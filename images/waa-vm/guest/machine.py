@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,19 @@ SNAPSHOT: Final = "ready"
 
 class GuestError(Exception):
     """The guest did not do what it must: how, what its console said last, and where the screenshot lies."""
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """
+    read      bytes, from the media of an installation
+    written   bytes, to the disk
+    restarts  of the guest by itself, so far
+    """
+
+    read: int
+    written: int
+    restarts: int
 
 
 class Machine:
@@ -99,6 +113,22 @@ class Machine:
     def ended(self) -> int | None:
         """The exit code of QEMU: 0 when the guest shut itself down. None: it runs, or never did."""
         return None if self.process is None else self.process.poll()
+
+    def shut_itself_down(self) -> bool:
+        """Did the guest end QEMU by its own shutdown, and not a signal or a fault? False while QEMU runs."""
+        if self.monitor is None or self.running():
+            return False
+        with self.lock:
+            self.monitor.drain()
+            return self.monitor.shut_down
+
+    def transferred(self) -> Transferred:
+        """What the guest has read and written since QEMU started. Raises GuestError, MonitorError."""
+        with self.lock:
+            monitor = self._monitor()
+            stats = {node.get("node-name", ""): node["stats"] for node in monitor.execute("query-blockstats")}
+            read = sum(stat["rd_bytes"] for name, stat in stats.items() if name.startswith("medium"))
+            return Transferred(read, stats["disk"]["wr_bytes"], monitor.restarts)
 
     def press(self, key: str) -> None:
         """Presses a key, named as QEMU names keys. A guest that is just ending does not mind."""

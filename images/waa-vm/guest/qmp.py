@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,10 +16,16 @@ class MonitorError(Exception):
 
 
 class Monitor:
-    """One connection. Not for several threads at once: the caller holds a lock."""
+    """One connection. Not for several threads at once: the caller holds a lock.
+
+    restarts  how often the guest restarted itself, as far as the answers read so far tell
+    shut_down the guest shut itself down. QEMU ends with the code 0 after a signal, too, and a signal is no shutdown
+    """
 
     def __init__(self, path: Path, timeout: float = 10.0) -> None:
         self.timeout = timeout
+        self.restarts = 0
+        self.shut_down = False
         deadline = time.monotonic() + timeout
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -62,7 +69,21 @@ class Monitor:
             if "error" in message:
                 raise MonitorError(f"{command}: {message['error'].get('desc', message['error'])}")
             if "return" in message:
-                return message["return"]  # everything else on the way is an event
+                return message["return"]
+            self._note(message)  # everything else on the way is an event
+
+    def _note(self, event: dict[str, Any]) -> None:
+        reason = event.get("data", {}).get("reason")  # others: a signal, a command of this monitor, a panic
+        if event["event"] == "RESET" and reason == "guest-reset":
+            self.restarts += 1
+        elif event["event"] == "SHUTDOWN" and reason == "guest-shutdown":
+            self.shut_down = True
+
+    def drain(self) -> None:
+        """Reads the events that are left, up to the end: for a QEMU that has ended."""
+        with suppress(MonitorError, ValueError):  # ValueError: QEMU was killed while it wrote a line
+            while True:
+                self._note(self._read())
 
     def job(self, command: str, timeout: float, **arguments: Any) -> None:
         """A command that starts a job (snapshots do), until the job is over. Raises MonitorError.
