@@ -31,8 +31,10 @@ def free_port() -> int:
 
 @contextmanager
 def ready_at(port: int) -> Iterator[None]:
-    """For as long as the context lasts, a health check asks http://127.0.0.1:port/ready."""
-    STATE.write_text(f"http://127.0.0.1:{port}/ready", encoding="utf-8")
+    """For as long as the context lasts, a health check asks http://127.0.0.1:port/ready, never half of that."""
+    temporary = STATE.with_name(f"{STATE.name}.{os.getpid()}")
+    temporary.write_text(f"http://127.0.0.1:{port}/ready", encoding="utf-8")
+    temporary.replace(STATE)
     try:
         yield
     finally:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,9 @@ def said(process: subprocess.Popen[str], end: signal.Signals | None = None) -> s
         return text
     finally:
         process.kill()
+
+
+def free_ports(number: int) -> list[int]:
+    """TCP ports that nobody has at the moment, each another."""
+    with ExitStack() as held:
+        return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(number)]

@@ -319,6 +319,27 @@ def test_a_guest_that_hangs_tells_and_a_reset_undoes_everything(engine: Engine, 
     assert "after ''" in done.stdout
 
 
+def test_a_health_check_never_reads_half_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import role
+
+    state, over, seen = tmp_path / "ready", threading.Event(), set[str]()
+    monkeypatch.setattr(role, "STATE", state)
+
+    def read() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                seen.add(state.read_text())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(2000):
+        with role.ready_at(8000):
+            pass
+    over.set()
+    reader.join()
+    assert seen <= {"http://127.0.0.1:8000/ready"}
+
+
 def test_programs_explain_themselves() -> None:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(

@@ -63,7 +63,7 @@ def _serve(machine: Machine, port: int) -> int:
             machine.healthy()  # raises when QEMU is gone; a guest that is busy for a while is none of our business
     except GuestError as error:
         if machine.stopping.is_set() and machine.config.install is None:
-            print("[guest] ended before it was healthy", flush=True)
+            print(f"[guest] ended{'' if machine.boots else ' before it was healthy'}", flush=True)
             return 0
         print(f"[guest] {error}", flush=True)
         return 1
