@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ LONGEST_PAUSE: Final = 30.0  # seconds; a longer Retry-After is cut to this
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 TOKEN_KEPT: Final = 5.0  # seconds before the client is asked for the token again; it renews expired ones
 IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HEADER: Final = "!#$&'*+-.^_`|~"  # marks in the name of a header (RFC 9110, 5.6.2), but for % itself
 ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 ONLY_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -60,6 +61,7 @@ class Login:
     context: str
     namespace: str  # the context's namespace, or `default`
     kubeconfig: str = ""
+    impersonates: tuple[tuple[str, str], ...] = ()  # headers; a name may come more than once
 
 
 class _Status(msgspec.Struct):
@@ -108,6 +110,7 @@ def login(context: str | None = None) -> Login:
         config.load_kube_config(
             config_file=joined, context=context, client_configuration=configuration, persist_config=False
         )
+        user = _user(kubeconfigs, str((chosen.get("context") or {}).get("user") or ""))
     except BadInput:
         raise
     except ConfigException as error:
@@ -115,7 +118,63 @@ def login(context: str | None = None) -> Login:
     except (YAMLError, TypeError, AttributeError, LookupError, ValueError) as error:  # the file is not a kubeconfig
         raise Unreachable(f"kubeconfig {files}: not one: {' '.join(str(error).split())}") from None
     namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    return Login(configuration, str(chosen["name"]), str(namespace), joined)
+    return Login(configuration, str(chosen["name"]), str(namespace), joined, impersonation(user, joined))
+
+
+def _user(kubeconfigs: Sequence[str], name: str) -> Mapping[str, Any]:
+    """A user's entry in the kubeconfigs; of two with one name the first counts, as for kubectl and for the client."""
+    import yaml
+
+    for path in kubeconfigs:
+        config = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        for each in config.get("users") or ():
+            if each.get("name") == name:
+                user: Mapping[str, Any] = each.get("user") or {}
+                return user
+    return {}
+
+
+def impersonation(user: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """The headers with which requests act as another user: `as`, `as-uid`, `as-groups` and `as-user-extra` of a
+    kubeconfig's user, which the official client ignores. Raises BadInput where they cannot be used: acting as the
+    login itself would have other rights than the file gives.
+
+    >>> impersonation({"as": "jane", "as-groups": ["a", "b"]}, "config")
+    (('Impersonate-User', 'jane'), ('Impersonate-Group', 'a'), ('Impersonate-Group', 'b'))
+    """
+    name, uid = user.get("as") or "", user.get("as-uid") or ""
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    for key, value, fits in (
+        ("as", name, _texts([name])),
+        ("as-uid", uid, _texts([uid])),
+        ("as-groups", groups, _texts(groups)),
+        ("as-user-extra", extra, isinstance(extra, dict) and all(map(_texts, extra.values()))),
+    ):
+        if not fits:
+            allowed = {"as-groups": "a list of texts", "as-user-extra": "a list of texts for each key"}.get(
+                key, "a text"
+            )
+            raise BadInput(f"kubeconfig {where}: {key}: {value!r} is not allowed; allowed: {allowed}")
+    if not name and (uid or groups or extra):
+        others = ", ".join(key for key in ("as-uid", "as-groups", "as-user-extra") if user.get(key))
+        raise BadInput(f"kubeconfig {where}: {others} without `as`: name the user to act as")
+    if not name:
+        return ()
+    headers = [("Impersonate-User", name), *([("Impersonate-Uid", uid)] if uid else [])]
+    headers += [("Impersonate-Group", group) for group in groups]
+    # a header's name is of letters, digits and marks; any other character of a key is percent-encoded
+    headers += [
+        (f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}", value)
+        for key, values in extra.items()
+        for value in values
+    ]
+    return tuple(headers)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, str) and (each == "" or each.isprintable()) for each in value
+    )
 
 
 def _read(path: Path) -> str:
@@ -269,6 +328,14 @@ class Api:
             self._token = (time.monotonic(), token)
         return {"authorization": token} if token else {}
 
+    def _with_login(self, headers: Mapping[str, str]) -> Any:
+        import urllib3
+
+        merged = urllib3.HTTPHeaderDict({**headers, **self.headers(), "user-agent": "slipway"})
+        for name, value in self.login.impersonates:
+            merged.add(name, _as_utf8(value))
+        return merged
+
     def close(self) -> None:
         self._pool.clear()
 
@@ -297,7 +364,7 @@ class Api:
             return self._pool.urlopen(
                 method,
                 url,
-                headers={**headers, **self.headers(), "user-agent": "slipway"},
+                headers=self._with_login(headers),
                 body=body,
                 retries=False,
                 redirect=False,
@@ -306,6 +373,11 @@ class Api:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _lost(error, self._answered or tries > 0) from None
+
+
+def _as_utf8(value: str) -> str:
+    """A header's value, of which http.client sends the Latin-1 bytes, as UTF-8, which kubectl sends."""
+    return value.encode().decode("latin-1")
 
 
 class _Lost(Exception):
