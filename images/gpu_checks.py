@@ -8,6 +8,7 @@ sampler    vLLM samples with FlashInfer, which compiles CUDA when the server war
 caches     what is compiled or fetched is written below a place that stays writable with a read-only root
 driver     the engine and the runtime know from which driver on the packages' CUDA works
 network    NCCL loads libibverbs when it starts, and without it uses TCP over InfiniBand without a word
+deepspeed  it compiles parts where they are first used: the Adam for state in host memory is C++, the rest is CUDA
 """
 
 from __future__ import annotations
@@ -145,9 +146,35 @@ def network() -> str:
     return "libibverbs is there"
 
 
+def deepspeed() -> str:
+    """DeepSpeed compiles its Adam for `offload_optimizer: {device: cpu}`, as it would at the start of a training.
+
+    Its other parts cannot be compiled here: an `optimizer` in its file (FusedAdam, FusedLamb, FusedLion) and the
+    quantised communication of ZeRO++ are CUDA, state on NVMe needs libaio's headers. A training that asks for one of
+    them ends with "CUDA_HOME environment variable is not set". ZeRO 1 to 3 compile nothing else.
+    """
+    try:
+        release = version("deepspeed")
+    except PackageNotFoundError:
+        return "no DeepSpeed here"
+    if not shutil.which("ninja"):
+        raise CheckError("there is no ninja, with which DeepSpeed compiles: pin the package `ninja`")
+    program = "from deepspeed.ops.op_builder.cpu import CPUAdamBuilder as Builder; Builder().load(verbose=False)"
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {**os.environ, "DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": folder}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [""]
+        said = next((line for line in lines if "error:" in line), lines[-1])
+        raise CheckError(f"DeepSpeed {release} cannot compile cpu_adam: {said[:500]}")
+    more = "" if shutil.which("nvcc") else "; without nvcc its file may name no optimizer, no ZeRO++ and no NVMe"
+    return f"DeepSpeed {release} compiles cpu_adam{more}"
+
+
 def main() -> int:
     try:
-        for said in (compilers(), sampler(os.environ), caches(os.environ), driver(os.environ), network()):
+        for said in (compilers(), sampler(os.environ), caches(os.environ), driver(os.environ), network(), deepspeed()):
             print(f"gpu: {said}", flush=True)
     except CheckError as error:
         print(f"gpu: {error}", file=sys.stderr)

@@ -169,6 +169,59 @@ def test_missing_headers_are_named(checks: ModuleType, tmp_path: Path, monkeypat
         checks.compilers()
 
 
+def fake_deepspeed(folder: Path, monkeypatch: pytest.MonkeyPatch, checks: ModuleType, load: str) -> None:
+    """A DeepSpeed whose Adam for the host's memory is loaded by this line, in a process of its own."""
+    package = folder / "deepspeed" / "ops" / "op_builder"
+    package.mkdir(parents=True)
+    for place in (package, package.parent, package.parent.parent):
+        (place / "__init__.py").touch()
+    (package / "cpu.py").write_text(f"import os\nclass CPUAdamBuilder:\n    def load(self, verbose):\n        {load}\n")
+    (folder / "ninja").write_text("#!/bin/sh\n")
+    (folder / "ninja").chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(checks, "version", lambda _: "0.19.8")
+
+
+def test_deepspeed_compiles_in_the_build_what_it_would_compile_at_a_start(
+    checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "assert os.environ['DS_ACCELERATOR'] == 'cpu' and os.path.isdir(os.environ['TORCH_EXTENSIONS_DIR'])"
+    fake_deepspeed(tmp_path, monkeypatch, checks, asked)
+    said = checks.deepspeed()
+    assert said == (
+        "DeepSpeed 0.19.8 compiles cpu_adam; without nvcc its file may name no optimizer, no ZeRO++ and no NVMe"
+    )
+    (tmp_path / "nvcc").symlink_to(tmp_path / "ninja")
+    assert checks.deepspeed() == "DeepSpeed 0.19.8 compiles cpu_adam"
+
+
+def test_a_deepspeed_that_cannot_compile_is_refused(
+    checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_deepspeed(
+        tmp_path, monkeypatch, checks, "raise SystemExit('cpu_adam.cpp:1: fatal error: omp.h: No such file')"
+    )
+    with pytest.raises(checks.CheckError, match=r"DeepSpeed 0\.19\.8 cannot compile cpu_adam: .*omp\.h"):
+        checks.deepspeed()
+    (tmp_path / "ninja").unlink()
+    with pytest.raises(checks.CheckError, match="there is no ninja"):
+        checks.deepspeed()
+
+
+def test_an_image_without_deepspeed_has_nothing_to_prove(checks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise checks.PackageNotFoundError(name)
+
+    monkeypatch.setattr(checks, "version", version)
+    assert checks.deepspeed() == "no DeepSpeed here"
+
+
+@pytest.mark.parametrize("image", GPU)
+def test_ninja_is_in_every_lock_with_deepspeed(image: str) -> None:
+    assert "deepspeed" not in packages(image) or "ninja" in packages(image)
+
+
 def test_a_missing_library_of_the_network_is_named(checks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
