@@ -257,7 +257,7 @@ def test_the_readmes_configurations_are_as_the_program_reads_them() -> None:
 
     from eval.config import convert
 
-    configs = [convert(block["config"], GuestConfig, "README.md") for block in blocks()]
+    configs = [convert(block.get("config", block), GuestConfig, "README.md") for block in blocks()]
     assert [config.install is not None for config in configs] == [True, False]
     assert all(config.health.path == "/probe" for config in configs)
 
