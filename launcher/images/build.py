@@ -130,10 +130,20 @@ def build(
 ) -> list[Built]:
     """Builds every image; in parallel with BuildKit. Raises BuildFailed for the first that fails."""
     images = list(wanted)
+
+    def build_one(image: Definition) -> Built:
+        # of a copy of the sources: somebody may change one while it builds, between its two builds, too
+        with tempfile.TemporaryDirectory(prefix="slipway-context-") as folder:
+            context_folder(image, Path(folder))
+            sources = Definition(image.name, Path(folder))
+            if buildkit is None:
+                return _classic(engine, sources, options, tell)
+            return _buildkit(engine, sources, options, tell, buildkit)
+
     if buildkit is None:
-        return [_classic(engine, image, options, tell) for image in images]
+        return [build_one(image) for image in images]
     with ThreadPoolExecutor(len(images)) as pool:
-        return list(pool.map(lambda image: _buildkit(engine, image, options, tell, buildkit), images))
+        return list(pool.map(build_one, images))
 
 
 def _classic(engine: Engine, definition: Definition, options: BuildOptions, tell: Tell) -> Built:
@@ -197,29 +207,29 @@ def _classic_steps(image: str, lines: Iterable[Mapping[str, Any]], log: _Log) ->
 def _buildkit(engine: Engine, definition: Definition, options: BuildOptions, tell: Tell, address: str) -> Built:
     begun = time.monotonic()
     log = _Log(f"{definition.name}:{options.version(definition)}", options.logs)
-    with tempfile.TemporaryDirectory(prefix="slipway-context-") as work:
-        folder, lists = Path(work, "context"), Path(work, "lists")
-        context_folder(definition, folder)
 
-        def command(settings: BuildOptions, *more: str) -> list[str]:
-            words = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
-            words += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{definition.name}"]
-            words += ["--opt=image-resolve-mode=local"]
-            for name, value in settings.build_arguments(definition, settings.version(definition)).items():
-                words.append(f"--opt=build-arg:{name}={value}")
-            if settings.network == "host":
-                words += ["--allow=network.host", "--opt=force-network-mode=host"]
-            return [*words, *more]
+    def command(settings: BuildOptions, *more: str) -> list[str]:
+        folder = definition.root
+        words = ["buildctl", "--addr", address, "build", "--progress=plain", "--frontend=dockerfile.v0"]
+        words += [f"--local=context={folder}", f"--local=dockerfile={folder}/{FOLDER}/{definition.name}"]
+        words += ["--opt=image-resolve-mode=local"]
+        for name, value in settings.build_arguments(definition, settings.version(definition)).items():
+            words.append(f"--opt=build-arg:{name}={value}")
+        if settings.network == "host":
+            words += ["--allow=network.host", "--opt=force-network-mode=host"]
+        return [*words, *more]
 
-        settings, tell_rest = options, tell
-        if debian.open_ended(definition, options.arguments):
+    settings, tell_rest = options, tell
+    if debian.open_ended(definition, options.arguments):
+        with tempfile.TemporaryDirectory(prefix="slipway-debian-") as lists:
             wanted = (f"--opt=target={debian.STAGE}", f"--output=type=local,dest={lists}")
             _piped(None, command(options, *wanted), definition.name, log, tell)
-            files = {file.name: file.read_bytes() for file in lists.iterdir()}
-            settings, tell_rest = options.with_debian(files), _but_cached(tell)
-        tag = f"{definition.name}:{settings.version(definition)}"
-        output = f"--output=type=docker,name={tag},rewrite-timestamp=true"
-        _piped(engine, command(settings, output), definition.name, log, tell_rest)
+            files = {file.name: file.read_bytes() for file in Path(lists).iterdir()}
+        settings, tell_rest = options.with_debian(files), _but_cached(tell)
+    tag = f"{definition.name}:{settings.version(definition)}"
+    # uncompressed: the engine unpacks the layers in any case
+    output = f"--output=type=docker,name={tag},rewrite-timestamp=true,compression=uncompressed"
+    _piped(engine, command(settings, output), definition.name, log, tell_rest)
     log.done()
     return _built(engine, definition, options, settings, begun)
 
