@@ -114,6 +114,9 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
     "a loss that is not finite ends the training, and logs have one line a step": (
         *("disable_tqdm", "logging_nan_inf_filter", "logging_strategy"),
     ),
+    "Liger's kernels cannot be loaded for the Qwen-VL classes of transformers 5.23": (
+        *("liger_kernel_config", "use_liger_kernel"),
+    ),
     "tokens that stand for images are never sampled": ("generation_kwargs",),
     "an answer is one turn, with images, and who samples it is `generation`": (
         *("max_tool_calling_iterations", "transformers_continuous_batching_config"),

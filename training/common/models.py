@@ -66,7 +66,6 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
 
     A new LoRA is added only with `loader: unsloth`. Raises ConfigError.
     """
-    import torch
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # progress bars make logs unreadable
@@ -77,16 +76,7 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
 
         model = load(config, name, where.get("revision"))
     else:
-        from transformers import AutoModelForImageTextToText
-
-        where = {**where, **quantized(config)}
-        if config.attention is not None:
-            where["attn_implementation"] = config.attention
-        with reading(config.model, "its weights"):
-            model = AutoModelForImageTextToText.from_pretrained(
-                name, dtype=getattr(torch, loaded_dtype(config)), **where
-            )
-        check_attention(model, config)
+        model = start_model(config)
         if config.quantization is not None:
             from peft import prepare_model_for_kbit_training
 
@@ -95,11 +85,26 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
         model = with_adapter(model, config.adapter, base=config.model, trainable=True)
     if config.freeze_vision:
         freeze_vision(model)
+    return model, load_processor(config.model, config.max_pixels, config.min_pixels)
+
+
+def start_model(config: TrainerConfig) -> Any:
+    """The model as it is before the training: without adapter, loaded by transformers. Raises ConfigError."""
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    name, where = source(config.model)
+    where = {**where, **quantized(config)}
+    if config.attention is not None:
+        where["attn_implementation"] = config.attention
+    with reading(config.model, "its weights"):
+        model = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, loaded_dtype(config)), **where)
+    check_attention(model, config)
     if config.padding_free:
         from training.common.padding_free import without_padding
 
         without_padding(model)
-    return model, load_processor(config.model, config.max_pixels, config.min_pixels)
+    return model
 
 
 def check_attention(model: Any, config: TrainerConfig) -> None:
@@ -323,7 +328,9 @@ def whole(model: Any, adapter: Path) -> Any:
     from transformers import AutoModelForImageTextToText
 
     base = model.peft_config[model.active_adapter].base_model_name_or_path
-    fresh = AutoModelForImageTextToText.from_pretrained(base, dtype=model.dtype)
+    # the commit from which it was loaded: by its name alone it would be the newest one
+    commit = getattr(model.config, "_commit_hash", None)
+    fresh = AutoModelForImageTextToText.from_pretrained(base, dtype=model.dtype, revision=commit)
     return PeftModel.from_pretrained(fresh, str(adapter)).merge_and_unload()
 
 

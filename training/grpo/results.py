@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eval.actions import ParseError
 from eval.agents.base import Decision
-from eval.scores.stats import Estimate, ratio
+from eval.scores.stats import rate, ratio
 from eval.scores.summary import MetricRow, row, write_summary
 from training.grpo.config import GrpoConfig
 from training.grpo.prompts import Prompts
+from training.grpo.tally import RewardTally
 from training.rewards import Reward
+from training.rewards.builtin import Builtin
 
 
 def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: Prompts, folder: Path) -> None:
@@ -21,22 +26,32 @@ def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: 
     if prompts.faults.total:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "bad_samples.json").write_text(json.dumps(prompts.faults.report(), indent=1) + "\n", encoding="utf-8")
-    write_summary(folder / "summary.json", summary(config, rewards, trainer.tally))
+    write_summary(folder / "summary.json", summary(config, rewards, trainer.tally, partial(episode_of, prompts)))
     if config.predictions:
         draw(trainer.tally.attempts, prompts, config.predictions, folder / "samples")
     plot(trainer.state.log_history, rewards, folder / "plots" / "curves.png")
 
 
-def summary(config: GrpoConfig, rewards: Sequence[Reward], tally: Any) -> list[MetricRow]:
-    """Each reward's mean over the groups of the last generations, with an interval over groups.
+def summary(
+    config: GrpoConfig, rewards: Sequence[Reward], tally: RewardTally, cluster: Callable[[int], str]
+) -> list[MetricRow]:
+    """Each reward's mean over the groups of the last generations, with an interval by cluster.
+
+    cluster  of a prompt by its number: the steps of an episode resemble each other, and a prompt may come several times
 
     infra_failures counts the answers since the start or resume of the training that could not be judged.
     """
-    groups = [group for generation in tally.groups for group in generation]
+    groups = [(cluster(number), means) for generation in tally.groups for number, means in generation]
     rows = []
     for index, reward in enumerate(rewards):
-        values = [group[index] for group in groups if group[index] == group[index]]
-        estimate: Estimate | None = ratio(values, [1.0] * len(values))
+        values: dict[str, list[float]] = defaultdict(list)
+        for name, means in groups:
+            if not math.isnan(means[index]):
+                values[name].append(means[index])
+        bounded = isinstance(reward.function, Builtin) and reward.function.bounded
+        estimate = (rate if bounded else ratio)(
+            [math.fsum(some) for some in values.values()], [float(len(some)) for some in values.values()]
+        )
         rows.append(
             row(
                 f"reward/{reward.label}",
@@ -50,6 +65,12 @@ def summary(config: GrpoConfig, rewards: Sequence[Reward], tally: Any) -> list[M
             )
         )
     return rows
+
+
+def episode_of(prompts: Prompts, number: int) -> str:
+    """The episode of a prompt, or the prompt itself where it is of none."""
+    sample = prompts[number]
+    return f"prompt {number}" if sample.episode is None else sample.episode.episode_id
 
 
 def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, folder: Path) -> None:

@@ -24,7 +24,7 @@ from eval.desktop import InfraError
 from training import rewards as reward_functions
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
-from training.common.models import load_model, lora, save_model
+from training.common.models import load_model, lora, save_model, start_model
 from training.data.faults import Faults
 from training.data.source import open_source
 from training.grpo.config import GrpoConfig
@@ -117,7 +117,7 @@ def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts
     from trl import GRPOConfig
 
     from eval.prompts.tokens import VISION_TOKENS
-    from training.grpo.trainer import Trainer
+    from training.grpo.trainer import Trainer, reference_from
 
     if len(prompts) < (needed := config.prompts_per_generation()):
         raise ConfigError(f"data: a generation takes {needed} prompts, and there are {len(prompts)}; lower batch_size")
@@ -134,21 +134,22 @@ def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts
         most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         measured = context_for(prompts, processor, config.max_completion, most)
         context = config.generation.context or measured
-    return Trainer(
-        prompts=prompts,
-        rewards=rewards,
-        builder=config.prompt.builder(),
-        period=config.period,
-        remote=remote(config, suppressed),
-        revision=source(config.model)[1].get("revision"),
-        model=model,
-        args=sharding.with_policy(
-            with_trl(arguments(config, out, suppressed, context), config.trl, GRPOConfig), config
-        ),
-        train_dataset=rows,
-        processing_class=processor,
-        peft_config=lora(config, model),
-    )
+    with reference_from(lambda: start_model(config)):
+        return Trainer(
+            prompts=prompts,
+            rewards=rewards,
+            builder=config.prompt.builder(),
+            period=config.period,
+            remote=remote(config, suppressed),
+            revision=source(config.model)[1].get("revision"),
+            model=model,
+            args=sharding.with_policy(
+                with_trl(arguments(config, out, suppressed, context), config.trl, GRPOConfig), config
+            ),
+            train_dataset=rows,
+            processing_class=processor,
+            peft_config=lora(config, model),
+        )
 
 
 def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import random
 import secrets
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
@@ -35,22 +35,9 @@ from eval.prompts import PromptBuilder
 from eval.prompts.tokens import VISION_TOKENS
 from training.grpo.colocate import CheckedEngine, check_prompt_ids, engine_options, processor_bounds, revisions
 from training.grpo.prompts import Prompts, name_of
+from training.grpo.tally import RewardTally
 from training.grpo.vllm_client import Client, Sampling
 from training.rewards import Reward, SampledAnswer, score
-
-RECENT: Final = 10  # generations whose rewards are in the summary
-
-
-@dataclass
-class RewardTally:
-    """Rewards for the summary. `groups`: each reward's mean, per recent generation and group."""
-
-    groups: deque[list[list[float]]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    dropped: int = 0
-    unjudged: Counter[str] = field(default_factory=Counter)
-    attempts: list[tuple[int, SampledAnswer]] = field(
-        default_factory=list
-    )  # of the last generation; its prompts' numbers
 
 
 @dataclass(frozen=True)
@@ -210,7 +197,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.lost = torch.tensor([row is None for row in scores.rows], device=self.accelerator.device)
         self.any_lost = bool(gathered.isnan().all(dim=1).any())  # in any process: all of them then count again
         self.tally.attempts = [(row["number"], attempt) for row, attempt in zip(inputs, attempts, strict=True)]
-        self._note(gathered, scores.unjudged)
+        numbers = torch.tensor([row["number"] for row in inputs], device=self.accelerator.device)
+        self._note(gathered, self.accelerator.gather(numbers).tolist(), scores.unjudged)
         return gathered
 
     def _attempt(self, row: dict[str, Any], ids: list[int]) -> SampledAnswer:
@@ -252,8 +240,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         times: int = passes * self.accelerator.num_processes
         return float(_scored(inputs)) * times / max(whole, 1.0)
 
-    def _note(self, gathered: torch.Tensor, unjudged: Counter[str]) -> None:
-        """Counts the answers that were not judged. Raises InfraError when no answer was."""
+    def _note(self, gathered: torch.Tensor, numbers: Sequence[int], unjudged: Counter[str]) -> None:
+        """Counts the answers that were not judged. `numbers`: each answer's prompt. Raises InfraError when none was."""
         weighed = [index for index, reward in enumerate(self.rewards) if reward.weight]
         lost = int(gathered[:, weighed].isnan().any(dim=1).sum())
         self._metrics["train"]["dropped"].append(float(lost))
@@ -266,7 +254,23 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             step = self.state.global_step
             print(f"step {step}: {lost} of {len(gathered)} answers are left out: {reasons}", flush=True)
         grouped = gathered.view(-1, self.num_generations, len(self.rewards)).nanmean(dim=1)
-        self.tally.groups.append(grouped.tolist())
+        self.tally.groups.append(list(zip(numbers[:: self.num_generations], grouped.tolist(), strict=True)))
+
+
+@contextmanager
+def reference_from(load: Callable[[], Any]) -> Iterator[None]:
+    """While it is open, TRL makes its reference model (`beta`, without a LoRA) by `load`, as the policy was loaded.
+
+    TRL itself loads it by the name in the model's configuration, and loses the revision: the newest one, or none.
+    """
+    from trl.trainer import grpo_trainer
+
+    theirs = grpo_trainer.create_model_from_path
+    grpo_trainer.create_model_from_path = lambda *_, **__: load()
+    try:
+        yield
+    finally:
+        grpo_trainer.create_model_from_path = theirs
 
 
 def _scored(batch: dict[str, Any]) -> torch.Tensor:

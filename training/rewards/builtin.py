@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -28,7 +28,12 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Builtin(Config, frozen=True):
-    """Base class of the built-in rewards. Subclasses judge one attempt, or override `__call__`."""
+    """Base class of the built-in rewards. Subclasses judge one attempt, or override `__call__`.
+
+    bounded  whether its values lie in [0, 1]; the interval of its mean then does too
+    """
+
+    bounded: ClassVar[bool] = True
 
     def __call__(self, attempts: Sequence[SampledAnswer]) -> list[float]:
         return [self.one(attempt) for attempt in attempts]
@@ -156,6 +161,8 @@ class Length(Builtin, frozen=True):
     Source: Q. Yu et al., DAPO (2025), section 3.4.
     """
 
+    bounded: ClassVar[bool] = False
+
     limit: Annotated[int, msgspec.Meta(ge=1)]
     margin: Annotated[int, msgspec.Meta(ge=1)]
 
@@ -173,6 +180,8 @@ class RewardModelScore(Builtin, frozen=True):
 
     path  its folder
     """
+
+    bounded: ClassVar[bool] = False
 
     path: str
 

@@ -48,6 +48,7 @@ def kinds() -> dict[str, Any]:
         ("bf16", True, "trl.bf16: the field precision sets it"),
         ("save_only_model", True, "trl.save_only_model: not offered: a checkpoint is whole"),
         ("auto_find_batch_size", True, "trl.auto_find_batch_size: not offered: a step's batch"),
+        ("use_liger_kernel", True, "trl.use_liger_kernel: not offered: Liger's kernels cannot be loaded"),
         ("push_to_hub", True, "results go to $SLIPWAY_OUTPUTS"),
     ],
 )
