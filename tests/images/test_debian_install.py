@@ -156,3 +156,4 @@ def test_debian_is_installed_through_two_cuts_and_works_from_its_disk(medium: Pa
         assert work.get(work.agent, "/files") == (200, "")
         assert work.end() == 0
     assert digest(disk) == before
+    disk.unlink()  # pytest keeps the folders of three runs
