@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 
 from eval.config import Config, ConfigError
+from training.deepspeed_file import check_compilers
 from training.trl_arguments import check_names
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -110,7 +111,9 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     workers        processes that load data; 0 loads in the trainer's own process
     report_to      trackers besides metrics.jsonl: wandb, tensorboard, mlflow, trackio; each must be installed
     run_name       name of the run in those trackers; None lets the tracker choose
-    deepspeed      path of a DeepSpeed configuration file
+    deepspeed      path of a DeepSpeed configuration file. What DeepSpeed would compile with nvcc when it starts
+                   (FusedAdam, offloading to NVMe) is refused where there is no nvcc, as in the images; offloading to
+                   the CPU needs a C++ compiler, which they have
     fsdp           shards parameters, gradients and optimiser over the processes, layer by layer (FSDP 2)
     trl            any other argument of the trainer's class: trl.SFTConfig, DPOConfig, GRPOConfig, and for the reward
                    model transformers.TrainingArguments; the last section of this page lists what is refused
@@ -217,6 +220,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
             raise ConfigError(
                 "deepspeed is not installed: pip install deepspeed, or take the image trl-grpo or unsloth-sft"
             )
+        if self.deepspeed is not None:
+            check_compilers(Path(self.deepspeed), self.optimizer)
 
     def check_warmup(self, steps: int) -> None:
         """Raises ConfigError for a warm-up that does not end before the training's `steps` do."""
