@@ -150,8 +150,9 @@ def deepspeed() -> str:
     """DeepSpeed compiles its Adam for `offload_optimizer: {device: cpu}`, as it would at the start of a training.
 
     Its other parts cannot be compiled here: an `optimizer` in its file (FusedAdam, FusedLamb, FusedLion) and the
-    quantised communication of ZeRO++ are CUDA, state on NVMe needs libaio's headers. A training that asks for one of
-    them ends with "CUDA_HOME environment variable is not set". ZeRO 1 to 3 compile nothing else.
+    quantised communication of ZeRO++ are CUDA, state on NVMe needs libaio's headers. DeepSpeed ends with "CUDA_HOME
+    environment variable is not set" where it is asked for one (training/deepspeed_file.py refuses what it knows). ZeRO
+    1 to 3 compile nothing else.
     """
     try:
         release = version("deepspeed")
