@@ -16,7 +16,17 @@ from launcher.backends.kubernetes.api import ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.creating import Creator
 from launcher.backends.kubernetes.identity import authorities_of
-from launcher.backends.kubernetes.objects import POD, SENT, Kind, Metadata, RenderedFile, files, handle
+from launcher.backends.kubernetes.objects import (
+    CHILD_JOB,
+    JOB_SET,
+    POD,
+    SENT,
+    Kind,
+    Metadata,
+    RenderedFile,
+    files,
+    handle,
+)
 from launcher.backends.kubernetes.watch.board import Board
 from launcher.backends.kubernetes.watch.snapshot import NAME, Snapshot
 from launcher.errors import Conflict, SlipwayError
@@ -233,11 +243,13 @@ class KubernetesBackend(Connection):
     def mine(self) -> Iterator[BackendObservation]:
         """Looks in all namespaces if it may list them, otherwise in its own."""
         snapshot = Snapshot(self.login.context)
-        kinds: Iterable[Kind] = (*self.looking.kinds(), POD)
+        carriers = self.looking.kinds()
+        kinds: Iterable[Kind] = (*carriers, *([CHILD_JOB] if JOB_SET in carriers else []), POD)
         for kind in kinds:
+            selector = names.JOBSET_NAME if kind is CHILD_JOB else names.SELECTOR
             for space in ("", self.namespace):
                 try:
-                    for page in self.api.pages(kind.path(space), labelSelector=names.SELECTOR):
+                    for page in self.api.pages(kind.path(space), labelSelector=selector):
                         for item in page.get("items") or ():
                             snapshot.put(kind, item)
                     break

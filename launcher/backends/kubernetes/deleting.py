@@ -42,9 +42,7 @@ def _cancel(looking: Looking, handle: Handle, wanted: set[str]) -> None:
             _delete(looking.api, CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
         return
     snapshot = Snapshot(looking.context)
-    snapshot.put(owner.kind, owner.value)
-    for pod in looking.pods(owner, handle.run):
-        snapshot.put(POD, pod)
+    looking.fill(snapshot, owner, handle.run)
     for pod in snapshot.members(owner, handle.run):
         if (pod.get("status") or {}).get("phase") in ("Pending", "Running"):
             _delete(looking.api, POD, msgspec.convert(pod["metadata"], Metadata, strict=False))

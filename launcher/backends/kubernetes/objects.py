@@ -37,6 +37,7 @@ POD: Final = Kind("Pod", "/api/v1", "pods")
 EVENT: Final = Kind("Event", "/api/v1", "events")
 SERVICE_ACCOUNT: Final = Kind("ServiceAccount", "/api/v1", "serviceaccounts")
 JOB: Final = Kind("Job", "/apis/batch/v1", "jobs")
+CHILD_JOB: Final = Kind("ChildJob", "/apis/batch/v1", "jobs")  # a Job that JobSet's controller made
 JOB_SET: Final = Kind("JobSet", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets")
 WORKLOAD: Final = Kind("Workload", "/apis/kueue.x-k8s.io/v1beta1", "workloads")
 LOCAL_QUEUE: Final = Kind("LocalQueue", "/apis/kueue.x-k8s.io/v1beta1", "localqueues")
@@ -170,6 +171,15 @@ def _shape(value: Any, inside: str = "") -> Any:
     if isinstance(value, list):
         return [_shape(item, inside) for item in value]
     return value
+
+
+def controller_of(value: Mapping[str, Any]) -> str:
+    """The uid of the object that controls this one; "" without one. Unlike labels, which anybody may write on an object
+    of theirs, a uid belongs to one object, and Kubernetes deletes what claims an owner that does not exist."""
+    for reference in (value.get("metadata") or {}).get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference.get("uid") or "")
+    return ""
 
 
 def handle(run: str, backend: str, kind: Kind, metadata: Metadata, context: str) -> Handle:

@@ -30,14 +30,24 @@ def job_set(namespace: str) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"replicatedJobs": []}}
 
 
-def pod(namespace: str, run: str) -> dict[str, Any]:
+def child(namespace: str, run: str) -> dict[str, Any]:
+    """The Job that JobSet's controller makes of a stage."""
+    owner = {"kind": "JobSet", "name": PIPELINE, "uid": "u", "controller": True}
+    return {"metadata": {"name": f"job-{run}", "namespace": namespace, "uid": f"j-{run}", "ownerReferences": [owner]}}
+
+
+def pod(namespace: str, run: str, controller: str) -> dict[str, Any]:
     labels = {"slipway.dev/run": run, "slipway.dev/role": "main"}
-    metadata = {"name": f"pod-{run}", "namespace": namespace, "uid": f"p-{run}", "labels": labels}
+    metadata: dict[str, Any] = {"name": f"pod-{run}", "namespace": namespace, "uid": f"p-{run}", "labels": labels}
+    metadata["ownerReferences"] = [{"kind": "Job", "name": "x", "uid": controller, "controller": True}]
+    if controller != f"j-{run}":
+        metadata["name"] = "strangers"
     return {"metadata": metadata, "status": {"phase": "Running"}}
 
 
 class Holding:
-    """A cluster that holds a pipeline with a pod of each of its runs in namespace `there`."""
+    """A cluster that holds a pipeline with a pod of each of its runs in namespace `there`, and a stranger's pods beside
+    them, with the same labels."""
 
     def __init__(self) -> None:
         self.forbidden = ""
@@ -54,7 +64,9 @@ class Holding:
             return 200, {"items": [job_set("there")]}
         if path == POD.path("there"):
             run = query["labelSelector"].partition("=")[2]
-            return 200, {"items": [pod("there", run)]}
+            return 200, {"items": [pod("there", run, f"j-{run}"), pod("there", run, "another")]}
+        if path == JOB.path("there") and "jobset-name" in query.get("labelSelector", ""):
+            return 200, {"items": [child("there", FIRST), child("there", SECOND)]}
         if path.count("/") == JOB.path("there").count("/"):
             return 200, {"items": []}
         return refusal(404, "NotFound")

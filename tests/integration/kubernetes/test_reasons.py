@@ -374,7 +374,9 @@ def _object(what: str, number: int) -> dict[str, Any]:
     run = f"{what if what != 'pod' else 'job'}{number}-0123456789ab"
     metadata: dict[str, Any] = {"name": run, "namespace": "ml", "uid": run}
     if what == "pod":
+        owner = {"kind": "Job", "name": run, "uid": run, "controller": True}
         metadata = {"name": f"{run}-x", "namespace": "ml", "labels": {names.RUN: run}, "creationTimestamp": STARTED}
+        metadata["ownerReferences"] = [owner]
         return {"metadata": metadata, "status": RUNNING["status"]}
     metadata["annotations"] = {names.RUNS: json.dumps({run: "h"}), names.FINGERPRINT: "h"}
     return {"metadata": metadata, "spec": {}, "status": {}}

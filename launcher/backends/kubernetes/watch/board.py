@@ -17,7 +17,7 @@ import msgspec
 from launcher.backends.base import BackendObservation
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, ApiRefused, hang_up
-from launcher.backends.kubernetes.objects import EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
+from launcher.backends.kubernetes.objects import CHILD_JOB, EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
 from launcher.backends.kubernetes.watch.queues import positions
 from launcher.backends.kubernetes.watch.snapshot import Snapshot
 from launcher.errors import SlipwayError, Unreachable
@@ -49,6 +49,7 @@ class Board:
         self.feeds = [
             KindWatch(self, JOB, labelSelector=names.SELECTOR),
             KindWatch(self, JOB_SET, labelSelector=names.SELECTOR),
+            KindWatch(self, CHILD_JOB, labelSelector=names.JOBSET_NAME),
             KindWatch(self, POD, labelSelector=names.SELECTOR),
             KindWatch(self, EVENT, fieldSelector="type=Warning"),
             KindWatch(self, WORKLOAD),

@@ -15,6 +15,7 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, ApiRefused
 from launcher.backends.kubernetes.objects import (
     CARRIERS,
+    CHILD_JOB,
     EVENT,
     JOB,
     JOB_SET,
@@ -70,9 +71,7 @@ class Looking:
         if carrier is None:
             return None, snapshot, None
         space = carrier.metadata.namespace
-        snapshot.put(carrier.kind, carrier.value)
-        for pod in self.pods(carrier, run):
-            snapshot.put(POD, pod)
+        self.fill(snapshot, carrier, run)
         observation = snapshot.observe(run)
         if observation is None or not observation.active or observation.phase == "running":
             return observation, snapshot, carrier
@@ -103,6 +102,15 @@ class Looking:
                 if carrier is not None and run in carrier.metadata.runs:
                     return carrier
         return None
+
+    def fill(self, snapshot: Snapshot, carrier: Owner, run: str) -> None:
+        """Puts a run's object into a snapshot, with its pods and the Jobs between them."""
+        snapshot.put(carrier.kind, carrier.value)
+        if carrier.kind is JOB_SET:
+            for child in self.items(CHILD_JOB, labelSelector=f"{names.JOBSET_NAME}={carrier.metadata.name}"):
+                snapshot.put(CHILD_JOB, child)
+        for pod in self.pods(carrier, run):
+            snapshot.put(POD, pod)
 
     def pods(self, carrier: Owner, run: str) -> Iterator[Object]:
         array = names.ARRAY in carrier.metadata.labels

@@ -15,7 +15,19 @@ import msgspec
 
 from launcher.backends.base import BackendObservation, Handle
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.objects import CARRIERS, EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind, Metadata, handle
+from launcher.backends.kubernetes.objects import (
+    CARRIERS,
+    CHILD_JOB,
+    EVENT,
+    JOB,
+    JOB_SET,
+    POD,
+    WORKLOAD,
+    Kind,
+    Metadata,
+    controller_of,
+    handle,
+)
 from launcher.backends.kubernetes.watch import reasons
 from launcher.backends.kubernetes.watch.endings import moment
 
@@ -54,6 +66,8 @@ class Snapshot:
     by_run: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     pods: dict[tuple[str, str], Object] = field(default_factory=dict)  # (namespace, name)
     pods_of: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # (namespace, run or array) -> names
+    child_uids: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, name) of a set's Job -> its uid
+    set_of: dict[str, str] = field(default_factory=dict)  # uid of such a Job -> uid of its JobSet
     events: dict[tuple[str, str], dict[str, Object]] = field(
         default_factory=dict
     )  # (namespace, name of the object concerned)
@@ -71,8 +85,14 @@ class Snapshot:
             at = (key[0], kind.name, key[1])
             self.owners[at] = carrier
             runs = set(carrier.metadata.runs)
-            self.by_run.update(dict.fromkeys(runs, at))
+            # an object that has a run's name is the run's; others only say that they carry it
+            self.by_run.update({run: at for run in runs if key[1] == run or self._place_of(run)[2] != run})
             return runs
+        if kind is CHILD_JOB:
+            self._drop_child(key)
+            self.child_uids[key] = str(metadata.get("uid"))
+            self.set_of[self.child_uids[key]] = controller_of(value)
+            return self._runs_of_set(controller_of(value))
         if kind is POD:
             about = _whose(value)
             self.pods[key] = value
@@ -97,6 +117,8 @@ class Snapshot:
                 if self.by_run.get(run) == place:
                     del self.by_run[run]
             return runs
+        if kind is CHILD_JOB:
+            return self._runs_of_set(self._drop_child((namespace, name)))
         if kind is POD:
             pod = self.pods.pop((namespace, name), None)
             if pod is None:
@@ -116,6 +138,8 @@ class Snapshot:
         """(namespace, name) of all objects of a kind."""
         if kind in CARRIERS:
             return {(space, name) for space, of, name in self.owners if of == kind.name}
+        if kind is CHILD_JOB:
+            return set(self.child_uids)
         if kind is POD:
             return set(self.pods)
         if kind is EVENT:
@@ -156,14 +180,30 @@ class Snapshot:
         )
 
     def members(self, carrier: Owner, run: str) -> list[Object]:
-        """The pods of a run."""
+        """The pods of a run: those with its label that its object controls, itself or through a set's Job."""
         space = carrier.metadata.namespace
         about = carrier.metadata.name if names.ARRAY in carrier.metadata.labels else run
-        pods = [self.pods[space, name] for name in sorted(self.pods_of.get((space, about), ()))]
+        labelled = [self.pods[space, name] for name in sorted(self.pods_of.get((space, about), ()))]
+        pods = [pod for pod in labelled if self._controls(carrier, pod)]
         if about != run:
             completion_index = str(index(carrier.metadata, run))
             pods = [pod for pod in pods if labels(pod).get(names.COMPLETION_INDEX) == completion_index]
         return pods
+
+    def _controls(self, carrier: Owner, pod: Object) -> bool:
+        uid = controller_of(pod)
+        return bool(uid) and carrier.metadata.uid in (uid, self.set_of.get(uid))
+
+    def _place_of(self, run: str) -> tuple[str, str, str]:
+        return self.by_run.get(run, ("", "", ""))
+
+    def _drop_child(self, key: tuple[str, str]) -> str:
+        """Forgets a set's Job; returns the uid of its set."""
+        return self.set_of.pop(self.child_uids.pop(key, ""), "")
+
+    def _runs_of_set(self, uid: str) -> set[str]:
+        owners = (owner for owner in self.owners.values() if uid and owner.metadata.uid == uid)
+        return {run for owner in owners for run in owner.metadata.runs}
 
     def handle(self, run: str, carrier: Owner) -> Handle:
         return handle(run, NAME, carrier.kind, carrier.metadata, self.context)
