@@ -23,7 +23,7 @@ from eval.prompts import PromptConfig
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import EvaluationConfig
-from training.common.models import load_model, load_processor, lora, save_model
+from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, Positive, TrainerConfig, training_arguments
@@ -143,39 +143,25 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
         return
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise ConfigError("evaluation and answer_every need the whole model on each device: not with fsdp or deepspeed")
-    from eval.agents.transformers import TransformersAgent
+    from training.common.answering import agents_in_memory
     from training.common.watch import Watch
     from training.dpo.parts import Measure
 
-    builder = config.prompt.builder()
-    processor = load_processor(
-        config.model, config.max_pixels, config.min_pixels
-    )  # a separate one: an agent pads on the other side
-
-    def agent(model: Any) -> TransformersAgent:
-        return TransformersAgent((model, processor), builder, name="trained", max_new_tokens=config.max_new_tokens)
-
+    agent = agents_in_memory(config)
     if config.answer_every is not None:
         trainer.add_callback(Measure(held_out, agent, config.answer_every))
     if config.evaluation is not None:
-        trainer.add_callback(Watch(config.evaluation, agent, builder))
+        trainer.add_callback(Watch(config.evaluation, agent, config.prompt.builder()))
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # keep the best checkpoint and the newest
 
 
-def finish(config: DpoConfig, held_out: Any, out: Path, split: str, rows: list[Any], step: int) -> None:
+def finish(trainer: Any, config: DpoConfig, held_out: Any, out: Path, split: str, rows: list[Any], step: int) -> None:
     """Writes the saved model's answers to held-out prompts, and the summary."""
-    from eval.agents.transformers import TransformersAgent
     from eval.scores.summary import table, write_summary
+    from training.common.answering import final_agent
     from training.dpo.parts import summary
 
-    merged = (out / "model").is_dir()
-    agent = TransformersAgent(
-        str(out / "model") if merged else config.model,
-        config.prompt.builder(),
-        adapter=None if merged else str(out / "adapter"),
-        max_new_tokens=config.max_new_tokens,
-        max_pixels=config.max_pixels,
-    )
+    agent = final_agent(trainer, config, out)
     rows += summary(held_out.measure(agent), split=split, seed=config.seed)
     write_summary(out / "results" / "summary.json", rows)
     for row in rows:
@@ -209,7 +195,7 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
         model.delete_adapter("ref")  # TRL's copy of the initial adapter
     save_model(trainer, out / "model")
     if trainer.is_world_process_zero():
-        finish(config, prompts, out, split, rows, trainer.state.global_step)
+        finish(trainer, config, prompts, out, split, rows, trainer.state.global_step)
         write_faults(faults, out / "results")
         (out / ".done").touch()
     return True

@@ -25,7 +25,7 @@ from eval.prompts import PromptBuilder, PromptConfig
 from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import EvaluationConfig
-from training.common.models import load_model, load_processor, lora, save_model
+from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy
 from training.data.samples import Sample, load
 from training.data.source import Spec, open_source
@@ -133,45 +133,33 @@ def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path)
         return
     if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise ConfigError("evaluation and sample_every need the whole model on each device: not with fsdp or deepspeed")
-    from eval.agents.transformers import TransformersAgent
+    from training.common.answering import agents_in_memory
     from training.common.watch import PredictionPictures, Watch
 
-    builder = config.prompt.builder()
-    processor = load_processor(
-        config.model, config.max_pixels, config.min_pixels
-    )  # a separate one: an agent pads on the other side
-
-    def agent(model: Any) -> TransformersAgent:
-        return TransformersAgent((model, processor), builder, name="trained", max_new_tokens=config.max_new_tokens)
-
+    agent = agents_in_memory(config)
     if config.sample_every is not None:
         folder = out / "results" / "samples"
         trainer.add_callback(
             PredictionPictures(agent, samples, folder, every=config.sample_every, count=config.predictions)
         )
     if config.evaluation is not None:
-        trainer.add_callback(Watch(config.evaluation, agent, builder))
+        trainer.add_callback(Watch(config.evaluation, agent, config.prompt.builder()))
         # keep both the best checkpoint and the newest
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)
 
 
-def finish(config: SftConfig, samples: Sequence[Sample], out: Path, rows: list[Any], faults: Faults) -> None:
+def finish(
+    trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path, rows: list[Any], faults: Faults
+) -> None:
     """Writes predictions of the saved model, the summary, and the report of bad samples."""
-    from eval.agents.transformers import TransformersAgent
     from eval.scores.summary import row, write_summary
+    from training.common.answering import final_agent
     from training.common.predictions import predict
     from training.sft.collate import reported
 
     results = out / "results"
     if config.predictions:
-        merged = (out / "model").is_dir()
-        agent = TransformersAgent(
-            str(out / "model") if merged else config.model,
-            config.prompt.builder(),
-            adapter=None if merged else str(out / "adapter"),
-            max_new_tokens=config.max_new_tokens,
-            max_pixels=config.max_pixels,
-        )
+        agent = final_agent(trainer, config, out)
         scores = predict(agent, samples, config.predictions, results / "samples")
         if (exact := scores.get("exact")) is not None:
             told: dict[str, Any] = {"benchmark": "memorisation", "version": "1", "split": "training data"}
@@ -205,7 +193,7 @@ def train(config: SftConfig, out: Path, resume: str | None) -> bool:
     rows = take_best(trainer, config.evaluation, config.seed, out)
     save_model(trainer, out / "model")
     if trainer.is_world_process_zero():
-        finish(config, samples, out, rows, faults)
+        finish(trainer, config, samples, out, rows, faults)
         (out / ".done").touch()
     return True
 

@@ -425,3 +425,33 @@ def test_a_closed_loop_is_run_on_the_model_in_memory(
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     seen = {line["name"]: line["value"] for line in lines if line["name"].startswith("eval/")}
     assert seen == {f"eval/{row.metric}": row.value for row in rows if row.value is not None}
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_a_quantised_model_answers_with_the_trainings_bounds_and_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Nothing can be quantised without a GPU: the test lets a LoRA's model count as quantised when it is saved."""
+    from tests.integration.training import preference
+    from tests.integration.training.test_precision import TRAIN
+    from tests.integration.training.test_precision import config as of_method
+    from training.common import answering, models
+
+    pairs, model = preference.material(tmp_path)
+    agents = []
+    final = answering.final_agent
+    monkeypatch.setattr(models, "merged", lambda model: None)
+    monkeypatch.setattr(answering, "final_agent", lambda *given: agents.append(final(*given)) or agents[-1])
+    made = {"episodes": tmp_path / "episodes", "pairs": pairs, "model": model}
+    changes = {"lora": LORA, "min_pixels": 100 * 100, "max_pixels": 128 * 128, "attention": "eager"}
+    settings = msgspec.structs.replace(of_method(method, made, **changes), max_new_tokens=3)
+    if method == "sft":
+        settings = msgspec.structs.replace(settings, predictions=1)
+    assert TRAIN[method](settings, tmp_path / "out", None)
+    assert not (tmp_path / "out" / "model").exists()
+    (agent,) = agents
+    size = agent.processor.image_processor.size
+    assert (size["shortest_edge"], size["longest_edge"]) == (100 * 100, 128 * 128)
+    assert agent.max_new_tokens == 3
+    assert agent.model.config._attn_implementation == "eager"
+    assert agent.model.peft_config
