@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -18,6 +19,7 @@ from training.trl_arguments import check_names
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e30)]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Schedule = Literal["linear", "cosine", "constant", "constant_with_warmup"]
 # transformers' names, without those that need packages of their own besides bitsandbytes
@@ -39,6 +41,7 @@ Optimizer = Literal[
     "sgd",
 ]
 OF_TORCH: Final = ("adamw_torch", "adamw_torch_fused", "adafactor", "adagrad", "rmsprop", "sgd")
+GROUPS: Final = ("vision", "projector", "language", "head", "lora")  # parts of a model that learning_rates can name
 WARMUP: Final = 10  # steps, where a configuration names none
 OPENCUA: Final = "model: OpenCUA is for evaluation only here: its position encoding and tokenizer are its own"
 
@@ -95,6 +98,9 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     batch_size     samples per forward pass and device; lower it when memory runs out
     accumulate     forward passes per optimiser step: a larger batch in the same memory
     learning_rate  the largest one, reached after the warm-up; a LoRA usually wants ten times that of all weights
+    learning_rates  others for parts of the model, by the name of a part (vision: the tower without the projector;
+                   projector; language; head: lm_head or a reward model's score; lora) or a regular expression for the
+                   whole name of a weight, which goes before a part. Those of all parts warm up and fall together
     schedule       how the learning rate changes after the warm-up
     floor          with schedule cosine: where the learning rate ends, as a share of the largest
     warmup_steps   optimiser steps in which the learning rate rises from 0, fewer than the training has; None: 10, or
@@ -137,7 +143,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     epochs: Annotated[float, msgspec.Meta(gt=0, le=10**6)] | None = None
     batch_size: Positive = 16
     accumulate: Positive = 1
-    learning_rate: Annotated[float, msgspec.Meta(gt=0, le=1e30)] = 1e-5
+    learning_rate: Rate = 1e-5
+    learning_rates: dict[str, Rate] = msgspec.field(default_factory=dict)
     schedule: Schedule = "linear"
     floor: Share = 0.0
     warmup_steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -166,6 +173,7 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
         check_names(self.trl, self.__struct_fields__)
         if self.steps is not None:
             self.check_warmup(self.steps)
+        self._check_learning_rates()
         if self.floor and self.schedule != "cosine":
             raise ConfigError(f"floor: schedule {self.schedule} has none; allowed with cosine")
         if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
@@ -222,6 +230,22 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
             )
         if self.deepspeed is not None:
             check_compilers(Path(self.deepspeed), self.optimizer)
+
+    def _check_learning_rates(self) -> None:
+        """Raises ConfigError for what is wrong with learning_rates in any model."""
+        for key in self.learning_rates:
+            if key in ("vision", "projector") and self.freeze_vision:
+                raise ConfigError(f"learning_rates.{key}: freeze_vision keeps its weights")
+            if key == "lora" and self.lora is None and self.adapter is None:
+                raise ConfigError("learning_rates.lora: there is none; give a lora, or an adapter to go on from")
+            try:
+                re.compile(key)
+            except re.error as error:
+                raise ConfigError(
+                    f"learning_rates: {key!r} is no regular expression: {error}; parts are {', '.join(GROUPS)}"
+                ) from None
+        if self.learning_rates and self.deepspeed is not None:
+            raise ConfigError("learning_rates: not verified with DeepSpeed; take fsdp, or one learning_rate")
 
     def check_warmup(self, steps: int) -> None:
         """Raises ConfigError for a warm-up that does not end before the training's `steps` do."""

@@ -108,6 +108,8 @@ def check_resume(config: TrainerConfig, resume: str | None) -> None:
     if isinstance(saved.get("lora"), dict):  # fields that the checkpoint's version did not have yet
         saved = {**saved, "lora": {**msgspec.to_builtins(LoraConfig()), **saved["lora"]}}
     now = computed(config)
+    if "learning_rates" in now:  # a checkpoint's version may not have had the field yet
+        saved = {"learning_rates": {}, **saved}
     if different := sorted(name for name in saved if saved[name] != now.get(name)):
         told = "; ".join(f"{name}: {saved.get(name)!r} there, {now.get(name)!r} here" for name in different)
         raise ConfigError(f"resume: {resume} was made with another configuration: {told}")
@@ -143,10 +145,12 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     from training.common import sharding, trackers
     from training.common.models import load_weights
     from training.common.precision import float32_masters
+    from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
 
     sharding.ensure(trainer, config)
     float32_masters(trainer.model, config)
+    give_rates(trainer, config)
     trainer.remove_callback(PrinterCallback)  # Reporting prints
     if resume is not None and is_over(trainer, read_state(resume)):
         load_weights(trainer.model, Path(resume))  # all steps are done: only what follows them is missing

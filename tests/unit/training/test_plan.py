@@ -124,6 +124,13 @@ def test_a_deepspeed_file_shards_what_its_stage_says(tmp_path: Path) -> None:
     assert len(set(sizes)) == 4
 
 
+def test_the_plan_tells_the_rates_of_the_parts() -> None:
+    given = config(learning_rates={"vision": 1e-6, "projector": 2e-5}, learning_rate=1e-5)
+    told = plan.table(given, "sft", describe(given, "sft", Shape(), 1), 1, None)
+    assert "learning rates: vision 1e-06, projector 2e-05, the others 1e-05" in told
+    assert "learning rates" not in plan.table(config(), "sft", describe(config(), "sft", Shape(), 1), 1, None)
+
+
 def test_pairs_double_the_batch_and_a_reference_is_a_copy_unless_there_is_a_lora() -> None:
     from training.dpo.train import DpoConfig
 
