@@ -8,17 +8,22 @@ store says that its run has ended.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from launcher.backends.base import Backend, BackendObservation
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.finish import finish, onlookers, own_place
 from launcher.protocol.read import read_run
+from launcher.protocol.records import Event, Placement
 from launcher.reasons import Reason
+from launcher.spec.backends import traits
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -87,21 +92,27 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         patience = HOPELESS
     late = alone and not view.attempts and patience is not None and view.now - since > patience
     rows = []
-    if said.active and late and not plan and _end(job, run, backend_of):
-        said = said._replace(active=backend_says(store, view, backend_of).active)
-    if said.active is False and not late and not view.attempts and said.reason is None and not view.cancelled:
-        return [Reaped(run, "unsubmitted", f"{job.backend} has no object of this run: submit the same job again")]
+    if said.seen is None and not view.attempts and (deletion := _deletion(store, run)) is not None:
+        late = False
+        said = said._replace(active=False, reason=deletion.reason, message=deletion.message, here=_anywhere)
+    nothing = said.seen is None and not said.active and said.reason is None and not said.message
+    if nothing and not late and not view.attempts and not view.cancelled and not traits(job.backend).on_this_machine:
+        unseen = f"{job.backend} has no object of this run: if no other cluster has one, submit the same job again"
+        return [Reaped(run, "unsubmitted", unseen)]
     if said.repair:
         return [Reaped(run, "unsubmitted", said.message)]
     reason, message = said.reason, said.message
     if late:
         reason = reason or Reason.UNSCHEDULABLE
         message = f"not started within {patience:g} s{': ' + message if message else ''}"
+        if said.active and not plan:
+            said = said._replace(active=_end(store, job, run, backend_of, reason, message))
     ranks = onlookers(view, job, said.dead)
     own = own_place(view, said.here)
     step = decide.finish(ranks, False if late and said.active and plan else said.active, evidence=reason, own=own)
     if step is None and said.active is None and decide.finish(ranks, False, evidence=reason) is not None:
-        undecided = f"may have ended, and {job.backend} cannot tell: {message or 'it cannot be asked from here'}"
+        unseen = "it has no object of this run; another cluster or queue may have one"
+        undecided = f"may have ended, and {job.backend} cannot tell: {said.message or unseen}"
         return [Reaped(run, "unknown", undecided)]
     if plan:
         if isinstance(step, steps.Finish):
@@ -122,16 +133,49 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     return rows
 
 
-def _end(job: ResolvedJob, run: str, backend_of: BackendOf) -> bool:
-    """Deletes a run's object on its backend before the final record is written, so that nothing of it can start."""
+class _Deletion(NamedTuple):
+    """Why a reaper deleted the object of a run that had not started."""
+
+    reason: Reason
+    message: str
+
+
+def _end(store: Store, job: ResolvedJob, run: str, backend_of: BackendOf, reason: Reason, message: str) -> bool | None:
+    """Deletes a run's object on its backend before the final record is written, so that nothing of it can start.
+    Returns whether it still may; None: unknown.
+
+    An event is written first: once the object is gone, only the event tells the next reaper that it was here.
+    """
     backend = backend_of(job)
     try:
         observation = backend.look_up(run) if backend is not None else None
         if backend is None or observation is None:
-            return False
+            return None
+        event = Event(0, WRITER, 0, "evidence", message, {"reason": reason}, time.time())
+        store.create(_key(run), msgspec.json.encode(event))
         backend.cancel([observation.handle])
+        observation = backend.look_up(run)
     except SlipwayError:
-        return False
+        return None
+    return observation is not None and observation.active
+
+
+def _key(run: str) -> str:
+    """The key of the event before a deletion."""
+    return RunKeys(run).event(0, WRITER, 0)
+
+
+def _deletion(store: Store, run: str) -> _Deletion | None:
+    """Whether a reaper deleted the run's object; it may have ended before it wrote the final record."""
+    answer = store.read(_key(run))
+    if answer is None:
+        return None
+    event = msgspec.json.decode(answer[0], type=Event)
+    return _Deletion(Reason(event.fields["reason"]), event.message)
+
+
+def _anywhere(placement: Placement | None) -> bool:
+    """The `here` of a run whose object a reaper has deleted."""
     return True
 
 

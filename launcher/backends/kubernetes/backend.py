@@ -154,8 +154,8 @@ class KubernetesBackend(Connection):
         return self.look_closely(run)[0]
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
-        if placement is None:  # no pod has claimed the run: a submit would put it here
-            return True
+        if placement is None:  # no pod has claimed the run: without an object here, another cluster may have it
+            return seen is not None
         if seen is not None:  # the same object, or an object of the same name in another cluster
             return seen.handle.place.get("uid") == placement.where or self._same_cluster(placement)
         return not placement.cluster or self._same_cluster(placement)

@@ -90,6 +90,7 @@ def test_thousands_of_random_answers_are_at_worst_parse_errors(name: str) -> Non
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(14_400)  # some five minutes of one idle core; an hour and more on a busy machine
 @pytest.mark.parametrize("name", ["dsl", "pyautogui", *OTHER])
 def test_a_million_random_answers_are_at_worst_parse_errors(name: str) -> None:
     fuzz(name, 1_000_000, seed=1)

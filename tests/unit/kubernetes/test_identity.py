@@ -79,6 +79,8 @@ def test_a_rank_is_of_this_cluster_by_its_object_or_by_its_certificates(tmp_path
     assert not here.here(claim("u1", TWO), seen("u2"))
     assert not here.here(claim("u1"), seen("u2"))
     assert here.here(claim("u1"), None)  # nothing says that there is another
+    assert here.here(None, seen("u1"))
+    assert not here.here(None, None)  # it may wait in another cluster on the same store
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ class Cluster:
         self.spaces: dict[str, str] = {}  # run -> namespace
         self.made: dict[str, float] = {}  # run -> when its object was made
         self.away = False
+        self.dies = False  # whoever deletes an object dies then
 
     def add(self, *runs: str, name: str = "") -> None:
         self.objects[name or runs[0]] = list(runs)
@@ -57,7 +58,7 @@ class Cluster:
         return False
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
-        return True
+        return placement is not None or seen is not None
 
     def cancel(self, handles: Collection[Handle]) -> None:
         """As a cluster does it: an object goes when all that it carries are to go."""
@@ -67,6 +68,8 @@ class Cluster:
             if wanted.issuperset(self.objects.get(name, ())):
                 self.ended.append(name)
                 self.objects.pop(name, None)
+        if self.dies:
+            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -148,8 +151,31 @@ def test_what_can_not_start_keeps_its_place_for_half_an_hour(
 
 def test_the_same_when_the_reaper_died_in_between(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
     run = write_run(file_store, fake_job("big", limits=Limits(start_deadline=60.0)), [], outcome=None)
-    older(tmp_path, RunKeys(run).job, 61)  # its object is gone already, its result was never written
+    older(tmp_path, RunKeys(run).job, 61)
+    cluster.add(run)
+    cluster.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        go(file_store, cluster, tmp_path)
+    assert cluster.ended == [run]  # its object is gone already, its result was never written
+    assert result(file_store, run) is None
+    cluster.dies = False
+    assert [row.did for row in go(file_store, cluster, tmp_path, plan=True)] == ["ended"]
     assert go(file_store, cluster, tmp_path) == [Reaped(run, "ended", "failed: unschedulable")]
+    there = result(file_store, run)
+    assert there is not None
+    assert there.message == "not started within 60 s"
+
+
+def test_what_never_was_here_is_not_ended_here(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
+    """It waits in another cluster on this store, or its submit was interrupted on another machine."""
+    run = write_run(file_store, fake_job("big", limits=Limits(start_deadline=60.0)), [], outcome=None)
+    assert go(file_store, cluster, tmp_path) == []
+    older(tmp_path, RunKeys(run).job, 86400)
+    for plan in (True, False):
+        (row,) = go(file_store, cluster, tmp_path, plan=plan)
+        assert (row.run, row.did) == (run, "unknown")
+        assert "another cluster" in row.detail
+    assert result(file_store, run) is None
 
 
 def test_a_run_that_has_begun_does_not_wait_any_more(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
@@ -202,7 +228,7 @@ def test_a_run_between_two_attempts_in_another_cluster_lives(file_store: Store, 
 
 
 def test_what_was_never_submitted_is_said(file_store: Store, cluster: Cluster, tmp_path: Path) -> None:
-    run = write_run(file_store, fake_job("lost"), [], outcome=None)
+    run = write_run(file_store, fake_job("lost", backend="kubernetes"), [], outcome=None)
     (row,) = go(file_store, cluster, tmp_path)
     assert (row.run, row.did) == (run, "unsubmitted")
     assert result(file_store, run) is None
