@@ -91,12 +91,14 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
 
     def best_weights(self, checkpoints: Path) -> Path | None:
-        """The folder that holds the weights of the best step, here or in what the run went on from."""
+        """The folder that holds the weights of the best step, here or in what the run went on from.
+
+        On a disk that is not shared, a process that does not save weights has the folder without them."""
         name, resumed = f"checkpoint-{self.best_step}", Path(self.resume or "")
         places = [checkpoints / name]
         if self.resume is not None:
             places += [resumed] if resumed.name == name else [resumed / BEST]
-        return next((place for place in places if place.is_dir()), None)
+        return next((place for place in places if any(place.glob("*.safetensors"))), None)
 
     def restore(self, state: TrainerState) -> None:
         saved = state.stateful_callbacks.setdefault("Watch", {})  # absent in a checkpoint made without evaluation
@@ -178,7 +180,10 @@ def take_best(trainer: Any, config: EvaluationConfig | None, seed: int, out: Pat
     if config is None:
         return []
     (seen,) = (callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Watch))
-    seen.restore(trainer.state)
+    # Only the process that saves checkpoints brings the trainer's state up to date: in the others it is that of the
+    # begin. It is needed where nothing was trained, because the checkpoint had ended the training.
+    if seen.best is None:
+        seen.restore(trainer.state)
     if seen.best is None or seen.best_step is None:
         return []
     at = seen.best_step

@@ -18,6 +18,7 @@ import yaml
 from eval.config import load
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
+from tests.integration.training import best_rank
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
@@ -124,6 +125,29 @@ def test_data_parallel_is_one_process(material: tuple[Path, Path], one: Path, tm
     assert len(losses(out)) == STEPS  # the first process alone tells
     assert_close(out, one)
     assert len(list((out / "results" / "samples").glob("*.png"))) == 2
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("own_disk", [False, True], ids=["one disk", "a disk each"])
+def test_all_processes_take_the_best_weights(material: tuple[Path, Path], tmp_path: Path, own_disk: bool) -> None:
+    evaluation = EvaluationConfig(episodes=str(material[0]), metric="exact", every=2, count=4, keep="best")
+    config = write(tmp_path / "best", material, evaluation=evaluation, predictions=0)
+    out = config.parent
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [*TORCHRUN, best_rank.__file__, str(config), str(out), *(["own disk"] if own_disk else [])],
+        env={**environment(out), "PYTHONPATH": str(root)}, cwd=root, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "model/ is that of step 4" in done.stdout
+    first, second = (json.loads((out / f"end-{rank}.json").read_text()) for rank in (0, 1))
+    assert [row["value"] for row in first["rows"]] == [0.75]
+    assert first["rows"] == second["rows"]
+    if not own_disk:  # else the second process has no checkpoint's weights; the first one alone saves the model
+        assert first["weights"] == second["weights"]
+    home = out / "0" if own_disk else out
+    best, model = weights(home / "checkpoints" / "checkpoint-4"), weights(home / "model")
+    assert all(bool((best[name] == value).all()) for name, value in model.items())
 
 
 @pytest.mark.nightly
