@@ -23,7 +23,7 @@ from eval.config import help as config_help
 from training.common.modelcard import write_cards
 from training.common.trackers import close as close_trackers
 from training.memory import plan
-from training.options import LoraConfig, TrainerConfig, computed
+from training.options import TrainerConfig, computed
 
 C = TypeVar("C", bound=Config)
 STATE: Final = "trainer_state.json"
@@ -105,14 +105,34 @@ def check_resume(config: TrainerConfig, resume: str | None) -> None:
     if "dtype" in saved:  # the field's name until precision; its bfloat16 rounded the trained weights
         former = {"float32": "float32"}.get(saved["dtype"], "bfloat16 weights")
         saved = {**{name: value for name, value in saved.items() if name != "dtype"}, "precision": former}
-    if isinstance(saved.get("lora"), dict):  # fields that the checkpoint's version did not have yet
-        saved = {**saved, "lora": {**msgspec.to_builtins(LoraConfig()), **saved["lora"]}}
     now = computed(config)
-    if "learning_rates" in now:  # a checkpoint's version may not have had the field yet
-        saved = {"learning_rates": {}, **saved}
+    before = with_defaults(saved, config)
+    if "warmup_steps" not in saved:  # computed from its default
+        before["warmup_steps"] = msgspec.structs.replace(config, warmup_steps=None).warmup(config.steps)
+    saved = {name: value for name, value in before.items() if name in saved or name in now}
     if different := sorted(name for name in saved if saved[name] != now.get(name)):
         told = "; ".join(f"{name}: {saved.get(name)!r} there, {now.get(name)!r} here" for name in different)
         raise ConfigError(f"resume: {resume} was made with another configuration: {told}")
+
+
+def with_defaults(saved: Any, config: Any) -> Any:
+    """A section as a checkpoint has it, with the defaults of the fields that the checkpoint's version did not have.
+
+    config  the same section of the configuration now, by which the fields are known
+    """
+    if isinstance(saved, list) and isinstance(config, list) and len(saved) == len(config):
+        return [with_defaults(*both) for both in zip(saved, config, strict=True)]
+    if not isinstance(saved, dict) or not isinstance(config, msgspec.Struct):
+        return saved
+    values = dict(saved)
+    for field in msgspec.structs.fields(config):
+        if field.name in saved:
+            values[field.name] = with_defaults(saved[field.name], getattr(config, field.name))
+        elif field.default is not msgspec.NODEFAULT:
+            values[field.name] = msgspec.to_builtins(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            values[field.name] = msgspec.to_builtins(field.default_factory())
+    return values
 
 
 def read_state(resume: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from eval.config import ConfigError, load
+from eval.prompts import PromptConfig
 from tests.integration.training import preference
 from tests.integration.training.test_two_processes import TORCHRUN, environment
 from training.common.entry import check_resume
@@ -194,3 +195,49 @@ def test_a_checkpoint_from_before_goes_on_where_it_computes_the_same(tmp_path: P
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
     with pytest.raises(ConfigError, match="precision: 'bfloat16 weights' there, 'bf16' here"):
         check_resume(TrainerConfig(model=".", steps=1, precision="bf16"), str(tmp_path))
+
+
+def checkpoint_without(folder: Path, config: TrainerConfig, name: str) -> str:
+    """A checkpoint of this configuration, by a version that did not have this field (`rewards.0.weight`) yet."""
+    saved = computed(config)
+    *outer, last = name.split(".")
+    section: Any = saved
+    for part in outer:
+        section = section[int(part) if isinstance(section, list) else part]
+    del section[last]
+    callback = {"args": {"config": saved}, "attributes": {}}
+    state = {"global_step": 1, "stateful_callbacks": {"Reporting": callback}}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return str(folder)
+
+
+SFT = sft.SftConfig(model=".", episodes=".", steps=2)
+GRPO = GrpoConfig(model=".", data=".", rewards=[RewardSpec(name="format")], steps=2)
+
+
+@pytest.mark.parametrize(
+    ("plain", "name", "changes", "says"),
+    [
+        (SFT, "floor", {"schedule": "cosine", "floor": 0.1}, "floor: 0.0 there, 0.1 here"),
+        (SFT, "adam_beta2", {"adam_beta2": 0.98}, "adam_beta2: 0.999 there, 0.98 here"),
+        (SFT, "warmup_steps", {"warmup_steps": 0}, "warmup_steps: 1 there, 0 here"),
+        (SFT, "trl", {"trl": {"neftune_noise_alpha": 5.0}}, "trl: {} there"),
+        (SFT, "learning_rates", {"learning_rates": {"language": 1e-6}}, "learning_rates: {} there"),
+        (SFT, "lora", {"lora": LoraConfig(rank=4)}, "lora: None there"),
+        (
+            msgspec.structs.replace(SFT, lora=LoraConfig()),
+            "lora.dora",
+            {"lora": LoraConfig(dora=True)},
+            "lora: .*'dora': False.* there, .*'dora': True.* here",
+        ),
+        (SFT, "prompt.history", {"prompt": PromptConfig(history=1)}, "prompt: .*'history': 10.* there, .* here"),
+        (GRPO, "rewards.0.weight", {"rewards": [RewardSpec(name="format", weight=2.0)]}, "rewards: .*1.0.* there"),
+    ],
+)
+def test_a_field_that_a_checkpoint_does_not_have_yet_has_its_default_there(
+    tmp_path: Path, plain: TrainerConfig, name: str, changes: dict[str, Any], says: str
+) -> None:
+    check_resume(plain, checkpoint_without(tmp_path, plain, name))
+    config = msgspec.structs.replace(plain, **changes)
+    with pytest.raises(ConfigError, match=f"another configuration: {says}"):
+        check_resume(config, checkpoint_without(tmp_path, config, name))
