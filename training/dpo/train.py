@@ -141,7 +141,7 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
     """Adds the callbacks that check the model during training. Raises ConfigError."""
     if config.evaluation is None and config.answer_every is None:
         return
-    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+    if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise ConfigError("evaluation and answer_every need the whole model on each device: not with fsdp or deepspeed")
     from training.common.answering import agents_in_memory
     from training.common.watch import Watch

@@ -263,3 +263,27 @@ def test_the_default_holds_the_form_and_plain_dpo_is_warned_of() -> None:
     assert DpoConfig(**plain).warning() is None  # type: ignore[arg-type]
     warning = DpoConfig(**plain, losses=["sigmoid"]).warning()  # type: ignore[arg-type]
     assert "without sft" in str(warning)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answer_every": 1},
+        {"evaluation": EvaluationConfig(environment="login", tasks=TasksConfig(count=1, seed=1_000_000))},
+    ],
+    ids=["answer_every", "evaluation"],
+)
+def test_answering_while_training_is_refused_with_fsdp_on_a_cpu(
+    made: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+) -> None:
+    """Without a GPU accelerate leaves FSDP out, and the trainer sets it up only when it begins to train."""
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # as `accelerate launch` does
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(made, steps=2, warmup_steps=0, **change))))
+    assert main(["--config", str(file), "--out", str(tmp_path / "out")]) == 78
+    told = "evaluation and answer_every need the whole model on each device: not with fsdp or deepspeed"
+    assert told in capsys.readouterr().err
