@@ -227,6 +227,7 @@ def lora(config: TrainerConfig, model: Any) -> Any:
         use_dora=config.lora.dora,
         exclude_modules=rf".*\b{VISION}\b.*" if config.freeze_vision else None,
         task_type="CAUSAL_LM",
+        revision=source(config.model)[1].get("revision"),  # of the base model
     )
 
 
@@ -327,10 +328,10 @@ def whole(model: Any, adapter: Path) -> Any:
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
 
-    base = model.peft_config[model.active_adapter].base_model_name_or_path
-    # the commit from which it was loaded: by its name alone it would be the newest one
-    commit = getattr(model.config, "_commit_hash", None)
-    fresh = AutoModelForImageTextToText.from_pretrained(base, dtype=model.dtype, revision=commit)
+    # with its revision: by its name alone it would be the newest one
+    peft_config = model.peft_config[model.active_adapter]
+    where = {} if peft_config.revision is None else {"revision": peft_config.revision}
+    fresh = AutoModelForImageTextToText.from_pretrained(peft_config.base_model_name_or_path, dtype=model.dtype, **where)
     return PeftModel.from_pretrained(fresh, str(adapter)).merge_and_unload()
 
 

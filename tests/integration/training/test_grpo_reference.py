@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.training.test_grpo import config, material, trainer  # noqa: F401 (material is a fixture)
+from training.common.models import lora, start_model, whole
+from training.options import LoraConfig
 
 pytestmark = [
     pytest.mark.ml,
@@ -67,3 +69,25 @@ def test_each_group_of_the_summary_is_known_by_its_prompt(material: tuple[Path, 
     for number, (mean,) in groups:
         values = [len(set(attempt.text)) / 20 for at, attempt in started.tally.attempts if at == number]
         assert mean == pytest.approx(sum(values) / len(values), rel=1e-5)
+
+
+@pytest.mark.filterwarnings(  # peft asks the hub whether the vocabulary grew, and warns when it is not there
+    "ignore:Unable to fetch remote file:UserWarning", "ignore:Could not find a config file in team/tiny:UserWarning"
+)
+def test_a_lora_that_was_trained_in_shards_is_merged_into_its_own_revision(
+    material: tuple[Path, Path],  # noqa: F811
+    hub: str,
+    tmp_path: Path,
+) -> None:
+    """A new LoRA adds nothing, so that the merged model is the one that was loaded."""
+    import torch
+    from peft import get_peft_model
+
+    chosen = config(material, model=hub, lora=LoraConfig(rank=2, alpha=4), steps=2)
+    base = start_model(chosen)
+    loaded = {name: value.clone() for name, value in base.state_dict().items()}
+    model = get_peft_model(base, lora(chosen, base))
+    model.save_pretrained(tmp_path / "adapter")
+    merged = whole(model, tmp_path / "adapter").state_dict()
+    assert merged.keys() == loaded.keys()
+    assert all(torch.equal(value, loaded[name]) for name, value in merged.items())
