@@ -120,18 +120,21 @@ def with_defaults(saved: Any, config: Any) -> Any:
 
     config  the same section of the configuration now, by which the fields are known
     """
-    if isinstance(saved, list) and isinstance(config, list) and len(saved) == len(config):
+    if isinstance(saved, list) and isinstance(config, list | tuple) and len(saved) == len(config):
         return [with_defaults(*both) for both in zip(saved, config, strict=True)]
+    if isinstance(saved, dict) and isinstance(config, dict):
+        return {name: with_defaults(value, config.get(name)) for name, value in saved.items()}
     if not isinstance(saved, dict) or not isinstance(config, msgspec.Struct):
         return saved
     values = dict(saved)
     for field in msgspec.structs.fields(config):
-        if field.name in saved:
-            values[field.name] = with_defaults(saved[field.name], getattr(config, field.name))
+        name = field.encode_name  # as it is written: `for` cannot be an attribute's name
+        if name in saved:
+            values[name] = with_defaults(saved[name], getattr(config, field.name))
         elif field.default is not msgspec.NODEFAULT:
-            values[field.name] = msgspec.to_builtins(field.default)
+            values[name] = msgspec.to_builtins(field.default)
         elif field.default_factory is not msgspec.NODEFAULT:
-            values[field.name] = msgspec.to_builtins(field.default_factory())
+            values[name] = msgspec.to_builtins(field.default_factory())
     return values
 
 

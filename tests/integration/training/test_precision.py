@@ -21,7 +21,7 @@ from tests.integration.training.test_two_processes import TORCHRUN, environment
 from training.common.entry import check_resume
 from training.dpo import train as dpo
 from training.grpo import train as grpo
-from training.grpo.config import GrpoConfig
+from training.grpo.config import GrpoConfig, Limit, WatchConfig
 from training.options import LoraConfig, TrainerConfig, computed, loaded_dtype
 from training.reward import train as reward
 from training.rewards import RewardSpec
@@ -231,6 +231,12 @@ GRPO = GrpoConfig(model=".", data=".", rewards=[RewardSpec(name="format")], step
             "lora: .*'dora': False.* there, .*'dora': True.* here",
         ),
         (SFT, "prompt.history", {"prompt": PromptConfig(history=1)}, "prompt: .*'history': 10.* there, .* here"),
+        (
+            msgspec.structs.replace(GRPO, watch=WatchConfig(zero_variance=Limit(above=0.9))),
+            "watch.zero_variance.for",  # the attribute has another name, `steps`
+            {"watch": WatchConfig(zero_variance=Limit(above=0.9, steps=3))},
+            "watch: .*'for': 10.* there, .*'for': 3.* here",
+        ),
         (GRPO, "rewards.0.weight", {"rewards": [RewardSpec(name="format", weight=2.0)]}, "rewards: .*1.0.* there"),
     ],
 )
