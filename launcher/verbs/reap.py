@@ -92,7 +92,8 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         patience = HOPELESS
     late = alone and not view.attempts and patience is not None and view.now - since > patience
     rows = []
-    if said.seen is None and not view.attempts and (deletion := _deletion(store, run)) is not None:
+    answered = said.seen is None and not said.message
+    if answered and not view.attempts and (deletion := _deletion(store, run)) is not None:
         late = False
         said = said._replace(active=False, reason=deletion.reason, message=deletion.message, here=_anywhere)
     nothing = said.seen is None and not said.active and said.reason is None and not said.message

@@ -158,7 +158,10 @@ def test_the_same_when_the_reaper_died_in_between(file_store: Store, cluster: Cl
         go(file_store, cluster, tmp_path)
     assert cluster.ended == [run]  # its object is gone already, its result was never written
     assert result(file_store, run) is None
-    cluster.dies = False
+    cluster.dies, cluster.away = False, True  # whether the object has gone is not known now
+    assert {row.did for row in go(file_store, cluster, tmp_path)} == {"unknown", "unreachable"}
+    assert result(file_store, run) is None
+    cluster.away = False
     assert [row.did for row in go(file_store, cluster, tmp_path, plan=True)] == ["ended"]
     assert go(file_store, cluster, tmp_path) == [Reaped(run, "ended", "failed: unschedulable")]
     there = result(file_store, run)

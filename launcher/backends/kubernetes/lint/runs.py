@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CARRIERS: Final = ("Job", "JobSet")
 _RENDER: Final = "change the job and render it again; this file stays as it was"
-_TODO: Final = {
+_ADVICE: Final = {
     "error": _RENDER,
     "warning": "lint it with the launcher that rendered it, or render it again if the run has not started",
     "note": "nothing: an unchanged run keeps its file",
@@ -131,7 +131,7 @@ def _same(look: LintedObject, maps: dict[str, LintedObject]) -> dict[str, Resolv
         carrier = maps.get(fault.config_map, look)
         edits = shown[fault.config_map] = shown.get(fault.config_map, 0) + (fault.level == "error")
         if edits <= _SHOWN:
-            carrier.say(fault.level, fault.route, fault.message, _TODO[fault.level], key=fault.level != "note")
+            carrier.say(fault.level, fault.route, fault.message, _ADVICE[fault.level], key=fault.level != "note")
     for name, edits in shown.items():
         if edits > _SHOWN:
             more = f"{edits - _SHOWN} more differences from what its job renders to"
