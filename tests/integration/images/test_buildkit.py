@@ -61,7 +61,7 @@ class Builder:
 def builder(engine: Engine, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """buildkitd, which takes the base from the registry: it does not see the engine's images."""
     if engine.base is None:
-        pytest.skip("the tests' base is needed, which is made where root runs them")
+        pytest.skip("run the tests as root: that makes the image on which these builds stand")
     base = f"127.0.0.1:{registry.port}/base:1"
     engine.docker("tag", engine.base, base)
     engine.docker("push", base)

@@ -67,7 +67,7 @@ class Twice:
 @pytest.fixture
 def twice(engine: Engine, registry: Registry, tmp_path: Path) -> Twice:
     if engine.base is None:
-        pytest.skip("the tests' base is needed, which is made where root runs them")
+        pytest.skip("run the tests as root: that makes the image on which these builds stand")
     base = f"127.0.0.1:{registry.port}/base:1"
     for words in (("tag", engine.base, base), ("push", base), ("rmi", base)):
         engine.docker(*words)
