@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 
 from eval.config import Config, ConfigError
-from training.deepspeed_file import check_compilers
+from training import deepspeed_file
 from training.trl_arguments import check_names
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -117,9 +117,10 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     workers        processes that load data; 0 loads in the trainer's own process
     report_to      trackers besides metrics.jsonl: wandb, tensorboard, mlflow, trackio; each must be installed
     run_name       name of the run in those trackers; None lets the tracker choose
-    deepspeed      path of a DeepSpeed configuration file. What DeepSpeed would compile with nvcc when it starts
-                   (FusedAdam, offloading to NVMe) is refused where there is no nvcc, as in the images; offloading to
-                   the CPU needs a C++ compiler, which they have
+    deepspeed      path of a DeepSpeed configuration file. Batch size, clipping, precision and optimiser are those of
+                   this configuration: other values there are refused, and so is a scheduler. What DeepSpeed would
+                   compile with nvcc when it starts (FusedAdam, ZeRO++, offloading to NVMe) is refused where there is
+                   no nvcc, as in the images; offloading to the CPU needs a C++ compiler, which they have
     fsdp           shards parameters, gradients and optimiser over the processes, layer by layer (FSDP 2)
     trl            any other argument of the trainer's class: trl.SFTConfig, DPOConfig, GRPOConfig, and for the reward
                    model transformers.TrainingArguments; the last section of this page lists what is refused
@@ -229,7 +230,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
                 "deepspeed is not installed: pip install deepspeed, or take the image trl-grpo or unsloth-sft"
             )
         if self.deepspeed is not None:
-            check_compilers(Path(self.deepspeed), self.optimizer)
+            deepspeed_file.check_compilers(Path(self.deepspeed), self.optimizer)
+            deepspeed_file.agreed_settings(Path(self.deepspeed), self, processes())
 
     def _check_learning_rates(self) -> None:
         """Raises ConfigError for what is wrong with learning_rates in any model."""
@@ -300,7 +302,7 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
 
     Raises ConfigError for fsdp with a single process.
     """
-    if config.fsdp and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if config.fsdp and processes() < 2:
         raise ConfigError("fsdp shards over processes: start two at least, with torchrun or accelerate launch")
     import torch
     from transformers import TrainingArguments
@@ -337,11 +339,18 @@ def training_arguments(config: TrainerConfig, out: Path) -> dict[str, Any]:
         "disable_tqdm": True,
         "report_to": list(config.report_to),
         "run_name": config.run_name,
-        "deepspeed": config.deepspeed,
+        "deepspeed": deepspeed_file.agreed_settings(Path(config.deepspeed), config, processes())
+        if config.deepspeed is not None
+        else None,
         "ddp_timeout": 7200,  # seconds; the first process evaluates while the others wait
         # FSDP wraps the layers that the model class names
         **({"fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT"}} if config.fsdp else {}),
     }
+
+
+def processes() -> int:
+    """Number of training processes, from torchrun's and accelerate's variable. Each has its own device."""
+    return max(1, int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def loaded_dtype(config: TrainerConfig) -> str:
@@ -358,4 +367,4 @@ def computed(config: TrainerConfig) -> dict[str, Any]:
     """The fields that must be equal in a checkpoint and in the run that resumes from it."""
     values = {name: value for name, value in msgspec.to_builtins(config).items() if name not in FREE}
     values["warmup_steps"] = config.warmup(config.steps)
-    return {**values, "processes": int(os.environ.get("WORLD_SIZE", "1"))}
+    return {**values, "processes": processes()}

@@ -8,7 +8,6 @@ measurements.
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,7 +16,7 @@ from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
 from training.data.faults import Policy
 from training.data.source import SourceConfig
-from training.options import NotNegative, Positive, TrainerConfig
+from training.options import NotNegative, Positive, TrainerConfig, processes
 from training.rewards.loading import RewardSpec
 
 Loss = Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
@@ -198,8 +197,3 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
             raise ConfigError("generation: mode http hands a LoRA over: give a lora to train")
         if generation.mode == "http" and (self.fsdp or self.deepspeed):
             raise ConfigError("generation: mode http cannot gather a LoRA from shards: leave fsdp and deepspeed out")
-
-
-def processes() -> int:
-    """Number of training processes, from torchrun's and accelerate's environment variable."""
-    return max(1, int(os.environ.get("WORLD_SIZE", "1")))

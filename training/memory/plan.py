@@ -12,7 +12,6 @@ import argparse
 import importlib
 import itertools
 import math
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from eval.config import ConfigError
 from training.memory.architecture import UnknownArchitecture
 from training.memory.estimate import GIB, MemoryEstimate
 from training.memory.workload import MemoryPlan, Shape, VllmNeed, colocated, describe
-from training.options import LoraConfig, TrainerConfig
+from training.options import LoraConfig, TrainerConfig, processes
 
 METHODS: Final[dict[str, tuple[str, str]]] = {
     "sft": ("training.sft.train", "SftConfig"),
@@ -172,17 +171,12 @@ def device_size() -> float | None:
     return float(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
 
 
-def world() -> int:
-    """Number of training processes; each has its own device."""
-    return max(1, int(os.environ.get("WORLD_SIZE", "1")))
-
-
 def check(config: TrainerConfig, method: str) -> None:
     """A trainer's check before it loads anything. Raises ConfigError when it cannot fit this machine's CUDA device."""
     if (size := device_size()) is None:
         return
     try:
-        refuse(config, method, Shape(), world(), size)
+        refuse(config, method, Shape(), processes(), size)
     except UnknownArchitecture as error:
         print(f"memory: not estimated: {error}", file=sys.stderr)
 
@@ -191,7 +185,7 @@ def show(
     config: TrainerConfig, method: str, shape: Shape | None = None, gpus: int = 0, size: float | None = None
 ) -> int:
     """Prints the table. Raises ConfigError when it does not fit."""
-    shape, gpus = shape or Shape(), gpus or world()
+    shape, gpus = shape or Shape(), gpus or processes()
     if size is None and "torch" in sys.modules:
         size = device_size()
     try:
