@@ -42,9 +42,9 @@ CRDS: Final[dict[str, list[tuple[str, str, str, tuple[str, ...]]]]] = {
         )
     ],
     "gitops": [
-        ("github.com/argoproj/argo-cd/v3", "v3.1.8", "manifests/crds", ("application", "appproject")),
-        ("github.com/fluxcd/kustomize-controller", "v1.7.3", "config/crd/bases", ()),
-        ("github.com/fluxcd/source-controller", "v1.7.3", "config/crd/bases", ("gitrepositories", "ocirepositories")),
+        ("github.com/argoproj/argo-cd/v3", "v3.5.7", "manifests/crds", ("application", "appproject")),
+        ("github.com/fluxcd/kustomize-controller", "v1.9.5", "config/crd/bases", ()),
+        ("github.com/fluxcd/source-controller", "v1.9.6", "config/crd/bases", ("gitrepositories", "ocirepositories")),
     ],
     "monitoring": [
         (

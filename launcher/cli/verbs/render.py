@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.output is not None:
         refuse_ttl(group)
+        refuse_device_names([*args.paths, args.output], group)
     documents: dict[str, str] = {}
     owners: dict[str, list[str]] = {}
     for name in dict.fromkeys(job.backend for job in group.runs):
@@ -69,6 +70,20 @@ def refuse_ttl(group: Group) -> None:
                 "would create it again; only `launcher submit` can use it: leave it out here "
                 f"(--set {job.backend}.ttl=null, or the profile)"
             )
+
+
+def refuse_device_names(paths: Sequence[str], group: Group) -> None:
+    """Refuses names of sources and of their code that would stop Flux, because files that are written are for Git."""
+    from launcher.errors import BadInput
+    from launcher.spec.device_names import refusal
+
+    names = dict.fromkeys(paths)
+    names |= dict.fromkeys(str(file) for path in paths if Path(path).is_dir() for file in sorted(Path(path).iterdir()))
+    for overlay in group.code.values():
+        names |= dict.fromkeys(f"{overlay.folder.name}/{file}" for file in overlay.files)
+    problems = [f"{name}: {why}; allowed: another name" for name in names if (why := refusal(name))]
+    if problems:
+        raise BadInput("\n".join(problems))
 
 
 def write(folder: Path, documents: Mapping[str, str], owners: Mapping[str, Collection[str]]) -> None:

@@ -13,6 +13,7 @@ from tests.unit.k8s_tree import interpreter
 from tests.unit.k8s_tree.interpreter import JOB, JOBSET, WORKLOAD, script
 
 QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}
+RUN = {"labels": {"slipway.dev/run": "sft-0123456789ab"}}
 
 Health = Callable[..., list[dict[str, str]]]
 
@@ -41,6 +42,17 @@ JOBS: dict[str, tuple[dict[str, Any], str, str]] = {
     "tried again": ({"spec": {}, "status": {"active": 1, "failed": 1}}, "Progressing", "1 failed"),
     "succeeded": ({"spec": {}, "status": {"succeeded": 1, "conditions": [DONE]}}, "Healthy", "Reached"),
     "failed": ({"spec": {}, "status": {"failed": 1, "conditions": [FAILED]}}, "Degraded", "exit code 78"),
+    "ended for good": (
+        {"metadata": RUN, "spec": {}, "status": {"failed": 1, "conditions": [FAILED]}},
+        "Degraded",
+        "cancelled, a duplicate of a run elsewhere, or failed for good: `launcher status sft-0123456789ab` says which. "
+        "PodFailurePolicy: Container main failed with exit code 78",
+    ),
+    "a run that never ended by itself": (
+        {"metadata": RUN, "spec": {}, "status": {"conditions": [condition("Failed", reason="DeadlineExceeded")]}},
+        "Degraded",
+        "DeadlineExceeded: ",
+    ),
     "failing": (
         {"spec": {}, "status": {"active": 1, "conditions": [condition("FailureTarget", reason="DeadlineExceeded")]}},
         "Progressing",
@@ -105,6 +117,16 @@ JOBSETS: dict[str, tuple[dict[str, Any], str, str]] = {
     "failed": (
         {"spec": {}, "status": {"conditions": [RESUMED, condition("Failed", reason="FailedJobs", message="gone")]}},
         "Degraded",
+        "FailedJobs: gone",
+    ),
+    "a pipeline that failed": (
+        {
+            "metadata": {"labels": {"slipway.dev/pipeline": "login-0123456789ab"}},
+            "spec": {},
+            "status": {"conditions": [condition("Failed", reason="FailedJobs", message="gone")]},
+        },
+        "Degraded",
+        "cancelled, a duplicate of a run elsewhere, or failed: `launcher status login-0123456789ab` says which. "
         "FailedJobs: gone",
     ),
 }

@@ -108,6 +108,21 @@ def test_a_ttl_is_for_submit_and_not_for_files(home: Path) -> None:
     launcher(home, "render", "job.yaml", "-o", "out", "--set", "kubernetes.ttl=null")
 
 
+def test_names_that_stop_flux_are_not_for_files(home: Path) -> None:
+    """Flux takes no commit of a repository that holds prn.yaml, jobs/ or not."""
+    (home / "src").mkdir()
+    (home / "src/prn.yaml").write_text(JOB(digest="0" * 64, block="queue: slipway"))
+    (home / "src/Aux.yml").write_text("team: agents\n")
+    assert "kind: Job" in launcher(home, "render", "src").stdout
+    refused = launcher(home, "render", "src", "-o", "out", code=2).stderr
+    why = "is a device on Windows, so Flux takes no commit that holds this file; allowed: another name"
+    assert f"src/Aux.yml: `Aux.yml` {why}\nsrc/prn.yaml: `prn.yaml` {why}\n" in refused
+    assert not (home / "out").exists()
+    (home / "src/prn.yaml").rename(home / "src/printer.yaml")
+    assert f"out/con: `con` {why}\n" in launcher(home, "render", "src/printer.yaml", "-o", "out/con", code=2).stderr
+    launcher(home, "render", "src/printer.yaml", "-o", "out")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

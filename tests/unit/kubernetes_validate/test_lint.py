@@ -130,7 +130,7 @@ def test_a_job_that_is_none(tmp_path: Path) -> None:
             "  backoffLimit:",
             "  ttlSecondsAfterFinished: 60\n  backoffLimit:",
             "spec.ttlSecondsAfterFinished: a finished Job that is deleted is created again by Argo CD and Flux, and "
-            "runs again; leave it out; `launcher reap` removes finished objects",
+            "runs again; leave it out; `kubectl delete -f` removes a finished Job",
         ),
         (
             "  backoffLimit:",
@@ -247,51 +247,6 @@ def test_secrets_in_git() -> None:
         "s.yaml:4: stringData: a Secret with its values in Git; make it in the cluster, or by a secrets operator"
     )
     assert "geheim" not in str(line)
-
-
-APPLICATION = """\
-apiVersion: argoproj.io/v1alpha1
-kind: Application
-metadata: {name: jobs, namespace: argocd}
-spec:
-  project: default
-  source: {repoURL: https://git.example.com/jobs.git, path: jobs}
-  destination: {server: https://kubernetes.default.svc, namespace: ml}
-  syncPolicy:
-    automated: {prune: true}
-    syncOptions: [Force=true, ServerSideApply=true]
-"""
-FLUX = """\
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata: {name: jobs, namespace: flux-system}
-spec:
-  interval: 10m
-  sourceRef: {kind: GitRepository, name: jobs}
-  prune: true
-  force: true
-  wait: true
-"""
-
-
-def test_argo_cd() -> None:
-    assert [str(line) for line in lint(ManifestFiles(whole={"a.yaml": APPLICATION}), {})] == [
-        "a.yaml:9: warning: spec.syncPolicy.automated.prune: prunes without asking: a file that is removed takes its "
-        "running job with it; syncOptions: [Prune=confirm]",
-        "a.yaml:10: spec.syncPolicy.syncOptions[0]: Force=true deletes a running job to make it again; leave it out",
-    ]
-    kind = APPLICATION.replace("Force=true", "Prune=confirm")
-    assert lint(ManifestFiles(whole={"a.yaml": kind}), {}) == []
-
-
-def test_flux() -> None:
-    assert [str(line) for line in lint(ManifestFiles(whole={"f.yaml": FLUX}), {})] == [
-        "f.yaml:7: warning: spec.prune: prunes without asking: a file that is removed takes its running job with it; "
-        "prune: false, or a patch that sets kustomize.toolkit.fluxcd.io/prune: disabled on Jobs",
-        "f.yaml:8: spec.force: force deletes a running job to make it again; force: false",
-        "f.yaml:9: warning: spec.wait: waits until every Job is complete, and calls the folder failed when one takes "
-        "longer than its timeout; wait: false for a folder of jobs",
-    ]
 
 
 def test_a_kustomization_that_changes_rendered_jobs(tmp_path: Path) -> None:

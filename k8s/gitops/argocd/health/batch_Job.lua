@@ -3,7 +3,9 @@
 local hs = {status = "Progressing", message = "not started yet"}
 local queue = nil
 local failing = nil
+local run = nil
 if obj.metadata ~= nil and obj.metadata.labels ~= nil then
+  run = obj.metadata.labels["slipway.dev/run"]
   queue = obj.metadata.labels["kueue.x-k8s.io/queue-name"]
 end
 if obj.status ~= nil and obj.status.conditions ~= nil then
@@ -11,6 +13,11 @@ if obj.status ~= nil and obj.status.conditions ~= nil then
     if condition.status == "True" and condition.type == "Failed" then
       hs.status = "Degraded"
       hs.message = (condition.reason or "Failed") .. ": " .. (condition.message or "")
+      if run ~= nil and condition.reason == "PodFailurePolicy" then
+        -- one exit code for each end that no other pod may follow; which one it was is in the store alone
+        hs.message = "cancelled, a duplicate of a run elsewhere, or failed for good: `launcher status " .. run
+          .. "` says which. " .. hs.message
+      end
       return hs
     end
     if condition.status == "True" and condition.type == "Complete" then

@@ -1,7 +1,9 @@
 -- Health of a JobSet for Argo CD.
 local hs = {status = "Progressing", message = "not started yet"}
 local queue = nil
+local run = nil
 if obj.metadata ~= nil and obj.metadata.labels ~= nil then
+  run = obj.metadata.labels["slipway.dev/run"] or obj.metadata.labels["slipway.dev/pipeline"]
   queue = obj.metadata.labels["kueue.x-k8s.io/queue-name"]
 end
 if obj.status ~= nil and obj.status.conditions ~= nil then
@@ -9,6 +11,11 @@ if obj.status ~= nil and obj.status.conditions ~= nil then
     if condition.status == "True" and condition.type == "Failed" then
       hs.status = "Degraded"
       hs.message = (condition.reason or "Failed") .. ": " .. (condition.message or "")
+      if run ~= nil then
+        -- one exit code for each end that no other pod may follow; which one it was is in the store alone
+        hs.message = "cancelled, a duplicate of a run elsewhere, or failed: `launcher status " .. run
+          .. "` says which. " .. hs.message
+      end
       return hs
     end
     if condition.status == "True" and condition.type == "Completed" then

@@ -21,6 +21,7 @@ from launcher.backends.kubernetes.lint import changes
 from launcher.backends.kubernetes.lint import runs as lint_runs
 from launcher.backends.kubernetes.lint import sync as lint_sync
 from launcher.backends.kubernetes.lint.look import LintedObject, LintLine
+from launcher.spec.device_names import refusal
 from launcher.spec.problems import Problems, show
 from launcher.spec.source import Route, YamlDocument
 from launcher.spec.tokens import has_token
@@ -52,6 +53,9 @@ def lint(
         )
         for problem in problems.found
     }
+    for file in (*manifests.objects, *manifests.kustomizations, *manifests.others):
+        if why := refusal(file):
+            lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
     for look in looks:
         _secrets(look)

@@ -82,7 +82,7 @@ def _fields(look: LintedObject) -> None:
     if "ttlSecondsAfterFinished" in spec:
         message = "a finished Job that is deleted is created again by Argo CD and Flux, and runs again"
         look.error(
-            ("spec", "ttlSecondsAfterFinished"), message, "leave it out; `launcher reap` removes finished objects"
+            ("spec", "ttlSecondsAfterFinished"), message, "leave it out; `kubectl delete -f` removes a finished Job"
         )
     if "suspend" in spec:
         look.error(("spec", "suspend"), "Kueue sets it; from Git it would stop a running job", "leave it out")

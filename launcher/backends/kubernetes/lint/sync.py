@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ ARGO: Final = "argocd.argoproj.io"
 FLUX: Final = "kustomize.toolkit.fluxcd.io"
 _KILLS: Final = ("Replace=true", "Force=true")
 _WHY: Final = "deletes a running job to make it again"
+_PRUNES: Final = "prunes without asking: a file that is removed takes its running job with it"
 # fields of a kustomization that do not change the rendered objects
 _HARMLESS: Final = ("apiVersion", "kind", "metadata", "resources", "components", "openapi", "sortOptions")
 
@@ -23,10 +25,9 @@ def application(look: LintedObject) -> None:
     """Checks Argo CD's Applications, Flux' Kustomizations, and their annotations on any object."""
     _annotations(look)
     if look.kind == "Application" and string(look.value, "apiVersion").startswith("argoproj.io/"):
-        _argo(look, mapping(look.value, "spec", "syncPolicy"), ("spec", "syncPolicy"))
+        _argo(look, mapping(look.value, "spec"), ("spec",))
     elif look.kind == "ApplicationSet":
-        at: Route = ("spec", "template", "spec", "syncPolicy")
-        _argo(look, mapping(look.value, "spec", "template", "spec", "syncPolicy"), at)
+        _argo(look, mapping(look.value, "spec", "template", "spec"), ("spec", "template", "spec"))
     elif look.kind == "Kustomization" and string(look.value, "apiVersion").startswith(f"{FLUX}/"):
         _flux(look)
 
@@ -46,33 +47,57 @@ def _annotations(look: LintedObject) -> None:
         look.error(("metadata", "annotations", f"{FLUX}/force"), f"force {_WHY}", "leave it out")
 
 
-def _argo(look: LintedObject, policy: dict[str, object], at: Route) -> None:
-    options = [text for _, text in texts(policy, "syncOptions", at)]
-    for where, option in texts(policy, "syncOptions", at):
+def _argo(look: LintedObject, spec: dict[str, object], at: Route) -> None:
+    """`spec`: of an Application, at the route `at`."""
+    policy, at_policy = mapping(spec, "syncPolicy"), (*at, "syncPolicy")
+    options = [text for _, text in texts(policy, "syncOptions", at_policy)]
+    for where, option in texts(policy, "syncOptions", at_policy):
         if option in _KILLS:
             look.error(where, f"{option} {_WHY}", "leave it out")
+        elif option == "Prune=confirm":
+            # Argo CD 3.5.7: the sync waits, the commits wait for the sync, and a confirmation does not end it
+            message = "after the first file that is removed, no later commit is applied"
+            look.error(where, f"{option}: {message}", "automated: {prune: false}, without this option")
     automated = mapping(policy, "automated")
-    if automated.get("prune") is True and not {"Prune=confirm", "Prune=false"} & set(options):
-        message = "prunes without asking: a file that is removed takes its running job with it"
-        look.warning((*at, "automated", "prune"), message, "syncOptions: [Prune=confirm]")
+    if automated.get("prune") is True and "Prune=false" not in options:
+        look.warning((*at_policy, "automated", "prune"), _PRUNES, "prune: false")
+    if spec.get("ignoreDifferences") and "RespectIgnoreDifferences=true" not in options:
+        message = (
+            "only the comparison ignores these fields: a sync sends them, so a Job that Kueue changed makes it fail"
+        )
+        look.warning((*at, "ignoreDifferences"), message, "syncOptions: [RespectIgnoreDifferences=true]")
+    retry = mapping(policy, "retry")
+    if retry and retry.get("refresh") is not True:
+        message = "tries a commit that failed again until the limit, and takes its fix only then"
+        look.say("note", (*at_policy, "retry"), message, "refresh: true (Argo CD 3.2 or later)")
 
 
 def _flux(look: LintedObject) -> None:
     spec = mapping(look.value, "spec")
     if spec.get("force") is True:
         look.error(("spec", "force"), f"force {_WHY}", "force: false")
-    if spec.get("prune") is True and not any(
-        "kustomize.toolkit.fluxcd.io~1prune" in string(patch, "patch")
-        or f"{FLUX}/prune: disabled" in string(patch, "patch")
-        for _, patch in items(spec, "patches", ("spec",))
-    ):
-        message = "prunes without asking: a file that is removed takes its running job with it"
-        look.warning(("spec", "prune"), message, f"prune: false, or a patch that sets {FLUX}/prune: disabled on Jobs")
+    patches = [string(patch, "patch") for _, patch in items(spec, "patches", ("spec",))]
+    keeps = any(_sets(patch, "prune", "disabled") for patch in patches)
+    if spec.get("prune") is True and not keeps:
+        todo = f"prune: false, or a patch that sets {FLUX}/prune: disabled on Jobs"
+        look.warning(("spec", "prune"), _PRUNES, todo)
+    if keeps and not any(_sets(patch, "ssa", "IfNotPresent") for patch in patches):
+        message = (
+            "sends the Jobs that are there again: the API server refuses one that Kueue changed, and then no file of "
+            "the folder is applied"
+        )
+        look.warning(("spec", "patches"), message, f"a patch that sets {FLUX}/ssa: IfNotPresent on Jobs and JobSets")
     if spec.get("wait") is True:
         message = (
             "waits until every Job is complete, and calls the folder failed when one takes longer than its timeout"
         )
         look.warning(("spec", "wait"), message, "wait: false for a folder of jobs")
+
+
+def _sets(patch: str, name: str, value: str) -> bool:
+    """Whether a patch of a Kustomization, in either form, sets Flux' annotation `name`."""
+    at = re.search(rf"{re.escape(FLUX)}(?:/|~1){name}\b", patch)
+    return at is not None and value in patch[at.end() :]
 
 
 def kustomizations(documents: Sequence[YamlDocument], lines: set[LintLine]) -> None:
