@@ -7,7 +7,7 @@ from typing import Any, Final
 from launcher.errors import BadInput
 from launcher.spec.backends import backends
 from launcher.spec.structures import AnyMapping, Anything, Field, Forms, ListOf, MapOf, Struct
-from launcher.spec.texts import GPU, LABEL_KEY, LABEL_VALUE, VARIABLE
+from launcher.spec.texts import GPU, LABEL_KEY, LABEL_VALUE, ROLE, VARIABLE
 from launcher.spec.types import DURATION, MONEY, SIZE, Choice, Flag, Integer, Number, Text, Type
 
 NAME_LENGTH: Final = 27  # then a run's id, <name>-<hash12>, has at most 40 characters
@@ -16,7 +16,6 @@ RUN_ID: Final = r"[a-z0-9](?:[a-z0-9-]{0,25}[a-z0-9])?-[0-9a-f]{12}"
 NAME: Final = Text(
     "a name", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and - within, at most 27 characters", NAME_LENGTH
 )
-ROLE: Final = Text("a role's name", r"[a-z](?:[a-z0-9-]*[a-z0-9])?", "a-z first, then a-z, 0-9 and -", 20)
 PORT: Final = Text("a port's name", ROLE.pattern, ROLE.allowed, 15)
 FOLDER: Final = Text("a name", r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?", "a-z, 0-9, and - or _ within", 40)
 ARGUMENT: Final = Text(numbers=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -88,6 +89,43 @@ class AnyMapping(msgspec.Struct, frozen=True):
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
+
+
+class ValueFault(NamedTuple):
+    """Something wrong within a value. `route`: from the value's root."""
+
+    route: Route
+    message: str
+    allowed: str = ""
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """A type with rules that it cannot express itself.
+
+    rules  `module:function`, which takes a value of the type and gives an iterable of ValueFaults; imported when such a
+           value is first read
+    """
+
+    type: Type
+    rules: str
+
+    @property
+    def name(self) -> str:
+        return self.type.name
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        checked = self.type.check(value, route, at)
+        if checked is INVALID:
+            return INVALID
+        module, _, function = self.rules.partition(":")
+        review: Callable[[Any], Iterable[ValueFault]] = getattr(import_module(module), function)
+        faults = list(review(checked))
+        for fault in faults:
+            at.problem((*route, *fault.route), fault.message, fault.allowed)
+        return INVALID if faults else checked
+
+    def schema(self) -> dict[str, Any]:
+        return self.type.schema()
 
 
 class Anything(msgspec.Struct, frozen=True):

@@ -255,6 +255,7 @@ _MAKERS: Final[dict[type, Callable[[_Maker, Any], Any]]] = {
     structures.MapOf: _map,
     structures.AnyMapping: lambda maker, kind: {"a": maker.any(2), "b": {"c": maker.any(1)}},
     structures.Anything: lambda maker, kind: maker.any(2),
+    structures.Reviewed: lambda maker, kind: maker.value(kind.type),
     structures.Struct: _struct,
     structures.Forms: _forms,
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.spec.backends import Traits
-from launcher.spec.structures import Field, ListOf, MapOf, Struct
-from launcher.spec.texts import GPU, LABEL, LABEL_VALUE, VARIABLE
+from launcher.spec.structures import AnyMapping, Field, ListOf, MapOf, Reviewed, Struct
+from launcher.spec.texts import GPU, LABEL, LABEL_VALUE, ROLE, VARIABLE
 from launcher.spec.types import DURATION, Choice, Flag, Integer, Text
 
 _DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -46,6 +46,7 @@ _CACHE: Final = Struct(
     Field("path", Text("a folder", r"/[^:]+", "an absolute path"), "where it is mounted", required=True),
     Field("read_only", Flag(), "nothing can be written there", "false"),
 )
+_PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
 
 TRAITS: Final = Traits(
     module="launcher.backends.kubernetes",
@@ -87,6 +88,13 @@ TRAITS: Final = Traits(
             "what device plugins offer, for each rank: devices.kubevirt.io/kvm: 1; GPUs are `resources`",
             "none",
         ),
+        Field(
+            "patch",
+            _PATCH,
+            "any other field of the pods: a strategic merge patch of their template (metadata, spec)",
+            "none",
+        ),
+        Field("role_patches", MapOf(ROLE, _PATCH), "role: a patch of its pods only, after `patch`", "none"),
         Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
         Field("ttl", DURATION, "the finished object is deleted after it; not in files for GitOps", "it stays"),
     ),

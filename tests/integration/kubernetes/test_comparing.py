@@ -26,7 +26,29 @@ from tests.support.tampering import EXTRA_ENV, tamperings
 
 pytestmark = [pytest.mark.cluster("jobset", "kueue"), pytest.mark.timeout(600)]
 
-SHAPES = ("job", "large", "array", "ranks", "pipeline")
+SHAPES = ("job", "large", "array", "ranks", "pipeline", "patched")
+SIDECAR = {
+    "name": "beside",
+    "image": "test.local/none@sha256:" + "0" * 64,
+    "command": ["true"],
+    "restartPolicy": "Always",
+    "ports": [{"containerPort": 3128}],
+    "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+    "startupProbe": {"httpGet": {"port": 3128}},
+    "resources": {"requests": {"memory": "1024Mi"}},
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    "volumeMounts": [{"name": "settings", "mountPath": "/settings"}],
+}
+TOKEN = {"serviceAccountToken": {"path": "token"}}
+NAMESPACE = {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
+PATCH = {
+    "metadata": {"labels": {"example.com/egress": "proxy"}},
+    "spec": {
+        "schedulerName": "other",
+        "initContainers": [SIDECAR],
+        "volumes": [{"name": "settings", "projected": {"sources": [TOKEN, NAMESPACE]}}],
+    },
+}
 QUEUE = "compared"
 
 
@@ -47,6 +69,8 @@ def shape(name: str, namespace: str, **options: Any) -> list[ResolvedJob]:
         case "ranks":
             one = small("ranks", namespace, options=options)
             return [replace(one, roles={key: replace(role, replicas=2) for key, role in one.roles.items()})]
+        case "patched":
+            return [small("patched", namespace, options={"patch": PATCH, **options})]
         case "pipeline":
             train = small("train", namespace, outputs={"out": Output()}, options=options)
             return [train, small("score", namespace, inputs={"x": reads(train)}, options=options)]

@@ -24,6 +24,50 @@ RENDERERS: Final = frozenset({__version__})  # versions of the renderer whose ou
 # Job's spec) and `pod` (its template); then the path within, with [] for a list's index.
 Place = tuple[str, str]
 
+_CONTAINERS: Final = ("containers", "initContainers")
+_OF_PROBE: Final[Mapping[str, tuple[Any, ...]]] = {
+    "timeoutSeconds": (1,),
+    "periodSeconds": (10,),
+    "successThreshold": (1,),
+    "failureThreshold": (3,),
+    "httpGet.path": ("/",),
+    "httpGet.scheme": ("HTTP",),
+    "grpc.service": ("",),
+}
+# of a container: ours, and those of `kubernetes.patch`
+_OF_CONTAINER: Final[Mapping[str, tuple[Any, ...]]] = {
+    "terminationMessagePath": ("/dev/termination-log",),
+    "terminationMessagePolicy": ("File",),
+    "imagePullPolicy": ("IfNotPresent",),  # images of a patch are pinned
+    "resources": ({},),
+    "ports[].protocol": ("TCP",),
+    "env[].valueFrom.fieldRef.apiVersion": ("v1",),
+    "env[].valueFrom.resourceFieldRef.divisor": ("0",),
+    **{
+        f"{probe}Probe.{path}": values
+        for probe in ("readiness", "liveness", "startup")
+        for path, values in _OF_PROBE.items()
+    },
+    **{
+        f"lifecycle.{hook}.httpGet.{name}": (value,)
+        for hook in ("postStart", "preStop")
+        for name, value in (("path", "/"), ("scheme", "HTTP"))
+    },
+}
+_OF_VOLUME: Final[Mapping[str, tuple[Any, ...]]] = {
+    **{f"{kind}.defaultMode": (0o644,) for kind in ("configMap", "secret", "projected", "downwardAPI")},
+    "projected.sources[].serviceAccountToken.expirationSeconds": (3600,),
+    "projected.sources[].downwardAPI.items[].fieldRef.apiVersion": ("v1",),
+    "projected.sources[].downwardAPI.items[].resourceFieldRef.divisor": ("0",),
+    "downwardAPI.items[].fieldRef.apiVersion": ("v1",),
+    "downwardAPI.items[].resourceFieldRef.divisor": ("0",),
+    "hostPath.type": ("",),
+    "image.pullPolicy": ("IfNotPresent",),
+    "ephemeral.volumeClaimTemplate.metadata": ({"creationTimestamp": None}, {}),
+    "ephemeral.volumeClaimTemplate.metadata.creationTimestamp": (None,),
+    "ephemeral.volumeClaimTemplate.spec.volumeMode": ("Filesystem",),
+    "ephemeral.volumeClaimTemplate.spec.resources": ({},),
+}
 # what a server writes where we write nothing
 DEFAULTS: Final[Mapping[Place, tuple[Any, ...]]] = {
     ("set", "suspend"): (False, True),  # Kueue's, and an administrator's who holds a run back
@@ -39,11 +83,8 @@ DEFAULTS: Final[Mapping[Place, tuple[Any, ...]]] = {
     ("pod", "metadata.creationTimestamp"): (None,),
     ("pod", "spec.dnsPolicy"): ("ClusterFirst",),
     ("pod", "spec.schedulerName"): ("default-scheduler",),
-    ("pod", "spec.containers[].terminationMessagePath"): ("/dev/termination-log",),
-    ("pod", "spec.containers[].ports[].protocol"): ("TCP",),
-    ("pod", "spec.containers[].env[].valueFrom.fieldRef.apiVersion"): ("v1",),
-    ("pod", "spec.volumes[].configMap.defaultMode"): (0o644,),
-    ("pod", "spec.volumes[].projected.defaultMode"): (0o644,),
+    **{("pod", f"spec.{part}[].{path}"): values for part in _CONTAINERS for path, values in _OF_CONTAINER.items()},
+    **{("pod", f"spec.volumes[].{path}"): values for path, values in _OF_VOLUME.items()},
 }
 # the part of an object's metadata that a server keeps
 SERVED: Final = frozenset(
@@ -76,9 +117,9 @@ TOLERATED: Final = frozenset(
     }
 )
 _QUANTITIES: Final = (
-    "spec.containers[].resources.requests.",
-    "spec.containers[].resources.limits.",
+    *(f"spec.{kind}[].resources.{part}." for kind in _CONTAINERS for part in ("requests", "limits")),
     "spec.volumes[].emptyDir.sizeLimit",
+    "spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.",
 )
 _INSTANCE: Final = f"metadata.labels.{names.APP_INSTANCE}"
 _UID: Final = (names.CONTROLLER_UID, "controller-uid")

@@ -113,6 +113,7 @@ def _object(stages: list[Stage]) -> Object:
     _same(stages)
     for run in runs:
         _reachable(run.job)
+        _known_roles(run.job)
     maps, map_of = _config_maps(name, stages, runs)
 
     def files(stage: Stage) -> tuple[str, ...]:
@@ -149,6 +150,14 @@ def _reachable(job: ResolvedJob) -> None:
             f"store: {job.store} is a folder of this machine, which pods do not see; allowed: s3://, gs://, az://, "
             "or a folder on one of `kubernetes.caches`"
         )
+
+
+def _known_roles(job: ResolvedJob) -> None:
+    for role in job.options.get("role_patches", ()):
+        if role not in job.roles:
+            raise BadInput(
+                f"kubernetes.role_patches.{role}: {job.name} has no such role; allowed: {', '.join(job.roles)}"
+            )
 
 
 def _same(stages: Sequence[Stage]) -> None:

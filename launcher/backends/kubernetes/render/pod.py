@@ -27,6 +27,7 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.accelerators import GPU, selection, tolerations
+from launcher.backends.kubernetes.render.patch import patched
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
@@ -88,6 +89,11 @@ class Seat(msgspec.Struct, frozen=True):
 
 def template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
     """The pod template. Raises BadInput for a job that no pod can hold."""
+    patches = {"patch": job.options.get("patch"), f"role_patches.{role}": job.options.get("role_patches", {}).get(role)}
+    return patched(_template(job, run, role, seat), {field: patch for field, patch in patches.items() if patch})
+
+
+def _template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": {
