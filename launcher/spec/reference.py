@@ -14,7 +14,7 @@ from launcher.spec.problems import near
 from launcher.spec.profile import PROFILE
 from launcher.spec.schema import BLOCKS, JOB
 from launcher.spec.shadowed import EXTEND
-from launcher.spec.structures import Field, Forms, ListOf, MapOf, Struct
+from launcher.spec.structures import Field, Forms, ListOf, MapOf, Reviewed, Struct
 from launcher.spec.types import Quantity, Text, Type
 
 _INTRO = """\
@@ -121,6 +121,8 @@ def _inside(kind: Type, path: str) -> Iterator[tuple[Struct, str]]:
         yield from _inside(kind.item, f"{path}.NAME")
     elif isinstance(kind, ListOf):
         yield from _inside(kind.item, f"{path}[]")
+    elif isinstance(kind, Reviewed):
+        yield from _inside(kind.type, path)
     elif isinstance(kind, Forms):
         for struct in kind.long.values():
             yield from _inside(struct, path)

@@ -46,6 +46,29 @@ _CACHE: Final = Struct(
     Field("path", Text("a folder", r"/[^:]+", "an absolute path"), "where it is mounted", required=True),
     Field("read_only", Flag(), "nothing can be written there", "false"),
 )
+_VOLUME: Final = Struct(
+    "a volume",
+    Field("path", Text("a folder", r"/[^:]*", "an absolute path"), "where it is mounted", required=True),
+    Field("claim", _DNS_NAME, "of a PersistentVolumeClaim that exists", "this or `bucket`"),
+    Field(
+        "bucket",
+        Text("a bucket", r"(?:gs|az|s3)://[a-z0-9][a-z0-9._-]*", "gs://NAME or az://CONTAINER"),
+        "mounted by the cloud's driver",
+        "this or `claim`",
+    ),
+    Field("read_only", Flag(), "nothing can be written there", "true"),
+    Field(
+        "sub_path",
+        Text("a folder", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^:]+", "a relative path without `..`"),
+        "the folder within it",
+        "all of it",
+    ),
+    Field("secret", _DNS_NAME, "of az://: the Secret with the account's name and key", "required there"),
+    Field(
+        "options", ListOf(Text("an option", r"[^,\s]+", "no spaces and commas")), "mount options of a bucket", "none"
+    ),
+)
+_VOLUMES: Final = Reviewed(ListOf(_VOLUME), "launcher.backends.kubernetes.render.volumes:review")
 _PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
 
 TRAITS: Final = Traits(
@@ -82,6 +105,7 @@ TRAITS: Final = Traits(
         Field("runtime_class", _DNS_NAME, "the pods' runtime class", "the cluster's"),
         Field("host_network", Flag(), "the node's network; Pod Security `restricted` forbids it", "false"),
         Field("caches", ListOf(_CACHE), "volumes that stay: claims and where they are mounted", "none"),
+        Field("volumes", _VOLUMES, "claims that exist and buckets, as folders; read-only by default", "none"),
         Field(
             "devices",
             MapOf(_DEVICE, Integer(1)),

@@ -49,6 +49,11 @@ PATCH = {
         "volumes": [{"name": "settings", "projected": {"sources": [TOKEN, NAMESPACE]}}],
     },
 }
+VOLUMES = [
+    {"path": "/data", "claim": "data", "sub_path": "x"},
+    {"path": "/gs", "bucket": "gs://bucket"},
+    {"path": "/az", "bucket": "az://container", "secret": "account"},
+]
 QUEUE = "compared"
 
 
@@ -70,7 +75,7 @@ def shape(name: str, namespace: str, **options: Any) -> list[ResolvedJob]:
             one = small("ranks", namespace, options=options)
             return [replace(one, roles={key: replace(role, replicas=2) for key, role in one.roles.items()})]
         case "patched":
-            return [small("patched", namespace, options={"patch": PATCH, **options})]
+            return [small("patched", namespace, options={"patch": PATCH, "volumes": VOLUMES, **options})]
         case "pipeline":
             train = small("train", namespace, outputs={"out": Output()}, options=options)
             return [train, small("score", namespace, inputs={"x": reads(train)}, options=options)]

@@ -144,11 +144,12 @@ def _object(stages: list[Stage]) -> Object:
 def _reachable(job: ResolvedJob) -> None:
     """Refuses a store in a folder of this machine, which a pod does not have unless a volume is mounted there."""
     path = job.store.removeprefix("file://")
-    mounted = [cache["path"].rstrip("/") for cache in job.options.get("caches", ())]
+    volumes = [each for each in job.options.get("volumes", ()) if not each.get("read_only", True) and "claim" in each]
+    mounted = [cache["path"].rstrip("/") for cache in (*job.options.get("caches", ()), *volumes)]
     if path != job.store and not any(path == mount or path.startswith(f"{mount}/") for mount in mounted):
         raise BadInput(
             f"store: {job.store} is a folder of this machine, which pods do not see; allowed: s3://, gs://, az://, "
-            "or a folder on one of `kubernetes.caches`"
+            "or a folder on one of `kubernetes.caches`, or on a claim of `kubernetes.volumes` that is not read-only"
         )
 
 

@@ -28,6 +28,7 @@ import msgspec
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.accelerators import GPU, selection, tolerations
 from launcher.backends.kubernetes.render.patch import patched
+from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
@@ -109,6 +110,7 @@ def _template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, An
             "annotations": {
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
                 "karpenter.sh/do-not-disrupt": "true",
+                **driver_annotations(job.options.get("volumes", ())),
             },
         },
         "spec": _spec(job, run, role, seat),
@@ -380,6 +382,9 @@ def _volumes(job: ResolvedJob, need: Resources, seat: Seat) -> tuple[list[dict[s
         only = {"readOnly": True} if cache.get("read_only") else {}
         mounts.append({"name": name, "mountPath": cache["path"], **only})
         volumes.append({"name": name, "persistentVolumeClaim": {"claimName": cache["name"], **only}})
+    own_mounts, own_volumes = mounted(job.options.get("volumes", ()), [mount["mountPath"] for mount in mounts])
+    mounts += own_mounts
+    volumes += own_volumes
     if seat.files:
         mounts.append({"name": _JOBS, "mountPath": names.JOBS, "readOnly": True})
         volumes.append({"name": _JOBS, **_files(seat.files)})
