@@ -195,10 +195,13 @@ def status(
     Unreachable.
     """
     from launcher.userdata.cache import Cache
+    from launcher.verbs.applied import write_all
     from launcher.verbs.status import backends, list_runs, matches, read_lines
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
     runs = chosen.runs if chosen is not None else tuple(list_runs(opened))
+    if chosen is None:
+        runs = (*runs, *write_all(opened, runs, settings, say=lambda text: None))
     with Cache() as cache:
         lines, _ = read_lines(opened, runs, cache=cache, backend_of=backends(settings))
     lines = [line for line in lines if matches(line, labels or {}, tuple(states))]
@@ -339,9 +342,9 @@ def _chosen(
     names: Names | None, store: str | None, profile: str | None, cwd: Path | str | None
 ) -> tuple[Store, Profile, Selection | None]:
     """The store, the profile, and the runs that `names` means; `Jobs` use their own store."""
-    from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
+    from launcher.verbs.applied import select_runs
 
     given: list[str | Jobs] = [] if names is None else [names] if isinstance(names, str | Jobs) else list(names)
     jobs = [item for item in given if isinstance(item, Jobs)]
@@ -349,7 +352,7 @@ def _chosen(
     settings = load_profile(_folder(cwd), profile, os.environ, where)
     opened = open_known(settings.store)
     wanted = [name for item in given for name in (item.runs if isinstance(item, Jobs) else (item,))]
-    chosen = select(opened, wanted, say=lambda text: None) if names is not None else None
+    chosen = select_runs(opened, wanted, settings, say=lambda text: None) if names is not None else None
     if chosen is not None and jobs:
         from dataclasses import replace
 

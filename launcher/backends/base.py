@@ -3,7 +3,7 @@ raise Unreachable. What the launcher must know of a backend before it is loaded 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, runtime_checkable
@@ -65,6 +65,20 @@ class BackendObservation(msgspec.Struct, frozen=True):
     made: float = 0.0
 
 
+class CarriedRun(msgspec.Struct, frozen=True):
+    """A run that an object of a backend carries.
+
+    job    as the object carries it: it has the run's hash, and the object runs what it says; None: the object does not
+    fault  why `job` is None, and what to do about it
+    place  what else tells the object from others, as in its handle
+    """
+
+    run: str
+    job: ResolvedJob | None
+    fault: str = ""
+    place: Mapping[str, str] = {}
+
+
 class Backend(Protocol):
     @property
     def place(self) -> str:
@@ -112,6 +126,20 @@ class Backend(Protocol):
     def dead(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         """Whether the process with this claim has certainly ended, although it wrote no exit and its last heartbeat may
         be recent. A local queue knows that. A cluster answers False: a node that it cannot reach may still run it."""
+        ...
+
+
+@runtime_checkable
+class Carries(Protocol):
+    """A backend whose objects carry their jobs, so that others than `launcher submit` can create them (GitOps)."""
+
+    def carried_with(self, run: str) -> list[CarriedRun]:
+        """All runs of the object that carries `run`; none where there is no such object."""
+        ...
+
+    def carried(self, wanted: Callable[[str], bool], store: str) -> Iterator[CarriedRun]:
+        """The runs for which `wanted` is true of all objects that name `store`, in a few requests for any number of
+        objects."""
         ...
 
 

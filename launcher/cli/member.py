@@ -41,15 +41,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def choose(args: argparse.Namespace) -> Chosen:
     """Raises BadInput when the arguments mean no member or more than one run."""
     from launcher.backends.base import backend_of
-    from launcher.selection.select import select
     from launcher.spec.hashing import decode_job
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.store.layout import RunKeys
+    from launcher.verbs.applied import select_runs
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
-    chosen = select(store, [args.name])
+    chosen = select_runs(store, [args.name], profile)
     run = chosen.only(args.name)
     stored = store.read(RunKeys(run).job)
     if stored is None:  # a group may list runs whose job.json is not written yet

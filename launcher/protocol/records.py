@@ -164,7 +164,7 @@ class Event(Record, frozen=True):
     attempt: int
     writer: str
     seq: int
-    kind: str  # handle | evidence | warning | data
+    kind: str  # handle | evidence | warning | data | applied
     message: str = ""
     fields: dict[str, str] = {}
     time: float = 0.0

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from launcher.errors import NotFound
+from launcher.protocol.applied import write_applied
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Claim, Exit, Placement
 from launcher.protocol.view import AttemptView, RunView, add
 from launcher.runtime import procs
 from launcher.runtime.beating import Clock
-from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -42,7 +42,7 @@ class RunObserver:
         except NotFound:
             view = RunView(self._run)
         if view.job is None:  # a rendered object that was applied without `launcher submit` carries its job
-            self._store.create(self._keys.job, encode_job(self._job))
+            write_applied(self._store, self._run, self._job)
             view = replace(read_run(self._store, self._run, full=False), job=self._job)
         return view
 

@@ -50,6 +50,7 @@ class Traits(msgspec.Struct, frozen=True):
     needs_digest     images must be pinned by a digest
     runs_images      a role runs in an image; without it in the launcher's own Python environment
     on_this_machine  it shares the local supervisor, its slots and `launcher secrets` with the local backend
+    carries          its objects carry their jobs (`Carries` in launcher/backends/base.py): others may create them
     spawners         on this machine: `module:function` that gives the supervisor its way to start members
     diagnosis        `module:function` that takes the profile and yields the CheckResults that `launcher doctor` prints;
                      without it `launcher doctor` only tries to load the backend
@@ -65,6 +66,7 @@ class Traits(msgspec.Struct, frozen=True):
     needs_digest: bool = True
     runs_images: bool = True
     on_this_machine: bool = False
+    carries: bool = False
     spawners: str = ""
     diagnosis: str = ""
 

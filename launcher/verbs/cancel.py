@@ -117,18 +117,6 @@ def cancel_all(
     ]
 
 
-def cancel_unwritten(store: Store, run: str, backend: Backend, *, reason: str = "") -> Cancelled | None:
-    """Cancels a run without job.json in the store: a GitOps controller applied it and none of its pods has started.
-    None where the backend has no such run either."""
-    observation = backend.look_up(run)
-    if observation is None:
-        return None
-    state = _ask(store, run, reason)
-    if observation.active:
-        backend.cancel([observation.handle])
-    return Cancelled(run, state)
-
-
 def _exists(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).job) is not None
 

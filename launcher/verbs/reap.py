@@ -9,16 +9,17 @@ store says that its run has ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation
+from launcher.backends.base import Backend, BackendObservation, Carries
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol import decide, steps
+from launcher.protocol.applied import TEXT, was_applied
 from launcher.protocol.finish import finish, onlookers, own_place
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Event, Placement
@@ -28,6 +29,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
+from launcher.verbs.applied import unknown, write_unknown
 from launcher.verbs.status import BackendOf, backend_says, list_runs, read_lines
 
 WRITER: Final = "reap"
@@ -39,7 +41,8 @@ PARALLEL: Final = 16
 
 @dataclass(frozen=True)
 class Reaped:
-    """One action, taken or (`plan`) only planned. `did`: ended | stopped | unsubmitted | unknown | unreachable."""
+    """One action, taken or (`plan`) only planned. `did`: noted (written into the store) | ended | stopped |
+    unsubmitted | unknown | unreachable."""
 
     run: str
     did: str
@@ -60,15 +63,34 @@ def reap(
     Raises Unreachable when the store cannot be read; an unreachable backend is one row of the answer.
     """
     runs = list_runs(store)
+    rows = [row for backend in backends.values() for row in _applied(store, runs, backend, plan)]
+    applied = {row.run for row in rows}
+    runs += [row.run for row in rows if row.did == "noted" and not plan]
     lines, problems = read_lines(store, runs, cache=cache)
-    rows = [Reaped(problem.partition(":")[0], "unreachable", problem.partition(": ")[2]) for problem in problems]
+    rows += [Reaped(problem.partition(":")[0], "unreachable", problem.partition(": ")[2]) for problem in problems]
     open_runs = [line.run for line in lines if not line.final]
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
         for reaped in threads.map(lambda run: _run(store, run, backend_of, plan), open_runs):
             rows += reaped
     for name, backend in backends.items():
-        rows += _objects(store, name, backend, plan)
+        rows += [row for row in _objects(store, name, backend, plan) if row.did != "unknown" or row.run not in applied]
     return rows
+
+
+def _applied(store: Store, known: Sequence[str], backend: Backend, plan: bool) -> list[Reaped]:
+    """Writes job.json of the runs on a backend that a GitOps tool applied and of which no pod has started."""
+    if not isinstance(backend, Carries):
+        return []
+    faults: list[str] = []
+    try:
+        if plan:
+            carried = unknown(known, backend, store.url)
+            return [Reaped(each.run, "noted", TEXT) for each in carried if each.job is not None]
+        noted = write_unknown(store, known, backend, store.url, faults.append)
+    except SlipwayError:
+        return []  # the question about its objects says so
+    rows = [Reaped(fault.partition(" ")[0], "unknown", fault.partition(" ")[2]) for fault in faults]
+    return rows + [Reaped(run, "noted", TEXT) for run in noted]
 
 
 def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reaped]:
@@ -83,7 +105,10 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     head = store.head(RunKeys(run).job)
     said = backend_says(store, view, backend_of)
     # waiting starts when the backend gets the run, not when job.json was written
-    since = max(head.modified if head is not None else view.now, said.seen.made if said.seen is not None else 0.0)
+    made = said.seen.made if said.seen is not None else 0.0
+    since = max(head.modified if head is not None else view.now, made)
+    if made and was_applied(view):
+        since = made  # its job.json may have been written long after
     # an object with several runs replaces each pod that is deleted: a stage that waits for the one before it would lose
     # every pod that is about to start
     alone = said.seen is None or not said.active or said.seen.handle.name == run

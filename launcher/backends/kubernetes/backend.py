@@ -6,11 +6,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.base import BackendObservation, CarriedRun, Handle, Rendered
 from launcher.backends.kubernetes import connection, names
 from launcher.backends.kubernetes.api import ApiRefused
 from launcher.backends.kubernetes.connection import Connection
@@ -232,6 +232,18 @@ class KubernetesBackend(Connection):
         from launcher.backends.kubernetes.enter.argv import forward
 
         return forward(self, run, member, ports)
+
+    # runs that others applied
+
+    def carried_with(self, run: str) -> list[CarriedRun]:
+        from launcher.backends.kubernetes.carrying import carried_with
+
+        return carried_with(self, run)
+
+    def carried(self, wanted: Callable[[str], bool], store: str) -> Iterator[CarriedRun]:
+        from launcher.backends.kubernetes.carrying import carried
+
+        return carried(self, wanted, store)
 
     # ending
 

@@ -76,6 +76,7 @@ TRAITS: Final = Traits(
     diagnosis="launcher.backends.kubernetes.diagnosis:diagnose",
     extra="kubernetes",
     machine=frozenset({"context"}),
+    carries=True,
     block=Struct(
         "a Kubernetes block",
         Field(

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launcher.cli.arguments import add_names, add_output, add_profile
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput
-
-if TYPE_CHECKING:  # --help of the verb needs none of it
-    from launcher.spec.profile import Profile
-    from launcher.store.base import Store
-    from launcher.verbs.cancel import Cancelled
 
 SUMMARY = "End runs: their processes get SIGTERM, time to save, and then SIGKILL. Ended runs stay as they are."
 EXAMPLE = 'launcher cancel sft-login-1f2e3d4c5b6a --reason "wrong data"'
@@ -31,12 +24,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.store.layout import RUNS
     from launcher.userdata.cache import Cache
     from launcher.userdata.memory import Memory
+    from launcher.verbs.applied import select_runs, write_all
     from launcher.verbs.cancel import cancel_jobs, named_jobs, open_jobs
     from launcher.verbs.status import list_runs, verified
 
@@ -45,39 +38,22 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("name a run or a group, or select with --label or --all")
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_known(profile.store)
-    done = [cancelled for name in args.names if (cancelled := _unwritten(store, name, profile, args.reason))]
-    rest = [name for name in args.names if name not in {ended.run for ended in done}]
     with Cache() as cache:
         memory = Memory(store, cache).load(RUNS)
         if args.names:
-            jobs = named_jobs(store, select(store, rest).runs if rest else (), memory)
+            jobs = named_jobs(store, select_runs(store, args.names, profile).runs, memory)
         else:
             runs = list_runs(store)
+            runs += write_all(store, runs, profile)
             ended = verified(store, runs, cache)
             jobs = open_jobs(store, [run for run in runs if run not in ended], memory)
         memory.keep()
     chosen = {
         run: job for run, job in jobs.items() if all(job.labels.get(key) == value for key, value in labels.items())
     }
-    done += cancel_jobs(store, chosen, profile, reason=args.reason)
+    done = cancel_jobs(store, chosen, profile, reason=args.reason)
     emit([{"run": ended.run, "state": ended.state} for ended in done], args.output, ("run", "state"))
     return 0
-
-
-def _unwritten(store: Store, name: str, profile: Profile, reason: str) -> Cancelled | None:
-    """Cancels a run that a GitOps controller applied and that has not started: only the profile's cluster knows it."""
-    from launcher.backends.base import backend
-    from launcher.spec.backends import traits
-    from launcher.spec.schema import RUN_ID
-    from launcher.store.layout import RunKeys
-    from launcher.verbs.cancel import cancel_unwritten
-
-    if not traits(profile.backend).bills or re.fullmatch(RUN_ID, name) is None:
-        return None
-    if store.head(RunKeys(name).job) is not None:
-        return None
-    target = backend(profile.backend, profile.backend_options(profile.backend))
-    return cancel_unwritten(store, name, target, reason=reason)
 
 
 def _label(text: str) -> tuple[str, str]:

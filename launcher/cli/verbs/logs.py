@@ -45,16 +45,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.cli.printing.tailing import Feed, MemberFilter, follow
-    from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
+    from launcher.verbs.applied import select_runs
     from launcher.verbs.status import backends
 
     if args.tail is not None and args.tail < 0:
         raise BadInput("--tail: a number of lines is not negative")
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
-    chosen = select(store, args.names)
+    chosen = select_runs(store, args.names, profile)
     runs = [source(store, run_id) for run_id in chosen.runs]
     kind = JsonPrinter if args.output == "json" else Printer
     printer = kind(sys.stdout.buffer, sys.stdout.isatty())

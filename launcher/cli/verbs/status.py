@@ -46,17 +46,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.selection.select import Selection, select
+    from launcher.selection.select import Selection
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.userdata.cache import Cache
+    from launcher.verbs.applied import select_runs, write_all
     from launcher.verbs.status import backends, list_runs, matches, read_lines
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
     labels = parse_labels(args.label)
     backend_of = backends(profile)
-    chosen = select(store, args.names) if args.names else Selection(tuple(list_runs(store)))
+    if args.names:
+        chosen = select_runs(store, args.names, profile)
+    else:
+        known = list_runs(store)
+        chosen = Selection(tuple(sorted({*known, *write_all(store, known, profile)})))
     with Cache() as cache:
         lines, problems = read_lines(store, chosen.runs, cache=cache, backend_of=backend_of)
         lines = [line for line in lines if matches(line, labels, args.state)]

@@ -34,15 +34,15 @@ def _timeout(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
+    from launcher.verbs.applied import select_runs
     from launcher.verbs.status import Line, backends
     from launcher.verbs.wait import wait_for
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
-    chosen = select(store, args.names)
+    chosen = select_runs(store, args.names, profile)
 
     def ended(line: Line) -> None:
         if args.output == "json":

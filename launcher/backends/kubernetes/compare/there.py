@@ -37,14 +37,18 @@ def inspect_there(api: Api, value: Mapping[str, Any]) -> ObjectInspection:
 
 def refuse_changed(api: Api, value: Mapping[str, Any]) -> None:
     """Raises Conflict when an object in a cluster runs something else than the jobs in it say."""
-    errors = inspect_there(api, value).errors
-    if not errors:
-        return
-    metadata, kind = value["metadata"], value.get("kind")
-    said = [f"{dotted(fault.route)}: {fault.message}" if fault.route else fault.message for fault in errors]
+    inspection = inspect_there(api, value)
+    if inspection.errors:
+        raise Conflict(f"{told(str(value.get('kind')), value, inspection)} and submit again")
+
+
+def told(kind: str, value: Mapping[str, Any], inspection: ObjectInspection) -> str:
+    """What is wrong with an object, in one sentence that ends with the command that deletes it."""
+    metadata = value["metadata"]
+    said = [f"{dotted(fault.route)}: {fault.message}" if fault.route else fault.message for fault in inspection.errors]
     more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    raise Conflict(
+    return (
         f"{kind} {metadata['name']} in namespace {metadata['namespace']} does not run what its job says: "
-        f"{'; '.join(said[:_SHOWN])}{more}. Find out who changed it; delete it (kubectl delete {str(kind).lower()} "
-        f"{metadata['name']} -n {metadata['namespace']}) and submit again"
+        f"{'; '.join(said[:_SHOWN])}{more}. Find out who changed it; delete it (kubectl delete {kind.lower()} "
+        f"{metadata['name']} -n {metadata['namespace']})"
     )

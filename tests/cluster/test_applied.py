@@ -1,0 +1,189 @@
+"""Runs that GitOps applied: `kubectl apply` of rendered files, as Argo CD and Flux do it, on a real API server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.protocol.applied import was_applied
+from launcher.protocol.read import read_run
+from launcher.store.layout import RunKeys
+from tests.cluster.laptop import Laptop
+from tests.support.tampering import EXTRA_ENV
+
+pytestmark = [pytest.mark.cluster("jobset"), pytest.mark.timeout(300)]
+NOWHERE = {"slipway.test/nowhere": "1"}
+
+
+def block(laptop: Laptop, **options: Any) -> dict[str, Any]:
+    return {"namespace": laptop.namespace, "store_secret": "store", **options}
+
+
+def waiting(laptop: Laptop, name: str, *, limits: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """A job that no node takes."""
+    job = laptop.job(name, "", kubernetes=block(laptop, node_selector=NOWHERE, **options))
+    return {**job, "limits": {**job["limits"], **(limits or {})}}
+
+
+def rendered(laptop: Laptop, *jobs: Mapping[str, Any]) -> tuple[Path, list[str]]:
+    """The folder of rendered files, and the runs in them."""
+    folder = laptop.path / "rendered"
+    laptop.launcher("render", laptop.write(*jobs), "-o", folder)
+    runs: dict[str, str] = {}
+    for path in folder.iterdir():
+        for document in yaml.safe_load_all(path.read_text()):
+            runs |= json.loads(document["metadata"].get("annotations", {}).get("slipway.dev/runs", "{}"))
+    return folder, sorted(runs)
+
+
+def applied(laptop: Laptop, *jobs: Mapping[str, Any]) -> list[str]:
+    laptop.cluster.jobset()
+    folder, runs = rendered(laptop, *jobs)
+    laptop.cluster.kubectl("apply", "--server-side", "-n", laptop.namespace, "-f", str(folder))
+    return runs
+
+
+def stored(laptop: Laptop) -> list[str]:
+    return laptop.store.folders("runs/")
+
+
+def shapes(laptop: Laptop, shape: str) -> list[dict[str, Any]]:
+    match shape:
+        case "job":
+            return [waiting(laptop, "one")]
+        case "large":
+            return [{**waiting(laptop, "large"), "config": {"text": "x" * 100_000}}]
+        case "array":
+            return [{**waiting(laptop, "seeds", array=True), "config": {"seed": 0}, "matrix": {"config.seed": [0, 1]}}]
+    first, second = waiting(laptop, "first"), waiting(laptop, "second")
+    return [first, {**second, "inputs": {"data": {"job": "first", "output": "results"}}}]
+
+
+@pytest.mark.parametrize("shape", ["job", "large", "array", "pipeline"])
+def test_a_run_that_never_started_is_known_by_its_object(laptop: Laptop, shape: str) -> None:
+    runs = applied(laptop, *shapes(laptop, shape))
+    assert stored(laptop) == []
+    record = laptop.status(runs[0])
+    assert (record["run"], record["state"], record["attempt"] or 0) == (runs[0], "queued", 0)
+    assert stored(laptop) == runs  # all of an object
+    assert all(was_applied(read_run(laptop.store, run)) for run in runs)
+
+
+@pytest.mark.parametrize("verb", ["wait", "logs", "exec", "name", "listing", "beginning"])
+def test_any_verb_makes_it_known(laptop: Laptop, verb: str) -> None:
+    (run,) = applied(laptop, waiting(laptop, "one"))
+    match verb:
+        case "wait":
+            assert "still" in laptop.launcher("wait", run, "--timeout", "1s", code=1)
+        case "logs":
+            assert "has not begun" in laptop.launcher("logs", run)
+        case "exec":
+            assert "no pod that runs" in laptop.launcher("exec", run, "--", "true", code=3)
+        case "name":
+            assert laptop.status("one")["run"] == run
+        case "listing":
+            assert [record["run"] for record in json.loads(laptop.launcher("status", "-o", "json"))] == [run]
+        case "beginning":
+            assert laptop.status(run[:-3])["run"] == run
+    assert stored(laptop) == [run]
+
+
+def test_the_newest_run_of_a_name_is_the_one_that_was_applied(laptop: Laptop) -> None:
+    (before,) = laptop.submit(waiting(laptop, "one"))
+    (run,) = set(applied(laptop, {**waiting(laptop, "one"), "env": {"TEST_JOB": "one", "LR": "2"}})) - {before}
+    assert f'"run": "{run}"' in laptop.launcher("status", "one", "-o", "json")
+
+
+def test_cancel_ends_it(laptop: Laptop) -> None:
+    (run,) = applied(laptop, waiting(laptop, "one"))
+    laptop.launcher("cancel", run)
+    assert laptop.wait_for_state(run, "cancelled")["reason"] == "cancelled"
+    laptop.cluster.wait_for("the Job to go", lambda: laptop.cluster.get("job", run, laptop.namespace) is None, 60)
+
+
+def test_reap_ends_it_after_its_start_deadline(laptop: Laptop) -> None:
+    """The wait began when the object was made, not when somebody first looked."""
+    late, patient = applied(
+        laptop, waiting(laptop, "late", limits={"start_deadline": "1s"}), waiting(laptop, "patient")
+    )
+    laptop.cluster.wait_for("a second", lambda: laptop.store.now() - made(laptop, late) > 2, 60)
+    told = json.loads(laptop.launcher("reap", "--backend", "kubernetes", "--dry-run", "-o", "json"))
+    assert [(row["run"], row["did"]) for row in told if row["run"] == late] == [(late, "would be noted")]
+    assert stored(laptop) == []
+    told = json.loads(laptop.launcher("reap", "--backend", "kubernetes", "-o", "json"))
+    assert {(late, "noted"), (patient, "noted")} <= {(row["run"], row["did"]) for row in told}
+
+    def ended() -> bool:  # by the reaper that finds its object gone
+        laptop.launcher("reap", "--backend", "kubernetes")
+        return laptop.store.head(RunKeys(late).result) is not None
+
+    laptop.cluster.wait_for("the end of the late run", ended, 60)
+    assert laptop.result(late).reason == "unschedulable"
+    assert laptop.status(patient)["state"] == "queued"
+
+
+def made(laptop: Laptop, run: str) -> float:
+    from launcher.backends.kubernetes.watch.endings import moment
+
+    return moment(laptop.cluster.get("job", run, laptop.namespace)["metadata"]["creationTimestamp"]) or 0.0
+
+
+@pytest.mark.parametrize("change", ["variable", "another job"])
+def test_of_an_object_that_was_changed_nothing_is_written(laptop: Laptop, change: str) -> None:
+    folder, (run,) = rendered(laptop, waiting(laptop, "one"))
+    (path,) = folder.iterdir()
+    value = yaml.safe_load(path.read_text())
+    environment = value["spec"]["template"]["spec"]["containers"][0]["env"]
+    if change == "variable":
+        environment.append(EXTRA_ENV)
+    else:  # the run's name, and a job that has another hash
+        (job,) = [each for each in environment if each["name"] == "SLIPWAY_JOB"]
+        job["value"] = job["value"].replace('"TEST_JOB":"one"', '"TEST_JOB":"two"')
+    laptop.cluster.apply(value, laptop.namespace)
+    text = laptop.launcher("status", run, code=3)
+    assert f"{run} is not written into the store: Job {run} in namespace {laptop.namespace}" in text
+    assert "kubectl delete job" in text
+    assert "is not written" in laptop.launcher("status")
+    assert "is not written" in laptop.launcher("reap", "--backend", "kubernetes", code=None)
+    laptop.launcher("cancel", run, code=3)
+    assert stored(laptop) == []
+
+
+def test_a_run_of_another_store_is_not_written_into_this_one(laptop: Laptop) -> None:
+    (run,) = applied(laptop, waiting(laptop, "one"))
+    other = laptop.cluster.s3.url()
+    laptop.launcher("status", run, "--store", other, code=3)
+    laptop.launcher("status", "--store", other)
+    assert stored(laptop) == []
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(laptop: Laptop, tmp_path: Path) -> None:
+    (run,) = laptop.submit(waiting(laptop, "one"))
+    away = yaml.safe_load(Path(laptop.environment["KUBECONFIG"]).read_text())
+    for each in away["clusters"]:
+        each["cluster"]["server"] = "https://127.0.0.1:9"
+    (tmp_path / "away").write_text(yaml.safe_dump(away))
+    laptop.environment["KUBECONFIG"] = str(tmp_path / "away")
+    done = subprocess.run(
+        [laptop_program(), "status"],
+        cwd=laptop.path,
+        env=laptop.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run in done.stdout
+    assert done.stderr.count("runs that were applied and have not started are not shown") == 1
+    assert laptop.store.head(RunKeys(run).job) is not None
+
+
+def laptop_program() -> str:
+    import sys
+
+    return str(Path(sys.executable).with_name("launcher"))
