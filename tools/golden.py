@@ -28,6 +28,7 @@ PAGES: Final = {
     "docs/reference/job.md": "launcher.spec.reference",
     "docs/reference/json.md": "launcher.cli.json_page",
     "docs/reference/training-config.md": "training.reference",
+    "docs/reference/validate.md": "tools.reference.validate",
 }
 # golden files -> the module whose `texts()` returns their texts by path
 FILES: Final = {

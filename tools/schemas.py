@@ -26,21 +26,19 @@ from typing import Any, Final
 import yaml
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "launcher" / "backends" / "kubernetes" / "schemas"
-KUBERNETES: Final = ("1.33.4", "1.34.4", "1.35.1")
+# the first is whole, the others hold what differs from it
+KUBERNETES: Final = ("1.33.4", "1.34.4", "1.35.1", "1.36.4", "1.37.2")
+_KUEUE: Final = (
+    *("admissionchecks", "clusterqueues", "cohorts", "localqueues", "provisioningrequestconfigs"),
+    *("resourceflavors", "topologies", "workloadpriorityclasses", "workloads"),
+)
+_MULTIKUEUE: Final = ("multikueueclusters", "multikueueconfigs")
 # file name -> (module, version, folder of CRDs, names of the CRDs to take; empty: all)
 CRDS: Final[dict[str, list[tuple[str, str, str, tuple[str, ...]]]]] = {
     "jobset-0.10.1": [("sigs.k8s.io/jobset", "v0.10.1", "config/components/crd/bases", ())],
-    "kueue-0.14.0": [
-        (
-            "sigs.k8s.io/kueue",
-            "v0.14.0",
-            "config/components/crd/bases",
-            (
-                *("admissionchecks", "clusterqueues", "cohorts", "localqueues", "provisioningrequestconfigs"),
-                *("resourceflavors", "topologies", "workloadpriorityclasses", "workloads"),
-            ),
-        )
-    ],
+    "jobset-0.12.0": [("sigs.k8s.io/jobset", "v0.12.0", "config/components/crd/bases", ())],
+    "kueue-0.14.0": [("sigs.k8s.io/kueue", "v0.14.0", "config/components/crd/bases", _KUEUE)],
+    "kueue-0.19.1": [("sigs.k8s.io/kueue", "v0.19.1", "config/components/crd/bases", (*_KUEUE, *_MULTIKUEUE))],
     "gitops": [
         ("github.com/argoproj/argo-cd/v3", "v3.5.7", "manifests/crds", ("application", "appproject")),
         ("github.com/fluxcd/kustomize-controller", "v1.9.5", "config/crd/bases", ()),
@@ -55,23 +53,25 @@ CRDS: Final[dict[str, list[tuple[str, str, str, tuple[str, ...]]]]] = {
         )
     ],
 }
-# kinds that the launcher renders or that folders of manifests contain
-KINDS: Final = (
-    *("v1/ConfigMap", "v1/Endpoints", "v1/LimitRange", "v1/Namespace", "v1/PersistentVolume", "v1/Pod"),
-    *("v1/PersistentVolumeClaim", "v1/ResourceQuota", "v1/Secret", "v1/Service", "v1/ServiceAccount"),
-    *("apps/v1/DaemonSet", "apps/v1/Deployment", "apps/v1/StatefulSet", "batch/v1/CronJob", "batch/v1/Job"),
-    *("rbac.authorization.k8s.io/v1/ClusterRole", "rbac.authorization.k8s.io/v1/ClusterRoleBinding"),
-    *("rbac.authorization.k8s.io/v1/Role", "rbac.authorization.k8s.io/v1/RoleBinding"),
-    *("networking.k8s.io/v1/Ingress", "networking.k8s.io/v1/NetworkPolicy", "policy/v1/PodDisruptionBudget"),
-    *("autoscaling/v2/HorizontalPodAutoscaler", "scheduling.k8s.io/v1/PriorityClass", "node.k8s.io/v1/RuntimeClass"),
-    *("storage.k8s.io/v1/StorageClass", "discovery.k8s.io/v1/EndpointSlice"),
-    *("apiextensions.k8s.io/v1/CustomResourceDefinition", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"),
-    "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
-)
-# those of these kinds that have no namespace
-CLUSTER: Final = {
-    *("Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "RuntimeClass"),
-    *("StorageClass", "CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+# answers and events, which nobody keeps in a file
+NOT_MANIFESTS: Final = ("Binding", "ComponentStatus", "Event")
+_STABLE: Final = re.compile(r"v\d+")
+# fields that the document calls required although the server takes an object without them (seen: its answers to
+# tests/unit/kubernetes_validate/manifests)
+OPTIONAL: Final[dict[str, tuple[str, ...]]] = {
+    "io.k8s.api.batch.v1.PodFailurePolicy": ("rules",),
+    "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern": ("status",),
+    "io.k8s.api.core.v1.LimitRange": ("metadata",),
+    "io.k8s.api.core.v1.LimitRangeSpec": ("limits",),
+    "io.k8s.api.discovery.v1.EndpointSlice": ("endpoints",),
+    "io.k8s.api.rbac.v1.RoleRef": ("apiGroup",),
+    "io.k8s.api.resource.v1.DeviceClass": ("spec",),
+    "io.k8s.api.resource.v1.ResourceClaim": ("spec",),
+    "io.k8s.api.resource.v1.ResourceClaimTemplate": ("spec",),
+    "io.k8s.api.resource.v1.ResourceClaimTemplateSpec": ("spec",),
+    "io.k8s.api.scheduling.v1.PriorityClass": ("value",),
+    "io.k8s.api.storage.v1.CSIDriver": ("spec",),
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion": ("served", "storage"),
 }
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 # copied unchanged from the document
@@ -121,7 +121,8 @@ def strict(schema: Mapping[str, Any], top: bool = False) -> dict[str, Any]:
     properties = {name: strict(item) for name, item in schema.get("properties", {}).items()}
     if top:
         properties.pop("status", None)
-        closed["required"] = sorted({*closed.get("required", ()), "apiVersion", "kind", "metadata"} - {"status"})
+        # within others (claim templates) a kind needs neither; of a whole object they are looked up first
+        closed["required"] = sorted({*closed.get("required", ()), "metadata"} - {"status", "apiVersion", "kind"})
     if "required" in closed and not top:
         # the server fills in defaults before it validates
         given = {name for name, item in schema.get("properties", {}).items() if "default" in item}
@@ -171,20 +172,10 @@ def function_of(definition: str) -> str:
 def kubernetes(version: str) -> dict[str, Any]:
     module = download("k8s.io/kubernetes", f"v{version}")
     folder = Path(module["Dir"])
-    document = json.loads((folder / "api/openapi-spec/swagger.json").read_text())["definitions"]
+    whole = json.loads((folder / "api/openapi-spec/swagger.json").read_text())
+    document = whole["definitions"]
     listed = enums((folder / "pkg/generated/openapi/zz_generated.openapi.go").read_text())
-    kinds = {}
-    for name, schema in document.items():
-        for group_version_kind in schema.get("x-kubernetes-group-version-kind", ()):
-            where = "/".join(
-                part
-                for part in (group_version_kind["group"], group_version_kind["version"], group_version_kind["kind"])
-                if part
-            )
-            if where in KINDS:
-                kinds[where] = name
-    if missing := set(KINDS) - set(kinds):
-        raise SystemExit(f"Kubernetes {version} has no {', '.join(sorted(missing))}")
+    kinds, cluster, unchecked = offered(whole["paths"], document)
     definitions: dict[str, Any] = {}
     used: set[str] = set()
     todo = sorted(kinds.values())
@@ -193,6 +184,8 @@ def kubernetes(version: str) -> dict[str, Any]:
         if name in definitions:
             continue
         schema = SPECIAL[name] if name in SPECIAL else strict(document[name], top=name in kinds.values())
+        if name in OPTIONAL:
+            schema["required"] = [field for field in schema.get("required", ()) if field not in OPTIONAL[name]]
         function = function_of(name)
         for field, (where, values) in listed.get(function, {}).items():
             used.add(function)
@@ -204,9 +197,45 @@ def kubernetes(version: str) -> dict[str, Any]:
     for needed in ("schema_k8sio_api_core_v1_Container", "schema_k8sio_api_batch_v1_JobSpec"):
         if needed not in used:
             raise SystemExit(f"Kubernetes {version}: no enums found for {needed}")
-    cluster = sorted(kind for kind in kinds if kind.rpartition("/")[2] in CLUSTER)
     sources = [source(module, "api/openapi-spec/swagger.json")]
-    return {"source": sources, "kinds": kinds, "cluster": cluster, "$defs": definitions}
+    return {"source": sources, "kinds": kinds, "cluster": cluster, "unchecked": unchecked, "$defs": definitions}
+
+
+def offered(paths: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[dict[str, str], list[str], list[str]]:
+    """The kinds that can be made and read again by name: those of stable versions with their definitions, those of them
+    that lie in no namespace, and those of alpha and beta versions."""
+    definitions = {
+        _joined(entry): name for name, schema in document.items() for entry in schema.get(f"{_GROUP}-version-kind", ())
+    }
+    kinds: dict[str, str] = {}
+    cluster, unchecked = set(), set()
+    for path, operations in paths.items():
+        entry = operations.get("get", {}).get(f"{_GROUP}-version-kind")
+        collection = paths.get(path.removesuffix("/{name}"), {})
+        if entry is None or not path.endswith("/{name}") or "post" not in collection or entry["kind"] in NOT_MANIFESTS:
+            continue
+        where = _joined(entry)
+        if not _STABLE.fullmatch(entry["version"]):
+            unchecked.add(where)
+            continue
+        kinds[where] = definitions[where]
+        if "{namespace}" not in path:
+            cluster.add(where)
+    return kinds, sorted(cluster), sorted(unchecked)
+
+
+_GROUP: Final = "x-kubernetes-group"
+
+
+def _joined(entry: Mapping[str, str]) -> str:
+    return "/".join(part for part in (entry["group"], entry["version"], entry["kind"]) if part)
+
+
+def beside(base: Mapping[str, Any], value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What differs from the base, whose file is called `name`: most definitions are the same in all versions."""
+    own = {key: schema for key, schema in value["$defs"].items() if base["$defs"].get(key) != schema}
+    gone = sorted(set(base["$defs"]) - set(value["$defs"]))
+    return {**value, "base": name, "$defs": own, "gone": gone}
 
 
 def source(module: Mapping[str, str], path: str) -> dict[str, str]:
@@ -292,15 +321,19 @@ def readme(made: Mapping[str, Mapping[str, Any]]) -> bytes:
         "| file | module | version | path | sum |",
         "|---|---|---|---|---|",
     ]
-    kinds: dict[str, list[str]] = {}
     for name, value in made.items():
-        kinds.setdefault(", ".join(sorted(value["kinds"])), []).append(name)
         for one in value["source"]:
             fields = (f"{name}.json.gz", one["module"], one["version"], one["path"], f"`{one['sum']}`")
             lines.append(f"| {' | '.join(fields)} |")
-    lines += ["", "Kinds:", ""]
-    for listed, names in kinds.items():
-        lines += textwrap.wrap(f"- {', '.join(names)}: {listed}", 118, subsequent_indent="  ", break_on_hyphens=False)
+    lines += ["", "Kinds, of a later version those that the one before it lacks:", ""]
+    before: dict[str, set[str]] = {}
+    for name, value in made.items():
+        project, kinds = name.rpartition("-")[0] or name, set(value["kinds"])
+        listed = ", ".join(sorted(kinds - before.get(project, set()))) or "the same"
+        if gone := sorted(before.get(project, set()) - kinds):
+            listed += f"; without {', '.join(gone)}"
+        before[project] = kinds
+        lines += textwrap.wrap(f"- {name}: {listed}", 118, subsequent_indent="  ", break_on_hyphens=False)
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -309,6 +342,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when a file would change")
     check = parser.parse_args().check
     made = {f"kubernetes-{version.rpartition('.')[0]}": kubernetes(version) for version in KUBERNETES}
+    first = next(iter(made))
+    made |= {name: beside(made[first], value, first) for name, value in made.items() if name != first}
     made |= {name: custom(modules) for name, modules in CRDS.items()}
     files = {f"{name}.json.gz": packed(value) for name, value in made.items()} | {"README.md": readme(made)}
     changed = 0

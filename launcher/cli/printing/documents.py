@@ -288,10 +288,16 @@ class Problem(Document, frozen=True):
 
 
 class Validated(Document, frozen=True):
+    """`passed_over`: files that hold no manifest. `unknown_kinds`: a line for each object that was not checked.
+    `policies`: the house policies that were applied."""
+
     files: int
+    objects: int
     kubernetes_version: str
     problems: list[Problem]
     passed_over: list[str]
+    unknown_kinds: list[str]
+    policies: list[str]
 
 
 class Linted(Document, frozen=True):

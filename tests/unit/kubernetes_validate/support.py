@@ -121,7 +121,7 @@ def said(value: Mapping[str, Any], version: str = "1.34", **policy: Any) -> list
 
 def line(one: SchemaFinding) -> str:
     where = dotted(one.route)
-    return f"{where + ': ' if where else ''}{one.what}{f'; allowed: {one.allowed}' if one.allowed else ''}"
+    return f"{where + ': ' if where else ''}{one.named}{f'; allowed: {one.allowed}' if one.allowed else ''}"
 
 
 BASES: dict[str, dict[str, Any]] = {

@@ -182,7 +182,7 @@ def test_generate_name(tmp_path: Path) -> None:
     )
     assert (
         "metadata.generateName: `kubectl apply` and GitOps need a fixed name, and a new one would run the same thing "
-        "again; allowed: metadata.name"
+        "again (house policy fixed-names); allowed: metadata.name"
     ) in said
 
 

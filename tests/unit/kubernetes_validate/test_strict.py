@@ -144,7 +144,12 @@ def test_what_jsonschema_refuses_is_refused_at_the_same_place(data: st.DataObjec
             st.sampled_from([None, True, 0, -5, 1 << 40, "", "x" * 300, [], ["x"], {}, {"x": "y"}, 1.5])
         )
     whole = {"$defs": KNOWN.definitions, **schema}
-    refused = {tuple(error.absolute_path) for error in jsonschema.Draft202012Validator(whole).iter_errors(value)}
+    # an empty text counts as a field that is left out, to a server too, where a value of a list is asked for
+    refused = {
+        tuple(error.absolute_path)
+        for error in jsonschema.Draft202012Validator(whole).iter_errors(value)
+        if not (error.validator == "enum" and error.instance == "")
+    }
     ours = [one.route for one in _found(value, name)]
     for place in refused:
         assert any(route[: len(place)] == place for route in ours), (place, ours)
@@ -156,7 +161,7 @@ def test_what_jsonschema_refuses_is_refused_at_the_same_place(data: st.DataObjec
         ("5", "spec.backoffLimit: the text `5` is not a whole number; allowed: a whole number"),
         (1 << 31, "spec.backoffLimit: `2147483648` is out of range; allowed: -2147483648 to 2147483647"),
         (1.5, "spec.backoffLimit: `1.5` is not a whole number; allowed: a whole number"),
-        (None, "spec.backoffLimit: has no value; allowed: a value, or leave the field out"),
+        (None, "spec.backoffLimit: has no value (house policy no-effect); allowed: a value, or leave the field out"),
     ],
 )
 def test_numbers(limit: Any, message: str) -> None:

@@ -13,18 +13,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity
 from launcher.spec.problems import near, show
 from launcher.spec.source import Route
 
 
 class SchemaFinding(NamedTuple):
-    """One error in an object. `key`: it is about the key, not the value."""
+    """One error in an object. `key`: it is about the key, not the value. `policy`: the house policy that it breaks;
+    empty where a cluster refuses the object."""
 
     route: Route
     what: str
     allowed: str = ""
     key: bool = False
+    policy: str = ""
+
+    @property
+    def named(self) -> str:
+        """What is wrong, with the name of the policy."""
+        return policies.named(self.what, self.policy)
 
 
 SchemaFindings = list[SchemaFinding]
@@ -42,6 +50,16 @@ _NAMES: Final = {
 _TIME: Final = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
 # default of a missing `protocol`, which is one of the keys of list maps
 _DEFAULTS: Final = {"protocol": "TCP"}
+BUILTIN: Final = "io.k8s."  # the definitions of Kubernetes itself
+# lists in which the server itself refuses a repeated key; in others only server-side apply does
+_ONCE: Final = frozenset(
+    (name,)
+    for name in (
+        *("containers", "initContainers", "volumes", "volumeMounts", "volumeDevices", "topologySpreadConstraints"),
+        *("resourceClaims", "claims"),
+    )
+)
+_SERVICE_PORT: Final = ("port", "protocol")
 _PLAIN: Final = frozenset((str, int, type(None)))
 
 
@@ -81,19 +99,21 @@ class Compiler:
 
     def named(self, name: str) -> Check:
         if name not in self.made:
-            self.made[name] = self.check(self.definitions[name])
+            self.made[name] = self.check(self.definitions[name], name.startswith(BUILTIN))
         return self.made[name]
 
-    def check(self, schema: Mapping[str, Any]) -> Check:
+    def check(self, schema: Mapping[str, Any], builtin: bool = False) -> Check:
+        """`builtin`: of a kind of Kubernetes itself. Its server takes an empty text or nothing for a field that is left
+        out; a custom resource is checked by its schema as it stands."""
         if "$ref" in schema:
             return self.reference(schema["$ref"].removeprefix("#/$defs/"))
         kind = schema.get("type")
         if kind == "object":
-            return self.mapping(schema)
+            return self.mapping(schema, builtin)
         if kind == "array":
-            return self.sequence(schema)
+            return self.sequence(schema, builtin)
         if kind == "string":
-            return _string(schema)
+            return _string(schema, builtin)
         if kind == "integer":
             return _integer(schema)
         if kind == "boolean":
@@ -116,14 +136,14 @@ class Compiler:
 
         return check
 
-    def mapping(self, schema: Mapping[str, Any]) -> Check:
-        fields = {name: self.check(item) for name, item in schema.get("properties", {}).items()}
+    def mapping(self, schema: Mapping[str, Any], builtin: bool) -> Check:
+        fields = {name: self.check(item, builtin) for name, item in schema.get("properties", {}).items()}
         required: Sequence[str] = tuple(schema.get("required", ()))
         alternatives = [tuple(part.get("required", ())) for part in schema.get("oneOf", schema.get("anyOf", ()))]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties", 1 << 31)
         others: Check | None = None
         if isinstance(schema.get("additionalProperties"), dict):
-            others = self.check(schema["additionalProperties"])
+            others = self.check(schema["additionalProperties"], builtin)
         elif schema.get("additionalProperties") is not False:
             others = anything
 
@@ -133,16 +153,16 @@ class Compiler:
                 return
             for name, item in value.items():
                 checker = fields.get(name, others)
-                if checker is text:
-                    if type(item) is not str:
-                        text(item, (*route, name), findings)
-                elif checker is None:
-                    findings.append(SchemaFinding((*route, name), *_unknown(name, fields), key=True))
-                elif item is not None or (others is not None and name not in fields):
+                if checker is text and type(item) is str:
+                    continue
+                if checker is None:
+                    findings.append(_unknown((*route, name), fields))
+                elif item is not None or not (builtin or name in fields):
                     checker(item, (*route, name), findings)
                 elif name != "creationTimestamp":
+                    policy = policies.NO_EFFECT if builtin and name not in required else ""
                     findings.append(
-                        SchemaFinding((*route, name), "has no value", "a value, or leave the field out", True)
+                        SchemaFinding((*route, name), "has no value", "a value, or leave the field out", True, policy)
                     )
             for name in required:
                 if name not in value:
@@ -155,8 +175,8 @@ class Compiler:
 
         return check
 
-    def sequence(self, schema: Mapping[str, Any]) -> Check:
-        item_check = self.check(schema.get("items", {}))
+    def sequence(self, schema: Mapping[str, Any], builtin: bool) -> Check:
+        item_check = self.check(schema.get("items", {}), builtin)
         least, most = schema.get("minItems", 0), schema.get("maxItems", 1 << 31)
         keys: Sequence[str] = ()
         if schema.get("x-kubernetes-list-type") == "map":
@@ -173,20 +193,22 @@ class Compiler:
                 bounds = f"at least {least}" if len(value) < least else f"at most {most}"
                 findings.append(SchemaFinding(route, f"has {len(value)} items", bounds))
             if len(value) > 1 and (keys or unique):
-                _duplicates(value, keys, route, findings)
+                policy = policies.APPLY if builtin and route[-1:] not in _ONCE and keys != _SERVICE_PORT else ""
+                _duplicates(value, keys, route, findings, policy)
 
         return check
 
 
-def _unknown(name: str, fields: Mapping[str, Check]) -> tuple[str, str]:
+def _unknown(route: Route, fields: Mapping[str, Check]) -> SchemaFinding:
+    name = str(route[-1])
     if name == "status":
-        return "is what the cluster writes; remove it", ""
+        return SchemaFinding(route, "is what the cluster writes; remove it", "", True, policies.NO_EFFECT)
     hint = near(name, fields)
     listed = ", ".join(sorted(fields))
-    return f"unknown field{hint}", listed if not hint or len(listed) <= 120 else ""
+    return SchemaFinding(route, f"unknown field{hint}", listed if not hint or len(listed) <= 120 else "", True)
 
 
-def _duplicates(items: Sequence[Any], keys: Sequence[str], route: Route, findings: SchemaFindings) -> None:
+def _duplicates(items: Sequence[Any], keys: Sequence[str], route: Route, findings: SchemaFindings, policy: str) -> None:
     """Reports equal items of a set, and items of a list map with equal keys. Skips values of a wrong type."""
     seen: dict[Any, int] = {}
     for index, item in enumerate(items):
@@ -204,10 +226,11 @@ def _duplicates(items: Sequence[Any], keys: Sequence[str], route: Route, finding
         if first != index:
             parts = zip(keys, identity, strict=True) if keys else ()
             named = ", ".join(f"{key} {show(part)}" for key, part in parts if part is not None) or show(item)
-            findings.append(SchemaFinding((*route, index), f"{named} is listed already, in [{first}]", "each once"))
+            message = f"{named} is listed already, in [{first}]"
+            findings.append(SchemaFinding((*route, index), message, "each once", policy=policy))
 
 
-def _string(schema: Mapping[str, Any]) -> Check:
+def _string(schema: Mapping[str, Any], builtin: bool) -> Check:
     values: Sequence[str] = schema.get("enum", ())
     pattern: str = re.sub(r"(?<!\\)\$$", r"\\Z", schema.get("pattern", ""))
     least, most = schema.get("minLength", 0), schema.get("maxLength", 1 << 31)
@@ -218,7 +241,7 @@ def _string(schema: Mapping[str, Any]) -> Check:
     def check(value: Any, route: Route, findings: SchemaFindings) -> None:
         if type(value) is not str:
             text(value, route, findings)
-        elif values and value not in values:
+        elif values and value not in values and not (builtin and value == ""):
             shown = ", ".join(choice or '""' for choice in values)
             findings.append(SchemaFinding(route, f"{show(value)} is not one of them{near(value, values)}", shown))
         elif not least <= len(value) <= most:

@@ -1,8 +1,9 @@
 """Whether a cluster will accept an object, answered offline, before anything is sent or paid for.
 
-Three things are checked: the strict schema of the kind in the chosen version of Kubernetes, what API server and
-webhooks refuse beyond it (`rules`), and what this project requires in addition: Pod Security, images by digest, names
-that `kubectl apply` can use. All errors are reported together, as `file:line:col: path: what; allowed: ...`.
+Three things are checked: the strict schema of the kind in the chosen version of Kubernetes, for the kinds that we
+render and ship what API server and webhooks refuse beyond it (`rules`), and house policies (`policies`), each of which
+can be switched off by its name. An object of a kind that has no schema here is passed over. All errors are reported
+together, as `file:line:col: path: what; allowed: ...`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes import names, schemas
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.reader import read
 from launcher.backends.kubernetes.check.rules.containers import DIGEST
 from launcher.backends.kubernetes.check.rules.forms import (
@@ -39,10 +41,12 @@ MAX_OBJECT: Final = 1_572_864  # bytes that etcd takes in one request
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 # files beside manifests that are never sent to an API server
 OTHERS: Final = ("kind.x-k8s.io", "kustomize.config.k8s.io", "config.kueue.x-k8s.io", "config.jobset.x-k8s.io")
+# groups that Kubernetes served once
+_GONE: Final = {"extensions"}
 # kinds that need a spec, although no schema says so
 SPECS: Final = (
     *("Pod", "Service", "PersistentVolumeClaim", "Job", "CronJob", "Deployment", "DaemonSet", "StatefulSet", "JobSet"),
-    *("HorizontalPodAutoscaler", "LimitRange", "PodDisruptionBudget", "ClusterQueue"),
+    *("HorizontalPodAutoscaler", "ClusterQueue"),
 )
 _FORMS: Final[dict[str, Form]] = {
     "Namespace": LABEL,
@@ -55,16 +59,17 @@ class CheckPolicy(NamedTuple):
     """Requirements beyond those of a cluster.
 
     level    of Pod Security, for namespaces that set none themselves
-    digests  whether every image must be pinned
+    without  names of house policies that are switched off
     patch    the objects are parts of objects, as kustomize merges them: only fields and types are checked
     """
 
     level: str = DEFAULT
-    digests: bool = True
+    without: frozenset[str] = frozenset()
     patch: bool = False
 
 
 STRICT: Final = CheckPolicy()
+NO_POLICY: Final = CheckPolicy(without=frozenset(policies.ALL))  # only what a cluster refuses
 
 
 def problems(documents: Mapping[str, str], version: str = schemas.DEFAULT, policy: CheckPolicy = STRICT) -> list[str]:
@@ -79,12 +84,11 @@ def check(
     documents: Mapping[str, str],
     version: str = schemas.DEFAULT,
     policy: CheckPolicy = STRICT,
-    policies: Mapping[str, CheckPolicy] | None = None,
+    own: Mapping[str, CheckPolicy] | None = None,
 ) -> list[Problem]:
-    """As `problems`, but returns each error with its place. `policies`: file name -> its own policy, where it has
-    one."""
+    """As `problems`, but returns each error with its place. `own`: file name -> its own policy, where it has one."""
     problems = Problems()
-    judge(read(documents, problems), problems, version, policy, policies or {})
+    judge(read(documents, problems), problems, version, policy, own or {})
     return sorted(problems.found)
 
 
@@ -93,23 +97,23 @@ def judge(
     problems: Problems,
     version: str,
     policy: CheckPolicy,
-    policies: Mapping[str, CheckPolicy],
+    own: Mapping[str, CheckPolicy],
 ) -> None:
     """Reports errors in documents that were read. A namespace among them sets the level of its own objects."""
     all_objects = [entry for document in documents for entry in objects(document)]
     levels = _levels((value for _, _, value in all_objects), policy.level)
     places: dict[tuple[str, ...], tuple[str, int, int]] = {}
     for document, route, value in all_objects:
-        own_policy = policies.get(document.file, policy)
+        own_policy = own.get(document.file, policy)
         for item in findings(value, version, own_policy, levels):
             file, line, column = document.place((*route, *item.route), key=item.key)
-            problems.add(file, line, column, dotted((*route, *item.route)), item.what, item.allowed)
-        if "kind" in value and not own_policy.patch:
+            problems.add(file, line, column, dotted((*route, *item.route)), item.named, item.allowed)
+        if "kind" in value and not own_policy.patch and policies.REPEATED not in own_policy.without:
             identity = (document.file, string(value, "apiVersion"), string(value, "kind"), *_named(value))
             place = document.place(route)
             if identity in places:
                 message = f"{identity[2]} `{identity[4]}` is in this file already, on line {places[identity][1]}"
-                problems.add(*place, dotted(route), message, "each object once")
+                problems.add(*place, dotted(route), policies.named(message, policies.REPEATED), "each object once")
             places.setdefault(identity, place)
 
 
@@ -119,7 +123,14 @@ def findings(
     policy: CheckPolicy = STRICT,
     levels: Mapping[str, str] | None = None,
 ) -> list[SchemaFinding]:
-    """All errors in one object, given as plain data. `levels`: namespace -> its Pod Security level."""
+    """All errors in one object, given as plain data; none in one of a kind that is passed over. `levels`: namespace ->
+    its Pod Security level."""
+    return [item for item in _findings(value, version, policy, levels) if item.policy not in policy.without]
+
+
+def _findings(
+    value: Mapping[str, Any], version: str, policy: CheckPolicy, levels: Mapping[str, str] | None
+) -> list[SchemaFinding]:
     results: SchemaFindings = []
     api, kind = value.get("apiVersion"), value.get("kind")
     group = api.rpartition("/")[0] if isinstance(api, str) else ""
@@ -130,8 +141,10 @@ def findings(
             results.append(SchemaFinding((), f"`{field}` is missing", "", key=True))
     known, compiler = _compiled(version)
     name = known.kinds.get(f"{api}/{kind}")
-    if results or name is None:
-        return results or [_unknown(str(api), str(kind), known.kinds)]
+    if results or passed_over(value, version):
+        return results
+    if name is None:
+        return [_unknown(str(api), str(kind), known.builtin)]
     compiler.named(name)(value, (), results)
     if kind == "JobSet":
         _jobs(value, compiler, results)
@@ -147,13 +160,30 @@ def findings(
     level = (levels or {}).get(string(mapping(value, "metadata"), "namespace"), policy.level)
     for route, template in templates(value):
         pod_security(say, template, route, level)
-        if policy.digests:
-            _pinned(say, template, route)
+        _pinned(say, template, route)
     _queue(say, value)
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace"))
     if size > MAX_OBJECT:
         say((), f"{size:,} bytes", f"at most {MAX_OBJECT:,} in etcd")
     return results
+
+
+def passed_over(value: Mapping[str, Any], version: str = schemas.DEFAULT) -> str:
+    """Why an object is not checked; empty where it is. A kind of Kubernetes itself that does not exist is an error."""
+    api, kind = value.get("apiVersion"), value.get("kind")
+    if not isinstance(api, str) or not isinstance(kind, str):
+        return ""
+    known, _ = _compiled(version)
+    name, group = f"{api}/{kind}", api.rpartition("/")[0]
+    if name in known.kinds:
+        return ""
+    if name in known.unchecked:
+        return "alpha or beta, which a cluster serves only where it is switched on"
+    if group in OTHERS:
+        return "a configuration file, which is sent to no cluster"
+    if group in {builtin.rpartition("/")[0].rpartition("/")[0] for builtin in known.builtin} | _GONE:
+        return ""
+    return f"there is no schema of it here{near(name, known.kinds)}"
 
 
 def templates(value: Mapping[str, Any]) -> Iterator[tuple[Route, Mapping[str, Any]]]:
@@ -178,7 +208,7 @@ def _jobs(value: Mapping[str, Any], compiler: Compiler, results: SchemaFindings)
         if isinstance(mapping(job, "template").get("spec"), dict):
             compiler.named("io.k8s.api.batch.v1.JobSpec")(job["template"]["spec"], (*at, "template", "spec"), more)
     reported = {item.route for item in results}
-    results += [item for item in more if item.route not in reported]
+    results += [item._replace(policy=policies.NEVER_STARTS) for item in more if item.route not in reported]
 
 
 @cache
@@ -193,6 +223,7 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def _unknown(api: str, kind: str, kinds: Iterable[str]) -> SchemaFinding:
+    """The error about a kind in a group of Kubernetes that has no such kind, or no such version."""
     same = sorted(entry.rpartition("/")[0] for entry in kinds if entry.rpartition("/")[2] == kind)
     if same:
         return SchemaFinding(("apiVersion",), f"{show(api)} has no {kind}{near(api, same)}", ", ".join(same))
@@ -234,14 +265,15 @@ def _metadata(say: Say, value: Mapping[str, Any], cluster: bool, kind: str) -> N
     metadata, at = mapping(value, "metadata"), ("metadata",)
     if "generateName" in metadata:
         message = "`kubectl apply` and GitOps need a fixed name, and a new one would run the same thing again"
-        say((*at, "generateName"), message, "metadata.name", key=True)
+        say((*at, "generateName"), message, "metadata.name", key=True, policy=policies.FIXED_NAMES)
     if "name" in metadata:
         say.form((*at, "name"), metadata["name"], _FORMS.get(kind, SUBDOMAIN))
     elif "generateName" not in metadata and isinstance(value.get("metadata"), dict):
         say(at, "`name` is missing", key=True)
     if "namespace" in metadata:
         if cluster:
-            say((*at, "namespace"), f"a {kind} lies in no namespace", "leave it out", key=True)
+            message = f"a {kind} lies in no namespace"
+            say((*at, "namespace"), message, "leave it out", key=True, policy=policies.NO_EFFECT)
         else:
             say.form((*at, "namespace"), metadata["namespace"], LABEL)
     labels(say, mapping(metadata, "labels"), (*at, "labels"))
@@ -258,6 +290,7 @@ def _pinned(say: Say, template: Mapping[str, Any], route: Route) -> None:
                     (*at, "image"),
                     f"{show(image)} names no digest, so it may be another image tomorrow",
                     "name@sha256:...",
+                    policy=policies.DIGESTS,
                 )
 
 
@@ -272,9 +305,10 @@ def _queue(say: Say, value: Mapping[str, Any]) -> None:
     else:
         say.form(at, queue, SUBDOMAIN)
     if "suspend" in mapping(value, "spec"):
-        say(("spec", "suspend"), "is Kueue's to set", "leave it out", key=True)
+        say(("spec", "suspend"), "is Kueue's to set", "leave it out", key=True, policy=policies.QUEUES)
     for route, template in templates(value):
         for where, container in items(mapping(template, "spec"), "containers", (*route, "spec")):
             limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
             if "cpu" not in limits and "cpu" not in requests:
-                say(where, "asks for no cpu, and Kueue counts requests", "resources.requests.cpu", key=True)
+                message = "asks for no cpu, and Kueue counts requests"
+                say(where, message, "resources.requests.cpu", key=True, policy=policies.QUEUES)

@@ -58,6 +58,8 @@ def lint(
             lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
     for look in looks:
+        if reason := validate.passed_over(look.value, version):
+            look.say("note", (), f"{look.value['kind']} of {look.value['apiVersion']} is passed over: {reason}", "")
         _secrets(look)
         _images(look, catalogue)
         lint_sync.application(look)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import NANO, is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.forms import (
     DATA_KEY,
@@ -48,7 +49,9 @@ def container(say: Say, value: Mapping[str, Any], route: Route, volumes: Collect
     if image is None:
         say(route, "`image` is missing", key=True)
     elif type(image) is str and not _IMAGE.fullmatch(image):
-        say((*route, "image"), f"{show(image)} is not an image", "registry/name:tag or registry/name@sha256:...")
+        message = f"{show(image)} is not an image"
+        allowed = "registry/name:tag or registry/name@sha256:..."
+        say((*route, "image"), message, allowed, policy=policies.NEVER_STARTS if image else "")
     _environment(say, value, route)
     _ports(say, value, route, host_network)
     _mounts(say, value, route, volumes)
@@ -71,15 +74,14 @@ def _environment(say: Say, value: Mapping[str, Any], route: Route) -> None:
         name = string(item, "name")
         if not name or "=" in name or not (name.isascii() and name.isprintable()):
             say((*at, "name"), f"{show(name)} is not a variable's name", "printable ASCII without =")
-        if "value" in item and "valueFrom" in item:
+        if string(item, "value") and "valueFrom" in item:
             say(at, "has `value` and `valueFrom`", "one of them")
         elif "valueFrom" in item:
             _source(say, mapping(item, "valueFrom"), (*at, "valueFrom"))
         for used in re.findall(r"(?<!\$)(?:\$\$)*\$\(([^)]+)\)", string(item, "value")):
             if places.get(used, -1) > order:
-                say(
-                    (*at, "value"), f"$({used}) is defined only after `{name}`, so it stays as it is", f"`{used}` first"
-                )
+                message = f"$({used}) is defined only after `{name}`, so it stays as it is"
+                say((*at, "value"), message, f"`{used}` first", policy=policies.NO_EFFECT)
     for at, item in items(value, "envFrom", route):
         kind = say.one_of(item, at, ("configMapRef", "secretRef"))
         _reference(say, mapping(item, kind), (*at, kind) if kind else at)
@@ -125,8 +127,8 @@ def _ports(say: Say, value: Mapping[str, Any], route: Route, host_network: bool)
             if name in names:
                 say((*at, "name"), f"the port `{name}` is listed twice", "each name once")
             names.add(name)
-        for field in ("containerPort", "hostPort"):
-            port_number(say, item.get(field), (*at, field))
+        port_number(say, item.get("containerPort"), (*at, "containerPort"))
+        port_number(say, item.get("hostPort") or None, (*at, "hostPort"))
         if host_network and item.get("hostPort", item.get("containerPort")) != item.get("containerPort"):
             say((*at, "hostPort"), "with hostNetwork it equals containerPort", str(item.get("containerPort")))
 
@@ -144,13 +146,17 @@ def _mounts(say: Say, value: Mapping[str, Any], route: Route, volumes: Collectio
         if name and name not in volumes:
             listed = ", ".join(sorted(volumes)) or "none"
             say((*at, "name"), f"the pod has no volume `{name}`{near(name, volumes)}", listed)
-        if not path.startswith("/") or ":" in path:
-            say((*at, "mountPath"), f"{show(path)} is not a path to mount at", "an absolute path without a colon")
+        if not path:
+            say(at, "`mountPath` is missing", key=True)
+        elif not path.startswith("/") or ":" in path:
+            message = f"{show(path)} is not a path to mount at"
+            allowed = "an absolute path without a colon"
+            say((*at, "mountPath"), message, allowed, policy=policies.NEVER_STARTS)
         for field in ("subPath", "subPathExpr"):
             sub = string(item, field)
             if sub.startswith("/") or ".." in sub.split("/"):
                 say((*at, field), f"{show(sub)} leads out of the volume", "a relative path without ..")
-        if "subPath" in item and "subPathExpr" in item:
+        if string(item, "subPath") and string(item, "subPathExpr"):
             say(at, "has `subPath` and `subPathExpr`", "one of them")
 
 
@@ -167,7 +173,8 @@ def resources(say: Say, value: Mapping[str, Any], route: Route) -> None:
                 say(at, f"`{amount}` is negative", "0 or more")
             if name in _NATIVE:
                 if name != "cpu" and nano % NANO:
-                    say(at, f"`{amount}` is a fraction of a byte", "whole bytes, such as 512Mi")
+                    message = f"`{amount}` is a fraction of a byte"
+                    say(at, message, "whole bytes, such as 512Mi", policy=policies.NO_EFFECT)
                 continue
             if not name.startswith("hugepages-") and ("/" not in name or not qualified(say, name, at)):
                 if "/" not in name:
@@ -198,9 +205,9 @@ def resources(say: Say, value: Mapping[str, Any], route: Route) -> None:
 
 def _probe(say: Say, value: Mapping[str, Any], route: Route, name: str) -> None:
     _handler(say, value, route, _HANDLERS)
-    bounds = {"initialDelaySeconds": 0, "timeoutSeconds": 1, "periodSeconds": 1, "failureThreshold": 1}
-    least(say, value, route, {**bounds, "successThreshold": 1})
-    if name != "readinessProbe" and number(value, "successThreshold") not in (None, 1):
+    bounds = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "failureThreshold", "successThreshold")
+    least(say, value, route, dict.fromkeys(bounds, 0))  # of 0 the server makes its default
+    if name != "readinessProbe" and number(value, "successThreshold") not in (None, 0, 1):
         say((*route, "successThreshold"), "only a readiness probe may ask for more than one success", "1")
 
 

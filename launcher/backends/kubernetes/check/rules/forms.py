@@ -44,8 +44,9 @@ class Say:
     found: SchemaFindings
     version: tuple[int, int]
 
-    def __call__(self, route: Route, message: str, allowed: str = "", *, key: bool = False) -> None:
-        self.found.append(SchemaFinding(route, message, allowed, key))
+    def __call__(self, route: Route, message: str, allowed: str = "", *, key: bool = False, policy: str = "") -> None:
+        """`policy`: the house policy (check/policies.py) that is broken, where a cluster takes the object."""
+        self.found.append(SchemaFinding(route, message, allowed, key, policy))
 
     def form(self, route: Route, value: Any, form: Form, *, key: bool = False) -> bool:
         """Whether a text has the form; reports it when not."""
@@ -107,12 +108,12 @@ def number(value: Any, key: str) -> int | None:
     return item if type(item) is int else None
 
 
-def least(say: Say, value: Mapping[str, Any], route: Route, fields: Mapping[str, int]) -> None:
+def least(say: Say, value: Mapping[str, Any], route: Route, fields: Mapping[str, int], policy: str = "") -> None:
     """Reports numbers below their lower bound."""
     for name, bound in fields.items():
         amount = number(value, name)
         if amount is not None and amount < bound:
-            say((*route, name), f"`{amount}` is too small", f"{bound} or more")
+            say((*route, name), f"`{amount}` is too small", f"{bound} or more", policy=policy)
 
 
 def qualified(say: Say, key: str, route: Route) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import LABEL_1035, Say, items, least, mapping, number, string, texts
 from launcher.backends.kubernetes.check.rules.workloads import MAX_NAME, job_spec
 from launcher.spec.problems import near, show
@@ -35,7 +36,12 @@ def job_set(say: Say, value: Mapping[str, Any]) -> None:
         _names(say, name, job, at)
         if "spec" not in mapping(job, "template"):
             say((*at, "template"), "`spec` is missing", key=True)
+        before = len(say.found)
         job_spec(say, mapping(job, "template", "spec"), (*at, "template", "spec"), restart="OnFailure")
+        # the webhook takes the JobSet, and the server refuses the Jobs that are made of it
+        say.found[before:] = [
+            item if item.policy else item._replace(policy=policies.NEVER_STARTS) for item in say.found[before:]
+        ]
     success = mapping(spec, "successPolicy")
     _targets(say, success, ("spec", "successPolicy"), known)
     _failure(say, mapping(spec, "failurePolicy"), ("spec", "failurePolicy"), known)
@@ -60,14 +66,16 @@ def _depends(
             say((*at, "name"), f"there is no replicated job `{name}`{near(name, known)}", ", ".join(before))
         elif name not in before:
             other = "itself" if name == string(job, "name") else f"`{name}`, which comes after it"
-            say((*at, "name"), f"`{job.get('name')}` cannot depend on {other}", ", ".join(before))
+            message = f"`{job.get('name')}` cannot depend on {other}"
+            policy = policies.NEVER_STARTS if name == string(job, "name") else ""
+            say((*at, "name"), message, ", ".join(before), policy=policy)
 
 
 def _names(say: Say, name: str, replicated: Mapping[str, Any], route: Route) -> None:
     """`<set>-<job>-<index>` is a Job's name, `<that>-<pod>-abcde` a pod's: both are labels of RFC 1035, so they begin
     with a letter."""
     own, replicas = string(replicated, "name"), number(replicated, "replicas")
-    least(say, replicated, route, {"replicas": 0})
+    least(say, replicated, route, {"replicas": 0}, policies.NEVER_STARTS)
     last = max((1 if replicas is None else replicas) - 1, 0)
     spec = mapping(replicated, "template", "spec")
     # the webhook checks only written completion modes, but pods get these names with the default mode too
@@ -94,7 +102,7 @@ def _targets(say: Say, value: Mapping[str, Any], route: Route, known: Sequence[s
 
 
 def _failure(say: Say, policy: Mapping[str, Any], route: Route, known: Sequence[str]) -> None:
-    least(say, policy, route, {"maxRestarts": 0})
+    least(say, policy, route, {"maxRestarts": 0}, policies.NO_EFFECT)
     names: set[str] = set()
     for at, rule in items(policy, "rules", route):
         name = string(rule, "name")
@@ -115,7 +123,8 @@ def _failure(say: Say, policy: Mapping[str, Any], route: Route, known: Sequence[
             try:
                 re.compile(pattern)
             except re.error as error:
-                say(where, f"{show(pattern)} is not a regular expression: {error}")
+                message = f"{show(pattern)} is not a regular expression: {error}"
+                say(where, message, policy=policies.NO_EFFECT)
 
 
 def _coordinator(say: Say, spec: Mapping[str, Any], jobs: Mapping[str, Mapping[str, Any]]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.containers import port_number
 from launcher.backends.kubernetes.check.rules.forms import (
@@ -60,7 +62,7 @@ def secret(say: Say, value: Mapping[str, Any]) -> None:
         if key not in there:
             say((), f"`{key}` is missing, which {value['type']} needs", key=True)
     for key, item in mapping(value, "stringData").items():
-        if item == "" and key in _SECRETS.get(string(value, "type"), ()):
+        if item == "" and key in _SECRETS.get(string(value, "type"), ()) and not key.startswith("tls."):
             say(("stringData", key), f"has no value, which {value['type']} needs")
 
 
@@ -79,11 +81,11 @@ def service(say: Say, value: Mapping[str, Any]) -> None:
     if not ports and string(spec, "type") != "ExternalName" and spec.get("clusterIP") != "None":
         say(("spec",), "`ports` is missing", key=True)
     for at, port in ports:
-        for field in ("port", "targetPort"):
-            port_number(say, port.get(field), (*at, field))
-        if type(port.get("targetPort")) is str:
+        port_number(say, port.get("port"), (*at, "port"))
+        port_number(say, port.get("targetPort") or None, (*at, "targetPort"))  # of 0 the server makes `port`
+        if string(port, "targetPort"):
             say.form((*at, "targetPort"), port["targetPort"], PORT)
-        if "name" in port:
+        if string(port, "name"):
             say.form((*at, "name"), port["name"], LABEL)
         elif len(ports) > 1:
             say(at, "`name` is missing, which several ports need", key=True)
@@ -139,7 +141,8 @@ def network_policy(say: Say, value: Mapping[str, Any]) -> None:
         say(("spec", "policyTypes"), f"has {len(types)} items", "Ingress, Egress, each once")
     for part, peers in (("ingress", "from"), ("egress", "to")):
         if part in spec and types and part.capitalize() not in types:
-            say(("spec", part), f"has no effect without {part.capitalize()} in policyTypes", key=True)
+            message = f"has no effect without {part.capitalize()} in policyTypes"
+            say(("spec", part), message, key=True, policy=policies.NO_EFFECT)
         for at, rule in items(spec, part, ("spec",)):
             for where, port in items(rule, "ports", at):
                 _policy_port(say, port, where)
@@ -176,10 +179,16 @@ def _network(say: Say, value: Any, route: Route) -> ipaddress.IPv4Network | ipad
     if type(value) is not str:
         return None
     try:
-        return ipaddress.ip_network(value)
+        # the server ignores leading zeros and the bits after the prefix
+        network = ipaddress.ip_network(re.sub(r"\b0+(?=\d)", "", value), strict=False)
+        if "/" not in value:
+            raise ValueError
     except ValueError:
-        say(route, f"{show(value)} is not a block of addresses", "10.0.0.0/8, with no bits set after the prefix")
+        say(route, f"{show(value)} is not a block of addresses", "10.0.0.0/8")
         return None
+    if str(network) != value and ":" not in value:
+        say(route, f"{show(value)} counts as {network}", str(network), policy=policies.NO_EFFECT)
+    return network
 
 
 def claim(say: Say, value: Mapping[str, Any]) -> None:
@@ -233,7 +242,8 @@ def quota(say: Say, value: Mapping[str, Any]) -> None:
         for part in ("limits.", "requests."):
             rest = name.removeprefix(part)
             if rest != name and part == "limits." and "/" in rest:
-                say(("spec", "hard", name), "a quota of such a resource counts requests", f"requests.{rest}", key=True)
+                message = "a quota of such a resource counts requests"
+                say(("spec", "hard", name), message, f"requests.{rest}", key=True, policy=policies.NO_EFFECT)
 
 
 def priority_class(say: Say, value: Mapping[str, Any]) -> None:
@@ -285,7 +295,12 @@ def _target(say: Say, metric: Mapping[str, Any], route: Route) -> None:
 
 def disruption_budget(say: Say, value: Mapping[str, Any]) -> None:
     spec = mapping(value, "spec")
-    say.one_of(spec, ("spec",), ("minAvailable", "maxUnavailable"))
+    bounds = ("minAvailable", "maxUnavailable")
+    if set(spec) & set(bounds):
+        say.one_of(spec, ("spec",), bounds)
+    else:
+        message = "has none of the fields that say what it is"
+        say(("spec",) if "spec" in value else (), message, f"one of {', '.join(bounds)}", policy=policies.NO_EFFECT)
     selector(say, spec.get("selector"), ("spec", "selector"))
     for name in ("minAvailable", "maxUnavailable"):
         amount = spec.get(name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.containers import container
 from launcher.backends.kubernetes.check.rules.forms import (
     LABEL,
@@ -29,17 +30,18 @@ from launcher.spec.source import Route
 MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
 
 
-def template(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    """Checks a pod template: its metadata and spec."""
+def template(say: Say, value: Mapping[str, Any], route: Route, claims: Collection[str] = ()) -> None:
+    """Checks a pod template: its metadata and spec. `claims`: as `pod` has it."""
     at = (*route, "metadata")
     labels(say, mapping(value, "metadata", "labels"), (*at, "labels"))
     annotation_sizes(say, mapping(value, "metadata", "annotations"), (*at, "annotations"))
     if "spec" not in value:
         say(route, "`spec` is missing", key=True)
-    pod(say, mapping(value, "spec"), (*route, "spec"))
+    pod(say, mapping(value, "spec"), (*route, "spec"), claims)
 
 
-def pod(say: Say, spec: Mapping[str, Any], route: Route) -> None:
+def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str] = ()) -> None:
+    """Checks a pod's spec. `claims`: names of the volumes that its StatefulSet makes for it."""
     if "containers" in spec and not spec["containers"]:
         say((*route, "containers"), "has no container", "one at least")
     volumes = volumes_of(say, spec, route)
@@ -52,7 +54,7 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route) -> None:
                 if name in names and names[name] != part:  # duplicates within one list are found by the schema
                     say((*at, "name"), f"`{name}` is the name of an init container, too", "each name once")
                 names[name] = part
-            container(say, value, at, volumes, spec.get("hostNetwork") is True)
+            container(say, value, at, {*volumes, *claims}, spec.get("hostNetwork") is True)
             _context(say, mapping(value, "securityContext"), (*at, "securityContext"))
             if part == "initContainers" and string(value, "restartPolicy") != "Always":
                 _ends(say, value, at)
@@ -61,20 +63,25 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route) -> None:
             used |= {string(item, "name") for _, item in items(value, "volumeDevices", at)}
     for name, at in volumes.items():
         if name not in used:
-            say((*at, "name"), f"no container mounts the volume `{name}`", "mount it, or leave it out")
-    least(say, spec, route, {"activeDeadlineSeconds": 1, "terminationGracePeriodSeconds": 0})
+            message = f"no container mounts the volume `{name}`"
+            say((*at, "name"), message, "mount it, or leave it out", policy=policies.NO_EFFECT)
+    least(say, spec, route, {"activeDeadlineSeconds": 1})
+    least(say, spec, route, {"terminationGracePeriodSeconds": 0}, policies.NO_EFFECT)
     if (number(spec, "activeDeadlineSeconds") or 0) > MAX_ID:
         say((*route, "activeDeadlineSeconds"), f"`{spec['activeDeadlineSeconds']}` is too large", f"at most {MAX_ID}")
     _context(say, mapping(spec, "securityContext"), (*route, "securityContext"))
-    for field in ("priorityClassName", "serviceAccountName", "serviceAccount", "runtimeClassName"):
-        if field in spec:
+    # an empty one counts as left out
+    for field in ("priorityClassName", "serviceAccountName", "serviceAccount", "nodeName"):
+        if string(spec, field):
             say.form((*route, field), spec[field], SUBDOMAIN)
+    if "runtimeClassName" in spec:
+        say.form((*route, "runtimeClassName"), spec["runtimeClassName"], SUBDOMAIN)
     for field in ("hostname", "subdomain"):
-        if field in spec:
+        if string(spec, field):
             say.form((*route, field), spec[field], LABEL)
     for at, value in items(spec, "imagePullSecrets", route):
         if not string(value, "name"):
-            say(at, "`name` is missing", key=True)
+            say(at, "`name` is missing", key=True, policy=policies.NO_EFFECT)
     labels(say, mapping(spec, "nodeSelector"), (*route, "nodeSelector"))
     for at, value in items(spec, "tolerations", route):
         _toleration(say, value, at)
@@ -179,7 +186,8 @@ def _terms(say: Say, term: Mapping[str, Any], route: Route) -> None:
         for place, value in values:
             say.form(place, value, VALUE)
         if operator in ("Gt", "Lt") and not (len(values) == 1 and values[0][1].lstrip("-").isdigit()):
-            say((*at, "values"), f"{operator} takes one whole number, as a text")
+            message = f"{operator} takes one whole number, as a text"
+            say((*at, "values"), message, policy=policies.NEVER_STARTS if len(values) == 1 else "")
 
 
 def _pod_term(say: Say, term: Mapping[str, Any], route: Route) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import Say, items, mapping, string, texts
 from launcher.backends.kubernetes.check.rules.volumes import VOLUMES
 from launcher.spec.problems import show
@@ -39,6 +40,12 @@ def pod_security(say: Say, template: Mapping[str, Any], route: Route, level: str
     """Checks a pod or a pod template (metadata and spec) against a level."""
     if level == "privileged":
         return
+    before = len(say.found)
+    _pod_security(say, template, route, level)
+    say.found[before:] = [item._replace(policy=policies.POD_SECURITY) for item in say.found[before:]]
+
+
+def _pod_security(say: Say, template: Mapping[str, Any], route: Route, level: str) -> None:
     spec, at = mapping(template, "spec"), (*route, "spec")
     _baseline(say, template, route, spec, at)
     if level == "restricted":

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.containers import resource_field
 from launcher.backends.kubernetes.check.rules.forms import DATA_KEY, LABEL, Say, items, mapping, number, string
@@ -36,7 +37,14 @@ def volumes_of(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Rou
     for at, value in items(spec, "volumes", route):
         if say.form((*at, "name"), value.get("name"), LABEL):
             volumes[string(value, "name")] = at
-        kind = say.one_of(value, at, VOLUMES, "emptyDir, configMap, secret, persistentVolumeClaim, projected ...")
+        # without a source it is an emptyDir to the server; a field without a value is no source
+        sources = {name: source for name, source in value.items() if name in VOLUMES and source is not None}
+        kind = "emptyDir"
+        if sources:
+            kind = say.one_of(sources, at, VOLUMES, "emptyDir, configMap, secret, persistentVolumeClaim, projected ...")
+        elif set(value) <= {"name", *VOLUMES}:
+            message = "has none of the fields that say what it is, and becomes an empty folder"
+            say(at, message, "emptyDir, configMap, secret ...", policy=policies.NO_EFFECT)
         inside, where = mapping(value, kind), (*at, kind)
         if kind == "emptyDir":
             _empty(say, inside, where)
@@ -49,10 +57,13 @@ def volumes_of(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Rou
                 template = (*where, "volumeClaimTemplate", "spec")
                 claim_spec(say, mapping(inside, "volumeClaimTemplate", "spec"), template)
         if kind in ("configMap", "secret", "downwardAPI", "projected"):
-            _files(say, inside, where, kind, {})
+            _files(say, inside, where, kind, {}, shared=False)
         if kind == "projected":
             paths: dict[str, Route] = {}
             for source, projected in items(inside, "sources", where):
+                if not set(projected) & set(_PROJECTED):
+                    say(source, "is empty", f"one of {', '.join(_PROJECTED)}", policy=policies.NO_EFFECT)
+                    continue
                 part = say.one_of(projected, source, _PROJECTED)
                 _projected(say, mapping(projected, part), (*source, part), part, paths)
     return volumes
@@ -61,7 +72,8 @@ def volumes_of(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Rou
 def _empty(say: Say, value: Mapping[str, Any], route: Route) -> None:
     medium, size = string(value, "medium"), value.get("sizeLimit")
     if medium not in ("", "Memory") and not medium.startswith("HugePages"):
-        say((*route, "medium"), f"{show(medium)} is not one of them", '"", Memory, HugePages')
+        message = f"{show(medium)} is not one of them"
+        say((*route, "medium"), message, '"", Memory, HugePages', policy=policies.NEVER_STARTS)
     if size is not None and is_quantity(size) and nanos(size) < 0:
         say((*route, "sizeLimit"), f"`{size}` is negative", "0 or more")
 
@@ -77,14 +89,19 @@ def _projected(say: Say, value: Mapping[str, Any], route: Route, kind: str, path
     _files(say, value, route, kind, paths)
 
 
-def _files(say: Say, value: Mapping[str, Any], route: Route, kind: str, paths: dict[str, Route]) -> None:
-    """Checks the files of a volume made of keys or fields: modes, paths, and that each path occurs once."""
+def _files(
+    say: Say, value: Mapping[str, Any], route: Route, kind: str, paths: dict[str, Route], *, shared: bool = True
+) -> None:
+    """Checks the files of a volume made of keys or fields: modes, paths, and that each path occurs once. `shared`: the
+    folder is made of several sources, and the server refuses a path that occurs twice."""
     _mode(say, value, route, "defaultMode")
     for at, item in items(value, "items", route):
         _mode(say, item, at, "mode")
-        _path(say, item, at, paths)
-        if "key" in item:
-            say.form((*at, "key"), item["key"], DATA_KEY)
+        _path(say, item, at, paths, "" if shared else policies.NO_EFFECT)
+        key = item.get("key")
+        if type(key) is str and not DATA_KEY.pattern.fullmatch(key):
+            policy = policies.NEVER_STARTS if key else ""
+            say((*at, "key"), f"{show(key)} is not a key", DATA_KEY.allowed, policy=policy)
         if kind == "downwardAPI":
             source = say.one_of(item, at, ("fieldRef", "resourceFieldRef"))
             path = string(mapping(item, "fieldRef"), "fieldPath")
@@ -107,7 +124,7 @@ def _mode(say: Say, value: Mapping[str, Any], route: Route, name: str) -> None:
         say((*route, name), f"`{mode}` is not a file mode", _MODES)
 
 
-def _path(say: Say, value: Mapping[str, Any], route: Route, paths: dict[str, Route]) -> None:
+def _path(say: Say, value: Mapping[str, Any], route: Route, paths: dict[str, Route], policy: str = "") -> None:
     path = value.get("path")
     if type(path) is not str:
         return
@@ -115,7 +132,7 @@ def _path(say: Say, value: Mapping[str, Any], route: Route, paths: dict[str, Rou
         message = f"{show(path)} leads out of the volume" if path else "names no file"
         say((*route, "path"), message, "a relative path without ..")
     elif path in paths:
-        say((*route, "path"), f"{show(path)} is listed twice", "each path once")
+        say((*route, "path"), f"{show(path)} is listed twice", "each path once", policy=policy)
     paths.setdefault(path, route)
 
 

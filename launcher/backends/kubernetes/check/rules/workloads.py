@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import (
     LABEL,
     SUBDOMAIN,
@@ -41,7 +42,7 @@ def a_pod(say: Say, value: Mapping[str, Any]) -> None:
 def job(say: Say, value: Mapping[str, Any]) -> None:
     """Checks a Job: its spec, and the names that follow from its own."""
     spec, name = mapping(value, "spec"), string(mapping(value, "metadata"), "name")
-    job_spec(say, spec, ("spec",))
+    job_spec(say, spec, ("spec",), name=name)
     if len(name) > MAX_NAME:
         say(
             ("metadata", "name"),
@@ -60,27 +61,30 @@ def job(say: Say, value: Mapping[str, Any]) -> None:
             say(("metadata", "name"), f"its pods would be called {show(host)}", LABEL.allowed)
 
 
-def job_spec(say: Say, spec: Mapping[str, Any], route: Route, *, restart: str = "") -> None:
-    """Checks a Job's spec. `restart`: the pods' restart policy where they set none."""
+def job_spec(say: Say, spec: Mapping[str, Any], route: Route, *, restart: str = "", name: str = "") -> None:
+    """Checks a Job's spec. `restart`: the pods' restart policy where they set none; `name`: the Job's, where it is
+    known."""
     bounds = dict.fromkeys(
         ("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes"), 0
     )
-    least(say, spec, route, {**bounds, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0})
+    least(say, spec, route, {**bounds, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0})
+    if number(spec, "activeDeadlineSeconds") == 0:
+        say((*route, "activeDeadlineSeconds"), "`0` is too small", "1 or more", policy=policies.NEVER_STARTS)
     indexed, completions = string(spec, "completionMode") == "Indexed", number(spec, "completions")
-    if indexed and completions is None:
+    if indexed and completions is None and "parallelism" in spec:  # where neither is written, both are 1
         say(route, "`completions` is missing, which Indexed needs", key=True)
     if indexed and (number(spec, "parallelism") or 0) > _BIG:
         say((*route, "parallelism"), "an Indexed Job that wide", f"at most {_BIG:,}")
     if "backoffLimitPerIndex" in spec and (completions or 0) > _BIG:
         say((*route, "completions"), "an Indexed Job that large, with a limit for each index", f"at most {_BIG:,}")
-    for name in ("backoffLimitPerIndex", "successPolicy"):
-        if name in spec and not indexed:
-            say((*route, name), "is only for Indexed Jobs", "completionMode: Indexed")
+    for field in ("backoffLimitPerIndex", "successPolicy"):
+        if field in spec and not indexed:
+            say((*route, field), "is only for Indexed Jobs", "completionMode: Indexed")
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         say((*route, "maxFailedIndexes"), "needs backoffLimitPerIndex")
     if "maxFailedIndexes" in spec and (number(spec, "maxFailedIndexes") or 0) > (completions or _BIG):
         say((*route, "maxFailedIndexes"), "is more than there are indexes", f"at most {completions}")
-    _selector(say, spec, route)
+    _selector(say, spec, route, name)
     pods = mapping(spec, "template", "spec")
     policy = string(pods, "restartPolicy") or restart
     if policy not in ("Never", "OnFailure"):
@@ -104,7 +108,7 @@ def job_spec(say: Say, spec: Mapping[str, Any], route: Route, *, restart: str = 
     template(say, mapping(spec, "template"), (*route, "template"))
 
 
-def _selector(say: Say, spec: Mapping[str, Any], route: Route) -> None:
+def _selector(say: Say, spec: Mapping[str, Any], route: Route, own: str) -> None:
     if spec.get("manualSelector") is True:
         given = mapping(spec, "template", "metadata", "labels")
         if not mapping(spec, "selector") or not selects(spec["selector"], given):
@@ -112,8 +116,8 @@ def _selector(say: Say, spec: Mapping[str, Any], route: Route) -> None:
         return
     if "selector" in spec:
         say((*route, "selector"), "is made by the cluster, and cannot be changed", "leave it out", key=True)
-    for name in mapping(spec, "template", "metadata", "labels"):
-        if name in _CONTROLLED:
+    for name, value in mapping(spec, "template", "metadata", "labels").items():
+        if name in _CONTROLLED and not (name.endswith("job-name") and value == own):
             where = (*route, "template", "metadata", "labels", name)
             say(where, "is the cluster's own label", "leave it out", key=True)
 
@@ -210,4 +214,5 @@ def deployment(say: Say, value: Mapping[str, Any]) -> None:
         say((*where, "restartPolicy"), f"{show(pods['restartPolicy'])} is for Jobs", "Always")
     if "activeDeadlineSeconds" in pods:
         say((*where, "activeDeadlineSeconds"), "is for Jobs", "leave it out")
-    template(say, mapping(spec, "template"), ("spec", "template"))
+    claims = [string(mapping(claim, "metadata"), "name") for _, claim in items(spec, "volumeClaimTemplates", ())]
+    template(say, mapping(spec, "template"), ("spec", "template"), claims)

@@ -1,0 +1,75 @@
+"""What a real API server says to the manifests of tests/unit/kubernetes_validate/manifests, by a dry run of each."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.backends.kubernetes.api import Api, ApiRefused, login
+from tests.support.cluster.cluster import Cluster
+from tests.unit.kubernetes_validate.verdicts import NAMESPACE, VERDICTS, manifests, verdicts
+
+pytestmark = pytest.mark.cluster("jobset-crds", "kueue-crds")
+HEAD = "# What a real API server says to each manifest. Written by tests/cluster/test_verdicts.py (SLIPWAY_UPDATE=1).\n"
+
+
+@pytest.fixture
+def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    cluster.crds("jobset", "kueue")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    connected = Api(login())
+    yield connected
+    connected.close()
+
+
+class Judge:
+    """Asks the API server. Its namespace enforces no Pod Security, which is a policy of ours."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.resources: dict[str, dict[str, Any]] = {}
+
+    def verdict(self, value: dict[str, Any]) -> tuple[str, str]:
+        """takes, refuses, or does not serve; and its words."""
+        group = value["apiVersion"] if "/" in value["apiVersion"] else ""
+        root = f"/apis/{group}" if group else f"/api/{value['apiVersion']}"
+        if root not in self.resources:
+            answer = self.api.get(root)
+            self.resources[root] = {} if answer is None else answer.json()
+        served = {one["kind"]: one for one in self.resources[root].get("resources", ()) if "/" not in one["name"]}
+        resource = served.get(value["kind"])
+        if resource is None:
+            return "does not serve", "no such kind"
+        sent = copy.deepcopy(value)
+        if isinstance(sent.get("metadata"), dict) and sent["metadata"].get("namespace") == NAMESPACE:
+            sent["metadata"]["namespace"] = self.namespace
+        path = f"{root}/namespaces/{self.namespace}/" if resource["namespaced"] else f"{root}/"
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
+        try:
+            self.api.request("POST", f"{path}{resource['name']}", body=json.dumps(sent).encode(), query=query)
+        except ApiRefused as error:
+            return "refuses", str(error)
+        return "takes", ""
+
+
+def test_the_server_still_says_what_is_known_of_it(cluster: Cluster, api: Api) -> None:
+    judge = Judge(api, cluster.namespace(enforce="privileged"))
+    answers = {manifest.key: judge.verdict(manifest.value) for manifest in manifests()}
+    assert len(answers) == len(manifests()), "two manifests have one key"
+    said = {key: answer for key, (answer, _) in answers.items()}
+    if os.environ.get("SLIPWAY_UPDATE") == "1":
+        VERDICTS.write_text(HEAD + yaml.safe_dump(said, sort_keys=False, width=10_000), encoding="utf-8")
+        words = {key: reason for key, (_, reason) in answers.items() if reason}
+        if log := os.environ.get("SLIPWAY_VERDICTS_LOG"):
+            Path(log).write_text(json.dumps(words, indent=1), encoding="utf-8")
+        return
+    known = verdicts()
+    assert {key: answers[key] for key in said if said[key] != known.get(key)} == {}
