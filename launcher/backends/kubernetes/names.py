@@ -18,6 +18,7 @@ ARRAY: Final = "slipway.dev/array"  # the object's name: on Indexed Jobs of seve
 LABEL_PREFIX: Final = "slipway.dev/label-"  # the user's labels
 QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Kueue's LocalQueue, on the object
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPriorityClass, on the object
+PROVISIONING: Final = "provreq.kueue.x-k8s.io/"  # parameters of Kueue's ProvisioningRequest: annotations of the object
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # selects all objects of ours
 
 # annotations of the object

@@ -69,6 +69,12 @@ _VOLUME: Final = Struct(
     ),
 )
 _VOLUMES: Final = Reviewed(ListOf(_VOLUME), "launcher.backends.kubernetes.render.volumes:review")
+_TOPOLOGY: Final = Struct(
+    "a topology",
+    Field("within", _NODE_LABEL, "node label of a level: the ranks of a role share one value of it", required=True),
+    Field("required", Flag(), "wait for such nodes; without it other nodes are taken in need", "false"),
+)
+_PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
 _PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
 
 TRAITS: Final = Traits(
@@ -102,6 +108,14 @@ TRAITS: Final = Traits(
         Field("node_selector", MapOf(_NODE_LABEL, LABEL_VALUE), "labels a node must have", "none"),
         Field("tolerations", ListOf(_TOLERATION), "as in a pod's spec", "those of GPU nodes"),
         Field("spread", _NODE_LABEL, "node label by whose values ranks must be spread", "hosts, where possible"),
+        Field("topology", _TOPOLOGY, "ranks close to each other, by Kueue's topology-aware scheduling", "none"),
+        Field("spot", Flag(), "only on the platform's spot nodes, which it may take back at any time", "false"),
+        Field(
+            "provisioning",
+            MapOf(_PARAMETER, Text()),
+            "parameters of the ProvisioningRequest that Kueue makes for a job in such a queue",
+            "the queue's",
+        ),
         Field("priority_class", _DNS_NAME, "the pods' priority class", "the cluster's"),
         Field("runtime_class", _DNS_NAME, "the pods' runtime class", "the cluster's"),
         Field("host_network", Flag(), "the node's network; Pod Security `restricted` forbids it", "false"),
@@ -120,6 +134,12 @@ TRAITS: Final = Traits(
             "none",
         ),
         Field("role_patches", MapOf(ROLE, _PATCH), "role: a patch of its pods only, after `patch`", "none"),
+        Field(
+            "gpu_claim",
+            _DNS_NAME,
+            "ResourceClaimTemplate by which each rank gets its GPUs (DRA), in place of nvidia.com/gpu",
+            "a device plugin's GPUs",
+        ),
         Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
         Field("ttl", DURATION, "the finished object is deleted after it; not in files for GitOps", "it stays"),
     ),

@@ -22,6 +22,7 @@ OF_OBJECT: Final = (
     "namespace",
     "queue",
     "queue_priority",
+    "provisioning",
     "ttl",
 )  # options of an object, so equal for all its runs
 ARRAY: Final = 500  # most runs in one array: their hashes are in one annotation, which kubectl stores twice

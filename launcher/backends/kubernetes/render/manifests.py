@@ -184,6 +184,9 @@ def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> d
                 "with `queue`; `priority_class` is the pods' own"
             )
         labels[names.QUEUE_PRIORITY] = job.options["queue_priority"]
+    parameters = job.options.get("provisioning", {})
+    if parameters and "queue" not in job.options:
+        raise BadInput(f"kubernetes.provisioning: {job.name} is in no queue; allowed: with `queue`")
     common = set.intersection(*(set(user_labels(run.job).items()) for run in runs))
     return {
         "name": name,
@@ -194,6 +197,7 @@ def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> d
             names.RUNS: canonical({run.id: run.hash for run in runs}).decode(),
             names.RENDERER: __version__,
             names.STORE: job.store,
+            **{f"{names.PROVISIONING}{name}": value for name, value in sorted(parameters.items())},
         },
     }
 

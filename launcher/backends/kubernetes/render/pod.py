@@ -26,8 +26,9 @@ from typing import Any, Final
 import msgspec
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.render.accelerators import GPU, selection, tolerations
+from launcher.backends.kubernetes.render.accelerators import GPU
 from launcher.backends.kubernetes.render.patch import patched
+from launcher.backends.kubernetes.render.scheduling import scheduling, topology_annotations
 from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
@@ -51,6 +52,7 @@ _UNITS: Final = (
 MARGIN: Final = (
     3600  # seconds that the deadline does not count: pulling images, loading inputs, waiting for the other ranks
 )
+_GPUS: Final = "gpus"  # the claim of a pod's GPUs
 _JOBS: Final = "jobs"  # the volume with the jobs' files
 _ID: Final = 1000
 
@@ -111,6 +113,7 @@ def _template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, An
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
                 "karpenter.sh/do-not-disrupt": "true",
                 **driver_annotations(job.options.get("volumes", ())),
+                **topology_annotations(job),
             },
         },
         "spec": _spec(job, run, role, seat),
@@ -153,8 +156,10 @@ def _spec(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
             spec[field] = options[key]
     if options.get("image_pull_secrets"):
         spec["imagePullSecrets"] = [{"name": name} for name in options["image_pull_secrets"]]
+    if (claim := options.get("gpu_claim")) is not None and need.gpus:
+        spec["resourceClaims"] = [{"name": _GPUS, "resourceClaimTemplateName": claim}]
     spec["securityContext"] = RESTRICTED_POD
-    spec |= _scheduling(job, run, role, seat)
+    spec |= scheduling(job, run, role)
     spec["containers"] = [_container(job, run, role, seat, mounts)]
     spec["volumes"] = volumes
     return spec
@@ -171,58 +176,6 @@ def grace(job: ResolvedJob) -> int:
     return ceil(2 * job.limits.grace) + 10
 
 
-def _scheduling(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
-    options = job.options
-    need = job.roles[role].resources
-    labels: dict[str, str] = dict(options.get("node_selector", {}))
-    taints: list[dict[str, Any]] = [_toleration(toleration) for toleration in options.get("tolerations", ())]
-    spec: dict[str, Any] = {}
-    terms: list[dict[str, Any]] = []
-    if need.gpus:
-        taints = [*tolerations(options), *taints]
-        if need.gpu is not None:
-            own, terms = selection(need.gpu, options)
-            for label, value in own.items():
-                if labels.setdefault(label, value) != value:
-                    raise BadInput(f"resources.gpu: {need.gpu} needs nodes with {label}={value}, node_selector others")
-    if labels:
-        spec["nodeSelector"] = labels
-    if terms:
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        spec["affinity"] = {"nodeAffinity": required}
-    if taints:
-        spec["tolerations"] = taints
-    if job.roles[role].replicas > 1:
-        spec["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": options.get("spread", "kubernetes.io/hostname"),
-                # a topology that the user names is required; the default is only preferred, so that a single big node
-                # fits too
-                "whenUnsatisfiable": "DoNotSchedule" if "spread" in options else "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {names.RUN: run, names.ROLE: role}},
-            }
-        ]
-    return spec
-
-
-def _toleration(toleration: dict[str, Any]) -> dict[str, Any]:
-    """The toleration. Raises BadInput for one that the API server refuses."""
-    exists = toleration.get("operator") == "Exists"
-    wrong = (
-        "`operator: Exists` has no `value`"
-        if exists and toleration.get("value")
-        else "without a `key` it needs `operator: Exists`"
-        if not exists and "key" not in toleration
-        else "`tolerationSeconds` is for `effect: NoExecute`"
-        if "tolerationSeconds" in toleration and toleration.get("effect") != "NoExecute"
-        else ""
-    )
-    if wrong:
-        raise BadInput(f"kubernetes.tolerations: {wrong}")
-    return toleration
-
-
 def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     chosen = job.roles[role]
     container: dict[str, Any] = {
@@ -237,7 +190,7 @@ def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[d
     ports = [{"name": name, "containerPort": port} for port, name in _ports(chosen.ports).items()]
     if ports:
         container["ports"] = ports
-    container["resources"] = _resources(chosen.resources, job.options.get("devices", {}))
+    container["resources"] = _resources(chosen.resources, job.options)
     container["securityContext"] = RESTRICTED
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["volumeMounts"] = mounts
@@ -342,17 +295,19 @@ def unescape(text: str) -> str:
     return text.replace("$$", "$")
 
 
-def _resources(need: Resources, devices: Mapping[str, int]) -> dict[str, Any]:
+def _resources(need: Resources, options: Mapping[str, Any]) -> dict[str, Any]:
     requests = {"cpu": cores(need.cpus)}
     limits: dict[str, str] = {}
     for name, value in (("memory", need.memory), ("ephemeral-storage", need.disk)):
         if value is not None:
             requests[name] = limits[name] = quantity(value)
-    if need.gpus:
+    claimed = need.gpus and "gpu_claim" in options
+    if need.gpus and not claimed:
         requests[GPU] = limits[GPU] = str(need.gpus)
-    for name, count in sorted(devices.items()):
+    for name, count in sorted(options.get("devices", {}).items()):
         requests[name] = limits[name] = str(count)
-    return {"requests": requests, "limits": limits} if limits else {"requests": requests}
+    claims = {"claims": [{"name": _GPUS}]} if claimed else {}
+    return {"requests": requests, **({"limits": limits} if limits else {}), **claims}
 
 
 def cores(cpus: float) -> str:

@@ -1,0 +1,142 @@
+"""Where pods may run: topology, spot nodes, provisioning, GPUs by claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from launcher.backends.kubernetes.check.validate import problems
+from launcher.backends.kubernetes.render.manifests import objects, render
+from launcher.errors import BadInput
+from launcher.spec.hashing import run_id
+from launcher.spec.load import load
+from launcher.spec.model import ResolvedJob, Resources
+from tests.unit.kubernetes.support import container, job, needs, only, pods, refused, role
+from tests.unit.kubernetes_compare.test_tampering import inspected
+
+RACK = "cloud.example.com/rack"
+
+
+def pod(made: ResolvedJob) -> dict[str, Any]:
+    """The pod template, which is valid and accepted as ours."""
+    assert problems(render([made]).documents) == []
+    (rendered,) = objects([made])
+    assert inspected(list(rendered.documents), served=True) == ([], [])
+    return pods(rendered.main)[0]
+
+
+def ranks(**options: Any) -> ResolvedJob:
+    return job(roles={"main": msgspec.structs.replace(needs(), replicas=4)}, options=options)
+
+
+@pytest.mark.parametrize(
+    ("topology", "annotation"),
+    [
+        ({"within": RACK}, "kueue.x-k8s.io/podset-preferred-topology"),
+        ({"within": RACK, "required": False}, "kueue.x-k8s.io/podset-preferred-topology"),
+        ({"within": RACK, "required": True}, "kueue.x-k8s.io/podset-required-topology"),
+    ],
+)
+def test_ranks_close_to_each_other_are_asked_of_kueue(topology: dict[str, Any], annotation: str) -> None:
+    made = pod(ranks(queue="team", topology=topology))
+    asked = {key: value for key, value in made["metadata"]["annotations"].items() if "kueue" in key}
+    assert asked == {annotation: RACK}
+    assert "topologySpreadConstraints" not in made["spec"]
+
+
+def test_ranks_are_spread_over_zones_only_when_asked() -> None:
+    (default,) = pod(ranks())["spec"]["topologySpreadConstraints"]
+    assert (default["topologyKey"], default["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    (asked,) = pod(ranks(spread="topology.kubernetes.io/zone"))["spec"]["topologySpreadConstraints"]
+    assert (asked["topologyKey"], asked["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "DoNotSchedule")
+
+
+def test_a_topology_needs_a_queue_and_no_spread() -> None:
+    assert "allowed: with `queue`" in refused(ranks(topology={"within": RACK}))
+    assert "one of them" in refused(ranks(queue="team", topology={"within": RACK}, spread=RACK))
+
+
+@pytest.mark.parametrize(
+    ("platform", "labels", "taint"),
+    [  # "Use Spot VMs" of GKE's documentation; "Add a spot node pool" of AKS's
+        ("gke", {"cloud.google.com/gke-spot": "true"}, ("cloud.google.com/gke-spot", "true")),
+        (
+            "aks",
+            {"kubernetes.azure.com/scalesetpriority": "spot"},
+            ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ),
+    ],
+)
+def test_spot_is_one_word(platform: str, labels: dict[str, str], taint: tuple[str, str]) -> None:
+    spec = pod(job(options={"spot": True, "platform": platform}))["spec"]
+    assert spec["nodeSelector"] == labels
+    assert {"key": taint[0], "operator": "Equal", "value": taint[1], "effect": "NoSchedule"} in spec["tolerations"]
+    assert run_id(job(options={"spot": True, "platform": platform})) != run_id(job(options={"platform": platform}))
+
+
+def alternatives(spec: dict[str, Any]) -> list[dict[str, list[str]]]:
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [{each["key"]: each["values"] for each in term["matchExpressions"]} for term in terms]
+
+
+def test_spot_on_eks_is_a_label_of_either_provisioner_with_each_alternative_of_the_gpu() -> None:
+    spec = pod(job(options={"spot": True, "platform": "eks"}))["spec"]
+    managed, karpenter = {"eks.amazonaws.com/capacityType": ["SPOT"]}, {"karpenter.sh/capacity-type": ["spot"]}
+    assert alternatives(spec) == [managed, karpenter]
+    gpus = role(resources=Resources(memory=1 << 30, gpus=8, gpu="H100"))
+    plain = alternatives(pod(job(roles={"main": gpus}, options={"platform": "eks"}))["spec"])
+    both = alternatives(pod(job(roles={"main": gpus}, options={"spot": True, "platform": "eks"}))["spec"])
+    assert len(plain) > 1
+    assert both == [{**term, **spot} for term in plain for spot in (managed, karpenter)]
+
+
+def test_spot_is_refused_where_no_name_is_known_or_where_it_contradicts() -> None:
+    assert "`platform` one of aks, eks, gke" in refused(job(options={"spot": True}))
+    selector = {"cloud.google.com/gke-spot": "false"}
+    said = refused(job(options={"spot": True, "platform": "gke", "node_selector": selector}))
+    assert "spot nodes have cloud.google.com/gke-spot=true" in said
+
+
+def test_parameters_of_a_provisioning_request_are_annotations_of_the_object() -> None:
+    """sigs.k8s.io/kueue, pkg/controller/constants: what follows the prefix is passed as a parameter."""
+    made = job(options={"queue": "flex", "provisioning": {"maxRunDurationSeconds": "3600"}})
+    assert pod(made)
+    metadata = only([made]).main["metadata"]
+    assert metadata["annotations"]["provreq.kueue.x-k8s.io/maxRunDurationSeconds"] == "3600"
+    assert "allowed: with `queue`" in refused(job(options={"provisioning": {"a": "b"}}))
+
+
+def test_gpus_by_claim_are_not_asked_of_a_device_plugin() -> None:
+    gpus = role(resources=Resources(memory=1 << 30, gpus=8))
+    made = pod(job(roles={"main": gpus}, options={"gpu_claim": "eight-gpus"}))
+    assert made["spec"]["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}]
+    resources = container(made)["resources"]
+    assert resources["claims"] == [{"name": "gpus"}]
+    assert "nvidia.com/gpu" not in {**resources["requests"], **resources["limits"]}
+    without = pod(job(options={"gpu_claim": "eight-gpus"}))
+    assert "resourceClaims" not in without["spec"]
+    assert "claims" not in container(without)["resources"]
+
+
+@pytest.mark.parametrize(
+    ("block", "field", "message"),
+    [
+        ("topology: {required: true}", "topology.within", "is missing"),
+        ("topology: {within: a b}", "topology.within", "domain/name"),
+        ("topology: rack", "topology", "a mapping of within, required"),
+        ("spot: cheap", "spot", "true, false"),
+        ("provisioning: {a b: c}", "provisioning.a b", "letters, digits"),
+        ("gpu_claim: A_B", "gpu_claim", "a-z, 0-9"),
+    ],
+)
+def test_a_wrong_value_is_an_error_with_its_line(block: str, field: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"name: x\ncommand: [x]\nbackend: kubernetes\nkubernetes:\n  {block}\n")
+    with pytest.raises(BadInput) as caught:
+        load([str(path)], cwd=tmp_path)
+    assert str(caught.value).startswith(f"{path}:5:")
+    assert f": kubernetes.{field}: " in str(caught.value)
+    assert message in str(caught.value)
