@@ -35,6 +35,9 @@ from launcher.protocol.verdict import Verdict, ended, exhausted, finished, verdi
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"
+# seconds without a sign of life after which nobody makes the object of an applied run again: longer than the intervals
+# of Flux (10 min in k8s/gitops) and Argo CD (3 min)
+GONE_FOR_GOOD: Final = 1800.0
 
 
 def leaving(outcome: str, rules: Rules = ALL) -> Leave:
@@ -305,6 +308,7 @@ def finish(
     rules: Rules = ALL,
     *,
     own: bool = True,
+    absent: float | None = None,
 ) -> Finish | PutWorks | None:
     """The record that `status`, `submit` and `reap` have to write; None if there is none to write. An end that follows
     from the records alone is written whatever the backend says.
@@ -312,6 +316,7 @@ def finish(
     active    an object on the backend runs or may still start a process; None: unknown
     evidence  why the backend's object ended, where no process of the run could write it
     own       the backend that was asked is the run's own place; any other knows nothing of the run
+    absent    the run was applied without submit (GitOps), and its object is gone: seconds since its last sign of life
     """
     if run.result is not None:
         return PutWorks() if _lacks_works(run, works, rules) else None
@@ -334,6 +339,9 @@ def finish(
         return None
     if evidence is not None:
         return Finish(Verdict("failed", number, evidence))
+    if run.attempts and absent is not None and Rule.COMES_BACK in rules:
+        # no fault removes an object: somebody did, and whoever applies it would have made it again
+        return Finish(Verdict("cancelled", number, Reason.CANCELLED)) if absent >= GONE_FOR_GOOD else None
     if run.attempts:
         return Finish(Verdict("failed", number, Reason.LOST))
     return None  # job.json is in the store, but the backend never got the run: it has to be submitted again

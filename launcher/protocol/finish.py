@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -22,6 +23,11 @@ from launcher.store.base import Store
 from launcher.store.layout import RunKeys, work_run
 from launcher.store.paths import LISTED
 
+# why a run that GitOps applied is cancelled without `launcher cancel`
+REMOVED: Final = (
+    f"its object was deleted, and nothing made it again within {decide.GONE_FOR_GOOD / 60:.0f} min: its file was "
+    "removed from Git, or what applied it does not work"
+)
 Here = Callable[[Placement | None], bool]  # whether a claim was made at this place; None: there is no claim yet
 
 
@@ -42,6 +48,12 @@ def onlookers(view: RunView, job: ResolvedJob, dead: Here = nowhere) -> RunFacts
     return facts(view, job, alive=lambda placement: False if dead(placement) else None)
 
 
+def silence(view: RunView) -> float:
+    """Seconds since the last sign of life of a run's newest attempt, by the store's clock."""
+    signs = [attempt.seen(member) for attempt in view.attempts[-1:] for member in attempt.claims]
+    return view.now - max((sign for sign in signs if sign is not None), default=view.now)
+
+
 def finish(
     store: Store,
     run: str,
@@ -52,6 +64,7 @@ def finish(
     dead: Here = nowhere,
     evidence: Reason | None = None,
     message: str = "",
+    absent: bool = False,
 ) -> Result | None:
     """Writes result.json if the run has ended, and the works/ record if it succeeded. Returns the result, or None if
     the run has not ended.
@@ -62,6 +75,7 @@ def finish(
     dead               see `onlookers`
     evidence, message  why the backend's object ended (image_pull, ...) or will never start (upstream_failed); used only
                        if no attempt says more
+    absent             the run was applied without submit (GitOps), and its object is gone
 
     Raises NotFound, Unreachable.
     """
@@ -73,10 +87,18 @@ def finish(
         if lacks_works(store, job, view.result, run):
             complete_works(store, job, view.result, run)
         return view.result
-    step = decide.finish(onlookers(view, job, dead), backend_active, evidence=evidence, own=own_place(view, here))
+    step = decide.finish(
+        onlookers(view, job, dead),
+        backend_active,
+        evidence=evidence,
+        own=own_place(view, here),
+        absent=silence(view) if absent else None,
+    )
     if not isinstance(step, steps.Finish):
         return None
     told = message if step.verdict.reason is evidence else ""
+    if absent and step.verdict.outcome == "cancelled" and not view.cancelled:
+        told = REMOVED
     return put_result(store, view, job, step.verdict, writer=writer, message=told)
 
 

@@ -33,6 +33,7 @@ class Rule(StrEnum):
     CANCEL_AGAIN = "cancel.json is read again after the backend took the run"
     ADOPT = "works/ is read before a claim: work that another run has done is adopted, not computed again"
     OWN_PLACE = "only the run's own place can say that nothing of the run will start again"
+    COMES_BACK = "an object of a run that GitOps applied is made again: gone for less than the bound, it says nothing"
     NEWEST = "a command continues from the newest complete checkpoint of all earlier attempts"
 
 

@@ -20,7 +20,7 @@ from launcher.backends.base import Backend, BackendObservation, Carries
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
-from launcher.protocol.finish import finish, onlookers, own_place
+from launcher.protocol.finish import finish, onlookers, own_place, silence
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Event, Placement
 from launcher.reasons import Reason
@@ -123,7 +123,12 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         said = said._replace(active=False, reason=deletion.reason, message=deletion.message, here=_anywhere)
     nothing = said.seen is None and not said.active and said.reason is None and not said.message
     if nothing and not late and not view.attempts and not view.cancelled and not traits(job.backend).on_this_machine:
-        unseen = f"{job.backend} has no object of this run: if no other cluster has one, submit the same job again"
+        again = (
+            "what applied it makes it again, or `launcher cancel` ends it"
+            if was_applied(view)
+            else "submit the same job again"
+        )
+        unseen = f"{job.backend} has no object of this run: if no other cluster has one, {again}"
         return [Reaped(run, "unsubmitted", unseen)]
     if said.repair:
         return [Reaped(run, "unsubmitted", said.message)]
@@ -135,7 +140,11 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
             said = said._replace(active=_end(store, job, run, backend_of, reason, message))
     ranks = onlookers(view, job, said.dead)
     own = own_place(view, said.here)
-    step = decide.finish(ranks, False if late and said.active and plan else said.active, evidence=reason, own=own)
+    absent = silence(view) if said.absent else None
+    active = False if late and said.active and plan else said.active
+    step = decide.finish(ranks, active, evidence=reason, own=own, absent=absent)
+    if step is None and said.absent and view.attempts:
+        return [Reaped(run, "unknown", said.message)] if said.message else []
     if step is None and said.active is None and decide.finish(ranks, False, evidence=reason) is not None:
         unseen = "it has no object of this run; another cluster or queue may have one"
         undecided = f"may have ended, and {job.backend} cannot tell: {said.message or unseen}"
@@ -153,6 +162,7 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         writer=WRITER,
         evidence=reason,
         message=message,
+        absent=said.absent,
     )
     if result is not None:
         rows.append(Reaped(run, "ended", f"{result.outcome}: {result.reason}"))

@@ -13,7 +13,8 @@ import msgspec
 from launcher.backends.base import Backend, BackendObservation
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol import decide
-from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place
+from launcher.protocol.applied import was_applied
+from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
 from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
@@ -35,6 +36,12 @@ VERIFIED = 16  # cached rows that each reading compares with the store
 PARALLEL = 16
 WRITER = "status"
 SILENT = 4  # heartbeats that a rank misses before its backend is asked about it
+
+# of a run that GitOps applied and whose object is gone
+ABSENT = (
+    "its object is gone, and what applied it (Argo CD, Flux) may make it again: unknown until "
+    f"{decide.GONE_FOR_GOOD / 60:.0f} min after its last heartbeat; `launcher cancel` ends it now"
+)
 
 BackendOf = Callable[[ResolvedJob], Backend | None]
 
@@ -132,6 +139,7 @@ def read_line(
                 writer=WRITER,
                 evidence=said.reason,
                 message=said.message,
+                absent=said.absent,
             )
         if result is not None:
             view = read_run(store, run)
@@ -159,7 +167,9 @@ def _ends(view: RunView, said: Said) -> bool:
     if view.job is None:
         return True
     own = own_place(view, said.here)
-    return decide.finish(onlookers(view, view.job, said.dead), said.active, evidence=said.reason, own=own) is not None
+    absent = silence(view) if said.absent else None
+    ranks = onlookers(view, view.job, said.dead)
+    return decide.finish(ranks, said.active, evidence=said.reason, own=own, absent=absent) is not None
 
 
 def _incomplete(store: Store, view: RunView, status: Status) -> bool:
@@ -196,6 +206,7 @@ class Said(NamedTuple):
     here: Here = nowhere
     dead: Here = nowhere
     repair: str = ""  # the command that gives the run to its backend, after an interrupted submit
+    absent: bool = False  # the run was applied without submit, and its object is gone
 
 
 def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
@@ -227,7 +238,9 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
             here,
             partial(backend.dead, seen=observation),
         )
-    return Said(False, here=here, dead=partial(backend.dead, seen=observation))
+    absent = was_applied(view)
+    told = absent and bool(view.attempts) and silence(view) < decide.GONE_FOR_GOOD
+    return Said(False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent)
 
 
 def _elsewhere(view: RunView) -> str:

@@ -56,6 +56,7 @@ CONFIGS: Final[dict[str, Config]] = {
         submitted=False, job=False, submitters=1, cancel=1, submitter=1, served=1, deleted=1
     ),
     "two ranks, another run does the work": config(**SET, crash=1, served=1),
+    "applied from Git": config(applied=True, mode="host", removed=1, pruned=1, crash=1, cancel=1, policy=FEW),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
     "two ranks, cancelled": config(**SET, crash=1, cancel=1),
@@ -78,6 +79,7 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: two places, cancelled": config(places=2, crash=1, cancel=1, cut=1),
     "large: one rank, another run does the work": config(crash=2, cut=1, user=1, served=1, deleted=1),
     "large: two places, another run does the work": config(places=2, crash=1, cut=1, served=1, policy=FEW),
+    "large: applied from Git": config(applied=True, mode="host", removed=2, pruned=1, crash=1, term=1, cut=1, cancel=1),
     "large: two ranks, restarted together": config(**SET, crash=2, user=1),
     "large: two ranks, restarted one by one": config(**TWO, crash=2, cut=1, policy=FEW),
     "large: two ranks, force-deleted": config(**SET, force=1, crash=1),
@@ -110,5 +112,6 @@ ABLATIONS: Final[dict[Rule, Config]] = {
     Rule.CANCEL_AGAIN: config(submitted=False, job=False, submitters=1, cancel=1, starts=False),
     Rule.ADOPT: config(served=1),
     Rule.OWN_PLACE: config(stranger=True, term=1),
+    Rule.COMES_BACK: config(applied=True, mode="host", removed=1),
     Rule.NEWEST: config(crash=2, steps=1),
 }

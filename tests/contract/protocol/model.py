@@ -18,6 +18,7 @@ from tests.contract.protocol.states import (
     QUIET_CLAIM,
     RUNS,
     Att,
+    Obj,
     Proc,
     State,
     Sub,
@@ -357,8 +358,10 @@ class Model(World):
 
     def people(self, s: State) -> Iterator[Step]:
         if self.left(s, "cancel") and not s.cancel and s.result is None:
-            # where nothing ever starts, only a person can end the run
-            yield "cancel.json is put", self.spend(s, "cancel")._replace(cancel=True), not self.c.starts, ()
+            # where nothing ever starts, only a person can end the run; the same if its file goes before its first start
+            # (another cluster may have it)
+            person = not self.c.starts or (not s.file and not s.atts)
+            yield "cancel.json is put", self.spend(s, "cancel")._replace(cancel=True), person, ()
         if self.left(s, "served"):
             t = self.spend(s, "served")._replace(served=True, once_served=True)
             yield "ANOTHER RUN has done the work", t, False, ()
@@ -372,13 +375,30 @@ class Model(World):
         yield from self.reaping(s)
         if self.c.stranger:
             yield from self.asking_elsewhere(s)
+        if self.c.applied:
+            yield from self.gitops(s)
+
+    def gitops(self, s: State) -> Iterator[Step]:
+        """What applied the run makes its object again; time passes once nobody does."""
+        for fault, file in (("removed", s.file), ("pruned", False)):
+            if self.left(s, fault) and s.file:
+                label = "somebody DELETES the object" if file else "its file is REMOVED, and the object is pruned"
+                for _, t, _, _ in self.tell_backend(self.spend(s, fault)._replace(file=file), ""):
+                    yield label, t, False, ()
+        for place, obj in enumerate(s.objs):
+            if obj.state == "away" and s.file:
+                slots = tuple((inc + 1, "P") for inc, _ in obj.slots)  # a new object: nothing proves the old one dead
+                yield "it is applied again", s._replace(objs=put(s.objs, place, Obj("active", slots))), True, ()
+        # the bound is longer than the time until the object is made again, and heartbeats hold it off
+        if not s.file and not s.quiet and not s.procs and all(obj.state == "away" for obj in s.objs):
+            yield "nothing was heard of it for long", s._replace(quiet=True), True, ()
 
     def tell_backend(self, s: State, label: str) -> Iterator[Step]:
         states = [s]
         for place, obj in enumerate(s.objs):
             if obj.state == "active":
                 states = [
-                    t._replace(objs=put(t.objs, place, obj._replace(state="deleted")))
+                    t._replace(objs=put(t.objs, place, obj._replace(state="away" if self.c.applied else "deleted")))
                     for u in states
                     for t in self.end_all(u, place)
                 ]
@@ -442,7 +462,10 @@ class Model(World):
         if any(sub.pc != "done" for sub in s.subs) and not self.c.slow_reaper:
             return
         evidence = Reason.UNSCHEDULABLE if any(obj.state == "failed" for obj in s.objs) else None
-        step = self.finish(self.seen(s, None), active, s.works, evidence, self.rules)
+        absent = None
+        if self.c.applied and all(obj.state == "away" for obj in s.objs):
+            absent = decide.GONE_FOR_GOOD if s.quiet else 0.0
+        step = self.finish(self.seen(s, None), active, s.works, evidence, self.rules, absent=absent)
         wrong = self.contradicts(s, step)
         if isinstance(step, steps.Finish):
             wrong = (*wrong, *self.too_early(s, step))

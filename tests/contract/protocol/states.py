@@ -53,7 +53,7 @@ class Att(NamedTuple):
 class Obj(NamedTuple):
     """The backend's object at one place."""
 
-    state: str  # none | active | complete | failed | deleted
+    state: str  # none | active | complete | failed | deleted | away (what applied it may make it again)
     slots: tuple[tuple[int, str], ...]  # by rank: inc, and P(ending) R(unning) D(one)
 
 
@@ -78,6 +78,8 @@ class State(NamedTuple):
     reaper: Verdict | None = None  # what a slow reaper is about to put
     served: bool = False  # another run has done this work, and its outputs are there
     once_served: bool = False
+    file: bool = True  # of an applied run: Git has its file
+    quiet: bool = False  # the bound has passed without a sign of life
 
 
 class Config(NamedTuple):
@@ -98,12 +100,14 @@ class Config(NamedTuple):
     inplace: bool = False  # helpers' commands are started again inside their runtime
     late: bool = False  # the second place begins when an attempt has exited at the first
     slow_reaper: bool = False
+    applied: bool = False  # by GitOps: an object that somebody deletes is made again while Git has its file
     faults: tuple[tuple[str, int], ...] = ()
     begin: tuple[str, ...] = ()  # what has happened before: labels, or how they begin
 
 
 def config(**given: object) -> Config:
-    """Faults by name (crash, cut, freeze, force, term, user, memory, cancel, lost, gone, submitter; served: another run
+    """Faults by name (crash, cut, freeze, force, term, user, memory, cancel, lost, gone, submitter;
+    removed: somebody deletes the object, pruned: its file goes from Git; served: another run
     does the work, deleted: its outputs go); the rest are fields."""
     fields = {key: value for key, value in given.items() if key in Config._fields}
     faults = tuple((key, value) for key, value in given.items() if key not in Config._fields)

@@ -214,6 +214,10 @@ class World:
     def too_early(self, s: State, step: steps.Finish) -> tuple[str, ...]:
         """Asked when somebody who only looks on decides the end: by the records another attempt may follow."""
         more = step.verdict.outcome == "failed" and exhausted(self.seen(s, None)) is None
+        if self.c.applied and s.file and not s.cancel:
+            more = step.verdict.outcome != "succeeded" and exhausted(self.seen(s, None)) is None
+            there = any(obj.state in ("active", "away") for obj in s.objs)
+            return ("ENDED THOUGH WHAT APPLIED IT MAKES IT AGAIN",) if more and there else ()
         there = any(obj.state == "active" for obj in s.objs)
         return ("ENDED THOUGH ITS BACKEND STILL HAS IT",) if more and there else ()
 
