@@ -39,7 +39,7 @@ def summary(
 
     cluster  of a prompt by its number: the steps of an episode resemble each other, and a prompt may come several times
 
-    infra_failures counts the answers since the start or resume of the training that could not be judged.
+    infra_failures counts the answers since the start of the training that could not be judged.
     """
     groups = [(cluster(number), means) for generation in tally.groups for number, means in generation]
     rows = []

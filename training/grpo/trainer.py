@@ -101,6 +101,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
                 self.args.vllm_max_model_length,
                 self.args.max_completion_length,
             )
+        self.add_callback(self.tally)
         vocabulary = self._tokenizer.get_vocab()
         self.vision_ids = {vocabulary[token]: token for token in VISION_TOKENS if token in vocabulary}
         if remote is not None:
@@ -246,7 +247,6 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         lost = int(gathered[:, weighed].isnan().any(dim=1).sum())
         self._metrics["train"]["dropped"].append(float(lost))
         self.tally.dropped += lost
-        self.tally.unjudged += unjudged
         reasons = "; ".join(f"{count} x {reason}" for reason, count in unjudged.items())
         if lost == len(gathered):
             raise InfraError(f"not one of {lost} answers could be judged: {reasons}")

@@ -126,6 +126,10 @@ def same(a: Path, b: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+def summary_of(out: Path) -> str:
+    return (out / "results" / "summary.json").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def straight(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs of a training that nothing disturbed: five generations of two prompts."""
@@ -163,6 +167,7 @@ def test_going_on_in_a_later_epoch_gives_the_same_bits(
     resume = tmp_path / "straight" / "checkpoints" / "checkpoint-6"  # in the middle of the second epoch
     assert train(few, tmp_path / "resumed", str(resume))
     assert same(tmp_path / "straight" / "model", tmp_path / "resumed" / "model")
+    assert summary_of(tmp_path / "resumed") == summary_of(tmp_path / "straight")
 
 
 def test_sigterm_waits_for_the_next_generation_and_the_next_try_ends_with_the_same_bits(
@@ -179,6 +184,7 @@ def test_sigterm_waits_for_the_next_generation_and_the_next_try_ends_with_the_sa
     assert train(config(material, save_every=100), tmp_path, str(saved))
     assert (tmp_path / ".done").exists()
     assert same(straight / "model", tmp_path / "model")
+    assert summary_of(tmp_path) == summary_of(straight)  # with the generations before the interruption
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(straight: Path, material: tuple[Path, Path]) -> None:
