@@ -19,6 +19,8 @@ pin_of() {
         kwok | coredns) echo "$1" ;;
         jobset-manager | jobset-manifests) echo jobset ;;
         kueue-manager | kueue-manifests) echo kueue ;;
+        argocd-manifests) echo argocd ;;
+        flux-manifests) echo flux ;;
         *) echo "build-cluster: no program $1 is known" >&2; return 2 ;;
     esac
 }
@@ -44,16 +46,26 @@ done_before() { # name pin
     [ -e "$made" ] && [ "$(cat "$state/$1.pin" 2>/dev/null)" = "$(wanted "$2")" ]
 }
 
-manifests() { # name pin: the module's own files; go checks them against go.sum as it fetches it
+source_of() { # pin module: the folder with the module's own files; go checks them against go.sum as it fetches them
+    (cd "$root/tools/cluster/$1" && go mod download -json "$2") | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'
+}
+
+manifests() { # name pin
     local module source
-    module=$(sed -n 's/^require \([^ ]*\) .*/\1/p' "$root/tools/cluster/$2/go.mod")
-    source=$(cd "$root/tools/cluster/$2" && go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
-    [ -d "$source/config/components/crd/bases" ] || { echo "build-cluster: no CRDs in $module" >&2; exit 1; }
     rm -rf "${state:?}/$2"
     mkdir -p "$state/$2"
-    cp "$source"/config/components/crd/bases/*.yaml "$state/$2/"
-    mkdir "$state/$2/webhook"
-    cp "$source/config/components/webhook/manifests.yaml" "$state/$2/webhook/"
+    for module in $(sed -n 's/^require \([^ (]*\) .*/\1/p' "$root/tools/cluster/$2/go.mod"); do
+        source=$(source_of "$2" "$module")
+        case $2 in
+            argocd) cp "$source"/manifests/crds/{application,applicationset,appproject}-crd.yaml "$state/$2/" ;;
+            flux) cp "$source"/config/crd/bases/*.yaml "$state/$2/" ;;
+            *)
+                cp "$source"/config/components/crd/bases/*.yaml "$state/$2/" || { echo "build-cluster: no CRDs in $module" >&2; exit 1; }
+                mkdir "$state/$2/webhook"
+                cp "$source/config/components/webhook/manifests.yaml" "$state/$2/webhook/"
+                ;;
+        esac
+    done
     chmod -R u+w "$state/$2"
 }
 
@@ -86,7 +98,7 @@ if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
 exec 9>"$state/lock"
 flock 9 # two test runs at once: one builds, the other waits and finds it done
 
-for pin in kubernetes kwok jobset kueue coredns; do
+for pin in kubernetes kwok jobset kueue coredns flux argocd; do
     missing=() files=()
     for name; do
         [ "$(pin_of "$name")" = "$pin" ] || continue

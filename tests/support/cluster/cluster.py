@@ -232,7 +232,7 @@ class Cluster:
         addons.kwok(self, count)
 
     def crds(self, *names: str) -> None:
-        """The CRDs of "jobset" or "kueue", without anything that acts on them: for server-side dry runs."""
+        """The CRDs of "jobset", "kueue", "argocd" or "flux", without what acts on them: for server-side dry runs."""
         for name in names:
             self._once(f"{name}-crds", addons.crds, name)
 

@@ -23,6 +23,8 @@ PARTS = {
     "kwok": ("kwok",),
     "jobset-crds": ("jobset-manifests",),
     "kueue-crds": ("kueue-manifests",),
+    "argocd-crds": ("argocd-manifests",),
+    "flux-crds": ("flux-manifests",),
     "jobset": ("jobset-manager", "jobset-manifests"),
     "kueue": ("kueue-manager", "kueue-manifests"),
 }
