@@ -74,6 +74,11 @@ _TOPOLOGY: Final = Struct(
     Field("within", _NODE_LABEL, "node label of a level: the ranks of a role share one value of it", required=True),
     Field("required", Flag(), "wait for such nodes; without it other nodes are taken in need", "false"),
 )
+_FABRIC: Final = Struct(
+    "a fabric",
+    Field("kind", Choice(("efa",)), "efa: AWS Elastic Fabric Adapter", required=True),
+    Field("interfaces", Integer(1), "for each rank: 32 on p5.48xlarge, 4 on p4d.24xlarge", required=True),
+)
 _PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
 _PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
 
@@ -134,6 +139,7 @@ TRAITS: Final = Traits(
             "none",
         ),
         Field("role_patches", MapOf(ROLE, _PATCH), "role: a patch of its pods only, after `patch`", "none"),
+        Field("fabric", _FABRIC, "the fast network between nodes, for ranks with GPUs", "TCP"),
         Field(
             "gpu_claim",
             _DNS_NAME,

@@ -89,7 +89,7 @@ def test_ranks_that_must_share_a_rack_do_or_wait(place: Place) -> None:
     assert place.get("jobset", run_id(never))["spec"]["suspend"] is True
 
 
-def test_gpus_by_claim_are_accepted_by_the_server_and_recognised(place: Place) -> None:
+def test_gpus_by_claim_and_a_fabric_are_accepted_by_the_server_and_recognised(place: Place) -> None:
     request = {
         "name": "gpus",
         "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 8},
@@ -101,7 +101,7 @@ def test_gpus_by_claim_are_accepted_by_the_server_and_recognised(place: Place) -
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
     place.cluster.apply(template, place.namespace)
-    job = of_ranks("claimed", 2, place, gpu_claim="eight-gpus")
+    job = of_ranks("claimed", 2, place, gpu_claim="eight-gpus", fabric={"kind": "efa", "interfaces": 4})
     first = dict(place.backend.submit(place.backend.render([job]), [job]))
     assert dict(place.backend.submit(place.backend.render([job]), [job])) == first
     selector = f"slipway.dev/run={run_id(job)}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from launcher.backends.kubernetes.check.validate import problems
 from launcher.backends.kubernetes.render.manifests import objects, render
@@ -14,7 +16,7 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import run_id
 from launcher.spec.load import load
 from launcher.spec.model import ResolvedJob, Resources
-from tests.unit.kubernetes.support import container, job, needs, only, pods, refused, role
+from tests.unit.kubernetes.support import ROOT, container, job, needs, only, pods, refused, role
 from tests.unit.kubernetes_compare.test_tampering import inspected
 
 RACK = "cloud.example.com/rack"
@@ -121,6 +123,33 @@ def test_gpus_by_claim_are_not_asked_of_a_device_plugin() -> None:
     assert "claims" not in container(without)["resources"]
 
 
+def test_efa_is_what_the_guide_of_eks_asks_for_and_only_for_ranks_with_gpus() -> None:
+    """AWS, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter": the worker of a p5.48xlarge."""
+    roles = {
+        "main": role(resources=Resources(memory=1 << 40, gpus=8), leader=True, replicas=2),
+        "desk": needs(),
+    }
+    made = job(roles=roles, options={"fabric": {"kind": "efa", "interfaces": 32}, "platform": "eks"})
+    assert pod(made)
+    by_role = {each["metadata"]["labels"]["slipway.dev/role"]: container(each) for each in pods(only([made]).main)}
+    for part in ("requests", "limits"):
+        asked = by_role["main"]["resources"][part]
+        assert (asked["vpc.amazonaws.com/efa"], asked["hugepages-2Mi"]) == ("32", "5120Mi")
+        assert "vpc.amazonaws.com/efa" not in by_role["desk"]["resources"][part]
+    variables = {each["name"]: each.get("value") for each in by_role["main"]["env"]}
+    assert (variables["FI_PROVIDER"], variables["FI_EFA_USE_DEVICE_RDMA"]) == ("efa", "1")
+    assert "FI_PROVIDER" not in {each["name"] for each in by_role["desk"]["env"]}
+
+
+def test_a_pod_group_of_coscheduling_is_named_by_the_documented_patch() -> None:
+    """scheduler-plugins, "Coscheduling": pods with this label and scheduler wait for the PodGroup's `minMember`."""
+    page = (ROOT / "docs/howto/kubernetes.md").read_text(encoding="utf-8")
+    (block,) = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "pod-group" in text)
+    made = pod(ranks(**yaml.safe_load(block)))
+    assert made["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "four-ranks"
+    assert made["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
+
+
 @pytest.mark.parametrize(
     ("block", "field", "message"),
     [
@@ -129,6 +158,8 @@ def test_gpus_by_claim_are_not_asked_of_a_device_plugin() -> None:
         ("topology: rack", "topology", "a mapping of within, required"),
         ("spot: cheap", "spot", "true, false"),
         ("provisioning: {a b: c}", "provisioning.a b", "letters, digits"),
+        ("fabric: {kind: infiniband, interfaces: 8}", "fabric.kind", "allowed: efa"),
+        ("fabric: {kind: efa}", "fabric.interfaces", "is missing"),
         ("gpu_claim: A_B", "gpu_claim", "a-z, 0-9"),
     ],
 )

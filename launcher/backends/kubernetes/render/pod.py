@@ -27,6 +27,7 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.accelerators import GPU
+from launcher.backends.kubernetes.render.fabric import fabric_resources, fabric_variables
 from launcher.backends.kubernetes.render.patch import patched
 from launcher.backends.kubernetes.render.scheduling import scheduling, topology_annotations
 from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
@@ -190,7 +191,7 @@ def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[d
     ports = [{"name": name, "containerPort": port} for port, name in _ports(chosen.ports).items()]
     if ports:
         container["ports"] = ports
-    container["resources"] = _resources(chosen.resources, job.options)
+    container["resources"] = _resources(chosen.resources, job.options, fabric_resources(job, role))
     container["securityContext"] = RESTRICTED
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["volumeMounts"] = mounts
@@ -245,6 +246,7 @@ def _environment(job: ResolvedJob, run: str, role: str, seat: Seat) -> list[dict
         "HOME": names.WORK,
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        **fabric_variables(job, role),
     }
     for name, place_of in sorted(job.secrets.items()):
         variables[name] = _secret(name, place_of)
@@ -295,7 +297,7 @@ def unescape(text: str) -> str:
     return text.replace("$$", "$")
 
 
-def _resources(need: Resources, options: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(need: Resources, options: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, Any]:
     requests = {"cpu": cores(need.cpus)}
     limits: dict[str, str] = {}
     for name, value in (("memory", need.memory), ("ephemeral-storage", need.disk)):
@@ -306,6 +308,8 @@ def _resources(need: Resources, options: Mapping[str, Any]) -> dict[str, Any]:
         requests[GPU] = limits[GPU] = str(need.gpus)
     for name, count in sorted(options.get("devices", {}).items()):
         requests[name] = limits[name] = str(count)
+    requests |= others
+    limits |= others
     claims = {"claims": [{"name": _GPUS}]} if claimed else {}
     return {"requests": requests, **({"limits": limits} if limits else {}), **claims}
 
