@@ -138,6 +138,8 @@ class Api:
     _token: tuple[float, str] = (0.0, "")
     _answered: bool = False
     known: dict[str, tuple[float, bool]] = field(default_factory=dict)  # API group -> when asked, whether served
+    # (namespace, kind) -> when listed, the objects that carry several runs
+    shared: dict[tuple[str, str], tuple[float, list[Any]]] = field(default_factory=dict)
     _not_before: float = 0.0  # backpressure: a 429 to one request delays all of them
 
     def __post_init__(self) -> None:

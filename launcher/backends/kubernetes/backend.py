@@ -64,6 +64,7 @@ class KubernetesBackend(Connection):
         self._creator: Creator | None = None
         self._read: dict[str, Sequence[Mapping[str, Any]]] = {}  # text of a rendered file -> its objects
         self._unwatched = -UNWATCHED  # when a watch was last refused
+        self._starting = threading.Lock()
         self._asked: deque[float] = deque(maxlen=OFTEN)
 
     @property
@@ -149,9 +150,10 @@ class KubernetesBackend(Connection):
     def look_up(self, run: str) -> BackendObservation | None:
         """A few look-ups ask the cluster each time; frequent ones start a watch and are answered from it."""
         board = self._board_if_busy()
-        if board is not None and (observation := board.look_up(run)) is not None:
-            return observation
-        return self.look_closely(run)[0]
+        if board is None:
+            return self.look_closely(run)[0]
+        # what the watch does not know may have been made a moment ago
+        return board.look_up(run) or self.looking.closely(run, patient=True)[0]
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # no pod has claimed the run: without an object here, another cluster may have it
@@ -178,11 +180,14 @@ class KubernetesBackend(Connection):
         self._asked.append(now)
         if len(self._asked) < OFTEN or now - self._asked[0] > LATELY:
             return None
-        try:
-            return self.board()
-        except SlipwayError:
-            self._unwatched = now  # without the right to watch, plain requests may still work
-            return None
+        with self._starting:  # all who ask meanwhile wait for the one start, and for its failure too
+            if time.monotonic() - self._unwatched < UNWATCHED:
+                return None
+            try:
+                return self.board()
+            except SlipwayError:
+                self._unwatched = time.monotonic()  # without the right to watch, plain requests may still work
+                return None
 
     def board(self) -> Board:
         """The watch over this backend's namespace, one for each process. Raises Unreachable, ApiRefused."""

@@ -25,7 +25,7 @@ from launcher.errors import SlipwayError, Unreachable
 LASTS: Final = 240  # seconds after which the server ends a watch
 SILENCE: Final = 120.0  # seconds without a bookmark after which a connection counts as dead
 IDLE: Final = 120.0  # seconds without a request after which a board ends
-SYNC: Final = 30.0  # most seconds for the first lists
+SYNC: Final = 30.0  # most seconds for the first lists without another page: with 10,000 runs a list takes longer
 PLACES: Final = 15.0  # seconds between two requests for the order of Kueue's queues
 BRIEF: Final = 1.0  # seconds; a watch that ends sooner without an event counts as failed
 AGAIN: Final = 60.0  # seconds before a missing kind (a CRD) is asked for again
@@ -45,6 +45,7 @@ class Board:
         self.counts: dict[str, int] = {}  # run -> number of its changes
         self.used = time.monotonic()
         self._placed = -PLACES
+        self._placing = threading.Lock()  # the order of the queues is asked for by one caller at a time
         self.ended = False
         self.feeds = [
             KindWatch(self, JOB, labelSelector=names.SELECTOR),
@@ -59,11 +60,13 @@ class Board:
         """Returns when every kind is listed. Raises Unreachable, ApiRefused."""
         for feed in self.feeds:
             feed.start()
-        end = time.monotonic() + SYNC
         for feed in self.feeds:
-            if not feed.listed.wait(max(0.0, end - time.monotonic())):
-                self.stop()
-                raise Unreachable(f"cluster {self.api.where}: {feed.trouble or 'it takes too long to list'}")
+            pages = -1
+            while not feed.listed.wait(SYNC):
+                pages, before = feed.pages, pages
+                if pages == before or not self.living:
+                    self.stop()
+                    raise Unreachable(f"cluster {self.api.where}: {feed.trouble or 'it takes too long to list'}")
         for feed in self.feeds[:1]:
             if feed.refused is not None:
                 self.stop()
@@ -87,7 +90,10 @@ class Board:
         if observation is None or observation.phase != "queued" or self.used - self._placed < PLACES:
             return observation
         # the order of a queue is not an object, so it cannot be watched
-        self._placed = self.used
+        with self._placing:
+            if time.monotonic() - self._placed < PLACES:  # another caller has just asked
+                return observation
+            self._placed = time.monotonic()
         with self.changed:
             owners = self.sight.owners.values()
             queues = {(owner.metadata.namespace, owner.metadata.labels.get(names.QUEUE, "")) for owner in owners}
@@ -158,6 +164,7 @@ class KindWatch(threading.Thread):
         self.refused: ApiRefused | None = None
         self.trouble = ""
         self.relists = 0
+        self.pages = 0  # that were read of all lists
         self._response: Any = None
         self._path = kind.path(board.namespace)
 
@@ -214,6 +221,7 @@ class KindWatch(threading.Thread):
         served = False
         for page in self.board.api.pages(self._path, **self.query):
             served = True
+            self.pages += 1
             items = page.get("items") or []
             listed_version = (page.get("metadata") or {}).get("resourceVersion") or ""
             if listed_version != version:  # the first page; or the list started again, in its present state

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +31,8 @@ from launcher.backends.kubernetes.watch.queues import positions
 from launcher.backends.kubernetes.watch.snapshot import NAME, Object, Owner, Snapshot, children, owner
 
 FEW: Final = 16  # most runs that are asked for one by one; more are listed
+SHARED: Final = 3.0  # seconds for which patient callers use a list again
+_listing: Final = threading.Lock()
 ABSENT: Final = 3.0  # seconds before a missing kind is asked for again
 
 
@@ -64,10 +68,11 @@ class Looking:
                             handles[run] = handle(run, NAME, kind, metadata, self.context)
         return handles
 
-    def closely(self, run: str) -> tuple[BackendObservation | None, Snapshot, Owner | None]:
-        """The run's present state, with the snapshot and the owner from which it was read."""
+    def closely(self, run: str, *, patient: bool = False) -> tuple[BackendObservation | None, Snapshot, Owner | None]:
+        """The run's present state, with the snapshot and the owner from which it was read. `patient`: as `owner` has
+        it."""
         snapshot = Snapshot(self.context)
-        carrier = self.owner(run)
+        carrier = self.owner(run, patient=patient)
         if carrier is None:
             return None, snapshot, None
         space = carrier.metadata.namespace
@@ -87,8 +92,10 @@ class Looking:
             snapshot.positions.update(positions(self.api, space, carrier.metadata.labels[names.QUEUE]))
         return snapshot.observe(run), snapshot, carrier
 
-    def owner(self, run: str) -> Owner | None:
-        """The Job or JobSet that carries a run: by its name, otherwise among objects of several runs."""
+    def owner(self, run: str, *, patient: bool = False) -> Owner | None:
+        """The Job or JobSet that carries a run: by its name, otherwise among objects of several runs. `patient`: a list
+        of these is taken again for `SHARED` seconds, for callers that ask for many runs and decide nothing that an
+        object could contradict that was made meanwhile."""
         for kind in self.kinds():
             answer = self.api.get(kind.path(self.namespace, run))
             carrier = owner(kind, answer.json()) if answer is not None else None
@@ -97,11 +104,20 @@ class Looking:
         for kind, label in ((JOB_SET, names.PIPELINE), (JOB, names.ARRAY)):
             if kind not in self.kinds():
                 continue
-            for value in self.items(kind, labelSelector=label):
-                carrier = owner(kind, value)
-                if carrier is not None and run in carrier.metadata.runs:
+            for carrier in self._shared(kind, label, SHARED if patient else 0.0):
+                if run in carrier.metadata.runs:
                     return carrier
         return None
+
+    def _shared(self, kind: Kind, label: str, kept: float) -> Iterable[Owner]:
+        """The objects that carry several runs; a list that is younger than `kept` seconds is used again."""
+        with _listing if kept else nullcontext():
+            at, carriers = self.api.shared.get((self.namespace, kind.name), (-SHARED, []))
+            if time.monotonic() - at >= kept:
+                listed = (owner(kind, value) for value in self.items(kind, labelSelector=label))
+                carriers = [carrier for carrier in listed if carrier is not None]
+                self.api.shared[self.namespace, kind.name] = (time.monotonic(), carriers)
+        return carriers
 
     def fill(self, snapshot: Snapshot, carrier: Owner, run: str) -> None:
         """Puts a run's object into a snapshot, with its pods and the Jobs between them."""
