@@ -21,6 +21,7 @@ from launcher.backends.base import Backend, Handle, Rendered
 from launcher.deleting.guard import guard, served_by
 from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.protocol import decide, steps
+from launcher.protocol.applied import note_applied
 from launcher.protocol.deleted import read_deleted, told
 from launcher.protocol.facts import facts
 from launcher.protocol.finish import adopt, complete_works, finish, lacks_works, nowhere
@@ -28,6 +29,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.runtime.adoption import find_done
+from launcher.spec.backends import traits
 from launcher.spec.code import Overlay
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
@@ -92,6 +94,7 @@ class _One:
     known: decide.Submission
     view: RunView
     handle: Handle | None = None
+    wrote: bool = False  # this submit has created job.json
     done_before: Result | None = None  # the result of another run that did the same work
     done: Submitted | None = None
     action: Any = None
@@ -205,7 +208,8 @@ class _Rounds:
             pass
 
     def put_job(self, run: str, one: _One) -> None:
-        if not self.plan and not self.store.create(layout.RunKeys(run).job, encode_job(one.job)):
+        one.wrote = not self.plan and self.store.create(layout.RunKeys(run).job, encode_job(one.job))
+        if not self.plan and not one.wrote:
             stored = decode_job(self.store.get(layout.RunKeys(run).job))
             if run_hash(stored) != one.hashed:
                 raise Conflict(f"{run}: the store has another job under that name")
@@ -224,6 +228,9 @@ class _Rounds:
             pending.handle = handles.get(run)
             ours = pending.handle is not None and pending.handle.fingerprint == pending.hashed
             there = decide.BackendObject(there=pending.handle is not None, ours=ours)
+            if ours and pending.handle is not None and pending.wrote and traits(pending.job.backend).carries:
+                # it was there before job.json: somebody applied it, and may do so again
+                note_applied(self.store, run, pending.handle.place.get("namespace", ""))
             pending.known = pending.known._replace(object=there)
 
     def report(self, run: str, one: _One) -> None:

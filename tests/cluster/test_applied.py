@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from launcher.cli import main
+from launcher.protocol import decide
 from launcher.protocol.applied import was_applied
 from launcher.protocol.read import read_run
 from launcher.store.layout import RunKeys
@@ -181,6 +183,78 @@ def test_a_cluster_that_does_not_answer_is_one_line(laptop: Laptop, tmp_path: Pa
     assert run in done.stdout
     assert done.stderr.count("runs that were applied and have not started are not shown") == 1
     assert laptop.store.head(RunKeys(run).job) is not None
+
+
+def test_submit_of_what_git_has_already_attaches_and_says_that_it_was_applied(laptop: Laptop) -> None:
+    (run,) = applied(laptop, waiting(laptop, "one"))
+    uid = laptop.cluster.get("job", run, laptop.namespace)["metadata"]["uid"]
+    assert laptop.submit(waiting(laptop, "one")) == [run]
+    assert laptop.cluster.get("job", run, laptop.namespace)["metadata"]["uid"] == uid
+    assert was_applied(read_run(laptop.store, run))
+    (own,) = laptop.submit(waiting(laptop, "two"))
+    assert not was_applied(read_run(laptop.store, own))
+
+
+def attempts(laptop: Laptop, run: str) -> int:
+    return len(read_run(laptop.store, run).attempts)
+
+
+def delete(laptop: Laptop, run: str) -> None:
+    """As a person or a pruning tool deletes it."""
+    laptop.cluster.kubectl("delete", "job", run, "-n", laptop.namespace, "--cascade=foreground", timeout=120)
+
+
+def test_a_deleted_object_is_made_again_and_the_run_goes_on_from_its_checkpoint(laptop: Laptop) -> None:
+    job = {**laptop.counting("count", 12, pace=1.0), "kubernetes": block(laptop)}
+    (run,) = applied(laptop, job)
+    laptop.wait_for_log(run, "step 2")
+    assert was_applied(read_run(laptop.store, run))  # its runtime wrote job.json
+    delete(laptop, run)
+    record = laptop.status(run)
+    assert record["state"] not in ("failed", "cancelled", "succeeded")
+    assert "unknown" in laptop.launcher("reap", "--backend", "kubernetes")
+    assert laptop.store.head(RunKeys(run).result) is None
+    assert applied(laptop, job) == [run]  # the next sync
+    assert laptop.result(run).outcome == "succeeded"
+    laptop.ended_job(run)
+    assert attempts(laptop, run) == 2
+    assert "begins at 0" not in laptop.launcher("logs", run)
+    # the same after its end (a TTL, or somebody's hand): no work is done twice
+    delete(laptop, run)
+    applied(laptop, job)
+    assert laptop.ended_job(run)["type"] == "Complete"
+    assert attempts(laptop, run) == 2
+
+
+def test_a_removed_file_cancels_its_run_and_not_the_one_of_the_changed_job(
+    laptop: Laptop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "print('up', flush=True); time.sleep(float(E['LAST']))"
+    first = laptop.job("first", script, env={"LAST": "600"}, kubernetes=block(laptop))
+    (run,) = applied(laptop, first)
+    laptop.wait_for_log(run, "up")
+    (changed,) = {*applied(laptop, {**first, "env": {**first["env"], "LAST": "1"}})} - {run}
+    assert laptop.result(changed).outcome == "succeeded"
+    delete(laptop, run)  # pruned with its file
+    assert laptop.status(run)["state"] not in ("failed", "cancelled", "succeeded")
+    monkeypatch.setattr(decide, "GONE_FOR_GOOD", 1.0)
+    monkeypatch.chdir(laptop.path)
+    for name, value in laptop.environment.items():
+        monkeypatch.setenv(name, value)
+    laptop.cluster.wait_for("a moment", lambda: ended(laptop, run, capsys), 120)
+    result = laptop.result(run)
+    assert (result.outcome, result.reason) == ("cancelled", "cancelled")
+    assert "its file was removed from Git" in result.message
+    # somebody brings the file back
+    applied(laptop, first)
+    assert laptop.ended_job(run)["type"] == "Failed"
+    assert attempts(laptop, run) == 1
+
+
+def ended(laptop: Laptop, run: str, capsys: pytest.CaptureFixture[str]) -> bool:
+    main(["status", run])
+    capsys.readouterr()
+    return laptop.store.head(RunKeys(run).result) is not None
 
 
 def laptop_program() -> str:
