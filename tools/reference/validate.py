@@ -44,7 +44,8 @@ AGAINST: Final = """\
 {count} manifests, good and bad (tests/unit/kubernetes_validate/manifests: written from the documentation of the API,
 with single changes, and what the launcher renders, changed at random), were sent to a real API server, Kubernetes
 1.34.4, by a dry run (tests/cluster/test_verdicts.py), and given to `validate --without all`. **Says less**: the server
-refuses what validate takes. That is allowed, and it is why a dry run is worth its second. **Refuses more** must be 0.
+refuses what validate takes. That is allowed, and it is why a dry run is worth its second; each such manifest is named,
+with the server's words, in tests/unit/kubernetes_validate/manifests/less.yaml. **Refuses more** must be 0.
 """
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from launcher.backends.kubernetes.check import policies, validate
 from launcher.cli import main
 from launcher.cli.verbs.validate import POLICIES
 from tests.unit.kubernetes_validate.support import cases, line, spoiled
-from tests.unit.kubernetes_validate.verdicts import manifests, ours, verdicts
+from tests.unit.kubernetes_validate.verdicts import LESS, manifests, ours, verdicts
 
 # sound manifests that were refused before, by a word in their key
 ONCE_REFUSED = (
@@ -55,6 +56,16 @@ def test_every_manifest_has_a_verdict_and_every_verdict_a_manifest() -> None:
     assert sorted(manifest.key for manifest in manifests()) == sorted(verdicts())
 
 
+def test_where_validate_says_less_is_known() -> None:
+    """Each such manifest is named, with what the server says to it."""
+    known = verdicts()
+    named = yaml.safe_load(LESS.read_text(encoding="utf-8"))
+    less = [
+        manifest.key for manifest in manifests() if known[manifest.key] != "takes" and ours(manifest.value) == "takes"
+    ]
+    assert sorted(less) == sorted(named)
+
+
 def test_bad_manifests_are_found() -> None:
     """It may say less than the server, but of what we render and ship it must say most."""
     known = verdicts()
@@ -85,8 +96,8 @@ def test_an_unknown_kind_is_passed_over_with_a_line(tmp_path: Path, capsys: pyte
         "checked: the schemas of Kubernetes 1.34 and of the operators listed in the documentation, our rules for "
         "ConfigMap, the house policies digests, pod-security (restricted), fixed-names, no-effect, never-starts, "
         "server-side-apply, queues, repeated",
-        "not checked: 1 passed over; admission webhooks, quotas, permissions, and whether the objects exist that these "
-        "name (`kubectl apply --dry-run=server` asks your cluster)",
+        "not checked: what was passed over (1); admission webhooks, quotas, permissions, and whether the objects exist "
+        "that these name (`kubectl apply --dry-run=server` asks your cluster)",
     ]
 
 

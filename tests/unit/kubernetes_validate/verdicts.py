@@ -24,6 +24,7 @@ from tests.unit.kubernetes_validate.support import GOLDEN, changed
 FOLDER: Final = Path(__file__).parent / "manifests"
 FILES: Final = ("workloads", "others", "rendered")
 VERDICTS: Final = FOLDER / "verdicts.yaml"
+LESS: Final = FOLDER / "less.yaml"  # what the server refuses and validate takes
 NAMESPACE: Final = "ml"  # that all these manifests name
 # a random change of what we render
 REPLACEMENTS: Final[tuple[Any, ...]] = (..., None, "", "x", "Not A Name", 0, -1, 7, True, [], {}, ["x"], {"a": "b"})

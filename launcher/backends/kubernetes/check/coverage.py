@@ -40,7 +40,7 @@ class Coverage(NamedTuple):
             house = f", the house policies {', '.join(self.policies)}" if self.policies else ", no house policy"
             lines.append(f"checked: {by_schema}{rules}{house}")
         missing = [f"the server's rules for {', '.join(self.schema_only)}"] if self.schema_only else []
-        missing += [f"{len(self.passed_over)} passed over"] if self.passed_over else []
+        missing += [f"what was passed over ({len(self.passed_over)})"] if self.passed_over else []
         missing += ["admission webhooks, quotas, permissions, and whether the objects exist that these name"]
         lines.append(f"not checked: {'; '.join(missing)} ({_ASK})")
         return "\n".join(lines)
@@ -59,7 +59,8 @@ def coverage(documents: Mapping[str, str], version: str, policy: validate.CheckP
             if reason := validate.passed_over(value, version):
                 place = f"{document.file}:{document.place(route)[1]}"
                 name = one_line(string(mapping(value, "metadata"), "name"), 80)
-                passed_over.append(f"{place}: {kind} {show(name)} of {show(value['apiVersion'])}: {reason}")
+                shown = f"{kind} {show(name)}" if name else kind
+                passed_over.append(f"{place}: {shown} of {show(value['apiVersion'])}: {reason}")
                 continue
             count += 1
             group = string(value, "apiVersion").rpartition("/")[0]
