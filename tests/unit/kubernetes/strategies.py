@@ -35,6 +35,24 @@ IMAGES = st.builds(
 )
 SIZES = st.integers(1 << 20, 1 << 44) | st.sampled_from([10**9, 500 * 10**6, 1 << 30, 3 << 40])
 
+VOLUMES = st.one_of(
+    st.builds(lambda name, only: {"path": f"/data/{name}", "claim": name, "read_only": only}, DNS, st.booleans()),
+    st.builds(lambda name: {"path": f"/data/{name}", "bucket": f"gs://{name}"}, DNS),
+    st.builds(lambda name: {"path": f"/data/{name}", "bucket": f"az://{name}", "secret": name}, DNS),
+)
+_RIGHTS = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_SIDECAR = {
+    "name": "beside",
+    "image": "registry.example.com/beside@sha256:" + "6a" * 32,
+    "restartPolicy": "Always",
+    "securityContext": _RIGHTS,
+}
+PATCHES: list[dict[str, Any]] = [
+    {"metadata": {"labels": {"example.com/egress": "proxy"}}, "spec": {"initContainers": [_SIDECAR]}},
+    {"spec": {"volumes": [{"name": "work", "emptyDir": {"medium": "Memory"}}], "topologySpreadConstraints": None}},
+    {"spec": {"containers": [{"name": "main", "imagePullPolicy": "Always"}], "schedulerName": "other"}},
+]
+
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
@@ -60,10 +78,24 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
             unique_by=lambda cache: cache["path"],
         ),
         "ttl": st.floats(0.5, 1e6),
+        "topology": st.fixed_dictionaries({"within": LABELS, "required": st.booleans()}),
+        "provisioning": st.dictionaries(st.sampled_from(["maxRunDurationSeconds", "a"]), TEXTS, min_size=1),
+        "spot": st.just(True),
+        "gpu_claim": DNS,
+        "fabric": st.builds(lambda count: {"kind": "efa", "interfaces": count}, st.integers(1, 32)),
+        "volumes": st.lists(VOLUMES, max_size=2, unique_by=lambda volume: volume["path"]),
+        "patch": st.sampled_from(PATCHES),
     }
     keys = draw(st.sets(st.sampled_from(sorted(chosen))))
-    if "queue_priority" in keys:
+    if keys & {"queue_priority", "topology", "provisioning"}:
         keys.add("queue")
+    if "topology" in keys:
+        keys.discard("spread")
+    if "spot" in keys:
+        return {
+            **{key: draw(chosen[key]) for key in sorted(keys)},
+            "platform": draw(st.sampled_from(sorted({*PLATFORMS} - {"plain"}))),
+        }
     return {key: draw(chosen[key]) for key in sorted(keys)}
 
 
