@@ -187,7 +187,7 @@ def allowed(cluster: Cluster, who: Who, what: Iterable[str], namespace: str = "s
 
 MAY = ["create jobs.batch", "delete jobs.batch", "get jobs.batch", "list jobs.batch", "watch jobs.batch"]
 MAY += ["create jobsets.jobset.x-k8s.io", "watch jobsets.jobset.x-k8s.io", "create configmaps", "list pods"]
-MAY += ["patch configmaps", "get namespaces"]
+MAY += ["patch configmaps", "get namespaces", "get persistentvolumeclaims"]
 MAY += ["watch pods", "get pods/log", "watch events", "get localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io"]
 PEOPLE = ["create pods/exec", "create pods/portforward", "delete pods"]
 NEVER = ["get secrets", "list secrets", "list nodes", "create pods", "patch jobs.batch", "update jobs.batch"]

@@ -26,6 +26,7 @@ from launcher.backends.kubernetes.render.manifests import render
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
 
+CLAIM: Final = Kind("PersistentVolumeClaim", "/api/v1", "persistentvolumeclaims")
 PRIORITY_CLASS: Final = Kind("PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses")
 QUEUE_PRIORITY: Final = Kind("WorkloadPriorityClass", LOCAL_QUEUE.group, "workloadpriorityclasses")
 NAMESPACE: Final = Kind("Namespace", "/api/v1", "namespaces")
@@ -91,6 +92,7 @@ _WORDS: Final = {
     "PriorityClass": "priority class",
     "WorkloadPriorityClass": "queue's priority class",
     "LocalQueue": "queue",
+    "PersistentVolumeClaim": "claim",
 }
 
 
@@ -113,7 +115,12 @@ def _questions(cluster: Connection, group: Sequence[ResolvedJob]) -> list[Questi
         for kind, key in ((PRIORITY_CLASS, "priority_class"), (QUEUE_PRIORITY, "queue_priority")):
             if own.get(key):
                 questions[Question(kind, "", str(own[key]))] = None
-        for name in (own.get("store_secret"), *(own.get("image_pull_secrets") or ())):
+        volumes = own.get("volumes", ())
+        for claim in (*(each["name"] for each in own.get("caches", ())), *(each.get("claim") for each in volumes)):
+            if claim:
+                questions[Question(CLAIM, space, str(claim))] = None
+        of_buckets = [each["secret"] for each in volumes if "secret" in each]
+        for name in (own.get("store_secret"), *(own.get("image_pull_secrets") or ()), *of_buckets):
             if name:
                 keys.setdefault((space, str(name)), set())
         for place in job.secrets.values():

@@ -134,6 +134,11 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
         "priority_class": "gold",
         "store_secret": "bucket",
         "image_pull_secrets": ["registry"],
+        "caches": [{"name": "hub", "path": "/hub"}],
+        "volumes": [
+            {"path": "/data", "claim": "screens"},
+            {"path": "/more", "bucket": "az://container", "secret": "account"},
+        ],
     }
     secrets = {"HF_TOKEN": "tokens/hf", "OTHER": "tokens/wandb", "THIRD": "nowhere/x"}
     one = small("one", place.namespace, options=options, secrets=secrets)
@@ -144,6 +149,9 @@ def test_what_is_missing_is_said_before_anything_is_written(place: Place) -> Non
         "queue nobody",
         "queue's priority class rush is not in cluster",
         "service account robot is not in namespace",
+        "claim hub is not in namespace",
+        "claim screens is not in namespace",
+        "secret account is not in namespace",
         "priority class gold is not in cluster",
         "secret bucket is not",
         "secret registry is not",
