@@ -23,6 +23,7 @@ from launcher.backends.kubernetes.check.rules.forms import (
     string,
     texts,
 )
+from launcher.backends.kubernetes.check.rules.pod_fields import container_fields, pod_fields, profiles
 from launcher.backends.kubernetes.check.rules.volumes import volumes_of
 from launcher.spec.problems import show
 from launcher.spec.source import Route
@@ -45,6 +46,8 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str]
     if "containers" in spec and not spec["containers"]:
         say((*route, "containers"), "has no container", "one at least")
     volumes = volumes_of(say, spec, route)
+    pod_fields(say, spec, route)
+    profiles(say, mapping(spec, "securityContext"), (*route, "securityContext"))
     names: dict[str, str] = {}
     used: set[str] = set()
     for part in ("initContainers", "containers"):
@@ -55,6 +58,7 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str]
                     say((*at, "name"), f"`{name}` is the name of an init container, too", "each name once")
                 names[name] = part
             container(say, value, at, {*volumes, *claims}, spec.get("hostNetwork") is True)
+            container_fields(say, value, at, spec)
             _context(say, mapping(value, "securityContext"), (*at, "securityContext"))
             if part == "initContainers" and string(value, "restartPolicy") != "Always":
                 _ends(say, value, at)

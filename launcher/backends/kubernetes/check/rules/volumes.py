@@ -10,6 +10,7 @@ from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.containers import resource_field
 from launcher.backends.kubernetes.check.rules.forms import DATA_KEY, LABEL, Say, items, mapping, number, string
+from launcher.backends.kubernetes.check.rules.pod_fields import volume_fields
 from launcher.spec.problems import show
 from launcher.spec.source import Route
 
@@ -56,6 +57,7 @@ def volumes_of(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Rou
             else:
                 template = (*where, "volumeClaimTemplate", "spec")
                 claim_spec(say, mapping(inside, "volumeClaimTemplate", "spec"), template)
+        volume_fields(say, kind, inside, where)
         if kind in ("configMap", "secret", "downwardAPI", "projected"):
             _files(say, inside, where, kind, {}, shared=False)
         if kind == "projected":
