@@ -16,10 +16,11 @@ import pytest
 
 from tests.support.s3 import REGION, S3Server, free_port, versitygw
 
-# with characters that URLs and base64 write differently; none looks like a service's token, which is masked anyway
+# With characters that URLs and base64 write differently; none looks like a service's token, which is masked anyway.
+# Others in each process: two runs of the tests on one machine see one another's processes.
 ID = "AKIDCANARY"
 WAYS = ("job-secret", "store-key", "environment", "overlay", "url", "netrc", "aws-file")
-SECRETS: Mapping[str, str] = {way: f"canary+{way}/0123456789~{way[::-1]}" for way in WAYS}
+SECRETS: Mapping[str, str] = {way: f"canary+{way}/{os.urandom(5).hex()}~{way[::-1]}" for way in WAYS}
 # what a curious command prints: all that it was given
 CURIOUS = """
 import base64, os, pathlib, subprocess, urllib.parse
