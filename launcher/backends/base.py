@@ -144,6 +144,15 @@ class Carries(Protocol):
 
 
 @runtime_checkable
+class Spread(Protocol):
+    """A backend whose objects may be in a part of it that this machine does not look at: another namespace."""
+
+    def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
+        """Run -> a line for the user, for the runs that are in another part of the backend."""
+        ...
+
+
+@runtime_checkable
 class Entered(Protocol):
     """A backend that can run a command beside a member: `launcher exec`."""
 

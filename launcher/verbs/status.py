@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation
+from launcher.backends.base import Backend, BackendObservation, Spread
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.applied import was_applied
@@ -218,6 +218,9 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         return Said(None)
     try:
         observation = backend.look_up(view.run)
+        if observation is None and isinstance(backend, Spread):
+            for line in backend.elsewhere([view.run]).values():
+                return Said(None, message=f"unknown from here: {line}")
         if observation is None and not view.attempts and not view.cancelled:
             command = repair(store.url, view.run, backend.place)
             if command:

@@ -195,6 +195,27 @@ def test_submit_of_what_git_has_already_attaches_and_says_that_it_was_applied(la
     assert not was_applied(read_run(laptop.store, own))
 
 
+def test_two_kubeconfigs_with_different_namespaces_make_one_object(laptop: Laptop, tmp_path: Path) -> None:
+    """The job names no namespace; the second kubeconfig's is another one."""
+    job = {**waiting(laptop, "one"), "kubernetes": {"store_secret": "store", "node_selector": NOWHERE}}
+    (laptop.path / "slipway.yaml").write_text(yaml.safe_dump({"store": laptop.url, "backend": "kubernetes"}))
+    other = laptop.cluster.namespace()
+    laptop.cluster.secret(other, "store", laptop.cluster.s3.environment)
+    config = yaml.safe_load(Path(laptop.environment["KUBECONFIG"]).read_text())
+    for namespace in (laptop.namespace, other):
+        for context in config["contexts"]:
+            context["context"]["namespace"] = namespace
+        (tmp_path / namespace).write_text(yaml.safe_dump(config))
+    laptop.environment["KUBECONFIG"] = str(tmp_path / laptop.namespace)
+    (run,) = laptop.submit(job)
+    laptop.environment["KUBECONFIG"] = str(tmp_path / other)
+    line = f"{run} is in namespace {laptop.namespace} of this cluster, and its job names none"
+    assert line in laptop.launcher("submit", laptop.write(job), code=5)
+    assert laptop.cluster.get("job", run, other) is None
+    assert line in laptop.status(run)["detail"]
+    assert laptop.store.head(RunKeys(run).result) is None
+
+
 def attempts(laptop: Laptop, run: str) -> int:
     return len(read_run(laptop.store, run).attempts)
 

@@ -134,6 +134,9 @@ class KubernetesBackend(Connection):
         from launcher.backends.kubernetes.compare.there import refuse_changed
 
         handles = self.looking.find(runs)
+        missing = [run for run in runs if run not in handles]
+        for line in self.elsewhere(missing).values() if missing else ():
+            raise Conflict(line)
         places = {(handle.place["kind"], handle.place["namespace"], handle.name) for handle in handles.values()}
 
         def compare(place: tuple[str, str, str]) -> None:
@@ -146,6 +149,16 @@ class KubernetesBackend(Connection):
             for _ in threads.map(compare, sorted(places)):
                 pass
         return handles
+
+    def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
+        """Run -> a line, for runs whose objects are in another namespace of this cluster, where neither the job nor the
+        profile names one."""
+        from launcher.backends.kubernetes.elsewhere import namespaces, told
+
+        if self.options.get("namespace"):
+            return {}
+        places = namespaces(self, runs)
+        return {run: told(run, namespace, self.namespace) for run, namespace in places.items()}
 
     def look_up(self, run: str) -> BackendObservation | None:
         """A few look-ups ask the cluster each time; frequent ones start a watch and are answered from it."""
