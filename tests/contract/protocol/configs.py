@@ -79,7 +79,12 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: two places, cancelled": config(places=2, crash=1, cancel=1, cut=1),
     "large: one rank, another run does the work": config(crash=2, cut=1, user=1, served=1, deleted=1),
     "large: two places, another run does the work": config(places=2, crash=1, cut=1, served=1, policy=FEW),
-    "large: applied from Git": config(applied=True, mode="host", removed=2, pruned=1, crash=1, term=1, cut=1, cancel=1),
+    "large: applied from Git, cut off": config(
+        applied=True, mode="host", removed=2, pruned=1, crash=1, cancel=1, cut=1, policy=FEW
+    ),
+    "large: applied from Git, preempted": config(
+        applied=True, mode="host", removed=2, pruned=1, crash=1, cancel=1, term=1, policy=FEW
+    ),
     "large: two ranks, restarted together": config(**SET, crash=2, user=1),
     "large: two ranks, restarted one by one": config(**TWO, crash=2, cut=1, policy=FEW),
     "large: two ranks, force-deleted": config(**SET, force=1, crash=1),
