@@ -44,9 +44,10 @@ ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
 WORK: Final = "/work"
 TMP: Final = "/tmp"
 SHM: Final = "/dev/shm"
-JOBS: Final = "/etc/slipway"  # jobs too big for the environment: <run id>.json, or <index>.json in an array
+JOBS: Final = "/etc/slipway"  # jobs too big for the environments: <run id>.json, or <index>.json in an array
 INLINE: Final = (
     96 * 1024
 )  # bytes of job.json in an object's environment variables; the kernel allows 128 KiB for one variable
+REPEATED: Final = 1 << 20  # bytes of job.json in the environments of all pods together; more are one ConfigMap
 NAME_LENGTH: Final = 63  # of a pod's name: it is a DNS label
 DEFAULT_PLATFORM: Final = "plain"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.kubernetes.render.pod import job_text
 from launcher.errors import BadInput
 from launcher.runtime import command
@@ -15,7 +17,7 @@ from launcher.runtime.run import load_job
 from launcher.runtime.settings import MemberAddress
 from launcher.spec.hashing import run_id
 from launcher.store.base import Store
-from tests.unit.kubernetes.support import STORE, job
+from tests.unit.kubernetes.support import STORE, job, needs
 
 JOB = job(command=("bash", "-c", "echo $(date) $$ ünï\u2028code"), config={"lr": 1e-5, "n": 2**60})
 
@@ -61,3 +63,24 @@ def test_the_command_does_not_see_it(file: Path, tmp_path: Path) -> None:
     found = command.environment(JOB, address, folders, own, Peers(), 1, environ)
     assert "SLIPWAY_JOB_FILE" not in found
     assert found["SLIPWAY_RUN"] == run_id(JOB)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "by_reference"), [(1000, 90_000, True), (1000, 40, False), (8, 90_000, False)]
+)
+def test_many_ranks_share_one_config_map(ranks: int, size: int, by_reference: bool) -> None:
+    """Every pod holds its template's environment: 1,000 ranks would store a job of 90 kB 1,000 times."""
+    role = msgspec.structs.replace(needs(), replicas=ranks, leader=True)
+    wide = job("wide", roles={"main": role}, config={"text": "x" * size})
+    (rendered,) = objects([wide])
+    pod = rendered.main["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    variables = {item["name"]: item.get("value") for item in pod["containers"][0]["env"]}
+    assert ("SLIPWAY_JOB" in variables) == (not by_reference)
+    if not by_reference:
+        assert len(rendered.documents) == 1
+        return
+    config_map = rendered.documents[0]
+    assert config_map["immutable"] is True
+    assert config_map["data"] == {f"{run_id(wide)}.json": job_text(wide)}
+    assert variables["SLIPWAY_JOB_FILE"] == f"/etc/slipway/{run_id(wide)}.json"
+    assert len(msgspec.json.encode(pod)) * ranks < 10_000_000  # 90 MB before

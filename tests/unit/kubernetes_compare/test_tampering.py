@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,16 @@ def shapes() -> dict[str, list[ResolvedJob]]:
         "job": [job(config={"seed": 1}, options=options, secrets={"TOKEN": "tokens/hf"}, ports={"http": 8080})],
         "large": [job("large", config={"text": "x" * 100_000})],
         "ranks": [job("ranks", roles=of_ranks)],
+        "many ranks": [of_many_ranks()],
         "array": [job("seeds", config={"seed": seed}, options={"array": True}) for seed in range(3)],
         "pipeline": chain("first", "second"),
     }
+
+
+def of_many_ranks() -> ResolvedJob:
+    """A thousand pods: together they would hold 40 MB of job.json."""
+    role = msgspec.structs.replace(needs(gpus=1, gpu="H100"), replicas=1000, leader=True)
+    return job("many", roles={"main": role}, config={"text": "x" * 40_000})
 
 
 def inspected(documents: list[dict[str, Any]], *, served: bool = False) -> tuple[list[str], list[str]]:
@@ -114,3 +122,20 @@ def test_an_unknown_renderer_is_an_error_only_with_strict(
     assert main(["lint", "jobs"]) == 0
     assert main(["lint", "jobs", "--strict"]) == 2
     assert "rendered by launcher 0.0.9, which this one does not know; known: 0.1.0" in capsys.readouterr().out
+
+
+def test_what_an_older_launcher_repeated_in_each_pod_is_still_the_same_run() -> None:
+    """Untouched it is taken, beside the ConfigMap of today; a changed one is not."""
+    group = [of_many_ranks()]
+    (older,), (today,) = objects(group, repeated=True), objects(group)
+    assert [each["kind"] for each in older.documents] == ["JobSet"]
+    assert [each["kind"] for each in today.documents] == ["ConfigMap", "JobSet"]
+    assert older.runs == today.runs
+    assert older.name == today.name
+    assert inspected(list(older.documents)) == ([], [])
+    assert inspected(list(today.documents)) == ([], [])
+    assert inspected(list(today.documents)[1:])[0] != []  # without its ConfigMap
+    changed = copy.deepcopy(list(older.documents))
+    pod = changed[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["env"].append({"name": "SCORE", "value": "0.99"})
+    assert inspected(changed)[0] != []

@@ -91,8 +91,10 @@ def inspect(value: Mapping[str, Any], maps: Objects, *, served: bool) -> ObjectI
 
 
 def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: ObjectInspection) -> None:
+    # an object of an older launcher may hold in each pod what is a ConfigMap today
+    repeated = not any(place.config_map for place in done.places.values())
     try:
-        rendered = {each.name: each.documents for each in objects(list(done.read.values()))}
+        rendered = {each.name: each.documents for each in objects(list(done.read.values()), repeated=repeated)}
     except BadInput as error:
         message = f"this version of launcher cannot render it: {error}"
         done.faults.append(ObjectFault("error" if served else "warning", "", (), message))

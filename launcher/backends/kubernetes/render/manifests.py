@@ -60,9 +60,10 @@ class Object(msgspec.Struct, frozen=True):
         return self.documents[-1]
 
 
-def objects(group: Sequence[ResolvedJob]) -> list[Object]:
-    """The objects of a submit, as plain data. Raises BadInput for jobs that Kubernetes cannot hold."""
-    return [_object(stages) for stages in grouped(group)]
+def objects(group: Sequence[ResolvedJob], *, repeated: bool = False) -> list[Object]:
+    """The objects of a submit, as plain data. `repeated`: each pod has its job in its environment, however many pods
+    there are, as launchers rendered it before 2026-11-23. Raises BadInput for jobs that Kubernetes cannot hold."""
+    return [_object(stages, repeated) for stages in grouped(group)]
 
 
 def render(group: Sequence[ResolvedJob]) -> Rendered:
@@ -107,14 +108,14 @@ def warnings(group: Sequence[ResolvedJob]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _object(stages: list[Stage]) -> Object:
+def _object(stages: list[Stage], repeated: bool) -> Object:
     runs = tuple(sorted((run for stage in stages for run in stage.runs), key=lambda run: run.id))
     name = object_name(stages)
     _same(stages)
     for run in runs:
         _reachable(run.job)
         _known_roles(run.job)
-    maps, map_of = _config_maps(name, stages, runs)
+    maps, map_of = _config_maps(name, stages, runs, repeated)
 
     def files(stage: Stage) -> tuple[str, ...]:
         return tuple(sorted({map_of[run.id] for run in stage.runs if run.id in map_of}))
@@ -212,17 +213,20 @@ def _marks(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> dict
 
 
 def _config_maps(
-    name: str, stages: Sequence[Stage], runs: Sequence[StageRun]
+    name: str, stages: Sequence[Stage], runs: Sequence[StageRun], repeated: bool
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The ConfigMaps of an object, and run -> the ConfigMap with its job. A run without one has its job in the
-    environment."""
+    environment of each of its pods, where that is little for the object and for all pods together."""
     texts = {run.id: job_text(run.job) for run in runs}
     sizes = {run: len(text.encode()) for run, text in texts.items()}
-    inline = sum(sizes[stage.id] * len(stage.job.roles) for stage in stages if not stage.array)
+    alone = [stage for stage in stages if not stage.array]
+    in_object = sum(sizes[stage.id] * len(stage.job.roles) for stage in alone)
+    in_pods = 0 if repeated else sum(sizes[stage.id] * len(stage.job.members()) for stage in alone)
+    inline = in_object <= names.INLINE and in_pods <= names.REPEATED
     maps: list[dict[str, Any]] = []
     map_of: dict[str, str] = {}
     for stage in stages:
-        if not stage.array and inline <= names.INLINE:
+        if not stage.array and inline:
             continue
         index = {run.id: number for number, run in enumerate(stage.runs)}
         for part in _parts(stage.runs, sizes):
