@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
 from launcher.cli import main
 from tests.integration.kubernetes.speaker import Answer, Speaker, refusal, speaking
+from tests.unit.kubernetes.support import job, only
 
 FIRST, SECOND = "first-0123456789ab", "second-0123456789ab"
 PIPELINE = "pipeline-0123456789ab"
@@ -119,21 +121,21 @@ def test_what_waits_in_a_queue_and_was_applied_by_another_can_be_cancelled(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its pod has not begun, so the store has never heard of it: cancel.json is there before the controller makes it
-    again."""
-    metadata = {
-        "name": FIRST,
-        "namespace": "here",
-        "uid": "j",
-        "annotations": {"slipway.dev/runs": f'{{"{FIRST}": "a"}}'},
-    }
-    cluster.jobs[JOB.path("here", FIRST)] = {"metadata": metadata, "spec": {"suspend": True}, "status": {}}
+    again. The object carries its job, and the store gets that job first."""
+    options = {"namespace": "here", "caches": [{"name": "store", "path": str(tmp_path)}]}
+    applied = only([job("applied", store=f"file://{tmp_path}/store", options=options)])
+    (run,) = applied.runs
+    value = copy.deepcopy(applied.main)
+    value["metadata"]["uid"] = "j"
+    value["spec"]["suspend"] = True
+    cluster.jobs[JOB.path("here", run)] = {**value, "status": {}}
     (tmp_path / "slipway.yaml").write_text(f"store: {tmp_path}/store\nbackend: kubernetes\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert main(["cancel", FIRST, "--reason", "wrong"]) == 0
-    assert deleted(server) == {JOB.path("here", FIRST)}
-    assert json.loads((tmp_path / "store/runs" / FIRST / "cancel.json").read_bytes())["reason"] == "wrong"
+    assert main(["cancel", run, "--reason", "wrong"]) == 0
+    assert deleted(server) == {JOB.path("here", run)}
+    assert json.loads((tmp_path / "store/runs" / run / "cancel.json").read_bytes())["reason"] == "wrong"
     assert "stopping" in capsys.readouterr().out
     assert main(["cancel", SECOND]) == 3  # neither the store nor the cluster has it
-    assert main(["exec", FIRST, "--", "ls"]) == 3
-    assert "the run has not started" in capsys.readouterr().err
+    assert main(["exec", run, "--", "ls"]) == 3
+    assert "has no pod that runs" in capsys.readouterr().err
