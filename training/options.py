@@ -101,6 +101,9 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     learning_rates  others for parts of the model, by the name of a part (vision: the tower without the projector;
                    projector; language; head: lm_head or a reward model's score; lora) or a regular expression for the
                    whole name of a weight, which goes before a part. Those of all parts warm up and fall together
+    ema            also keeps an average of the trained weights, in float32: after each step ema times the average, plus
+                   (1 - ema) times the weights. The average is what is evaluated and what model/ gets; the training
+                   goes on with the weights. For a training of 1,000 steps say 0.99. Not with deepspeed
     schedule       how the learning rate changes after the warm-up
     floor          with schedule cosine: where the learning rate ends, as a share of the largest
     warmup_steps   optimiser steps in which the learning rate rises from 0, fewer than the training has; None: 10, or
@@ -146,6 +149,7 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     accumulate: Positive = 1
     learning_rate: Rate = 1e-5
     learning_rates: dict[str, Rate] = msgspec.field(default_factory=dict)
+    ema: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     schedule: Schedule = "linear"
     floor: Share = 0.0
     warmup_steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -175,6 +179,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
         if self.steps is not None:
             self.check_warmup(self.steps)
         self._check_learning_rates()
+        if self.ema is not None and self.deepspeed is not None:
+            raise ConfigError("ema: DeepSpeed keeps the weights that the average would be of; take fsdp, or no ema")
         if self.floor and self.schedule != "cosine":
             raise ConfigError(f"floor: schedule {self.schedule} has none; allowed with cosine")
         if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:

@@ -165,7 +165,7 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     """
     from transformers import PrinterCallback, TrainerState
 
-    from training.common import sharding, trackers
+    from training.common import ema, sharding, trackers
     from training.common.models import load_weights
     from training.common.precision import float32_masters
     from training.common.rates import give_rates
@@ -191,6 +191,8 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
                 callback.logging_dir = str(out / "tensorboard")  # not among the checkpoints
             if hasattr(callback, "stop"):
                 callback.stop, callback.resume = stop, resume
+        if config.ema is not None:  # first, because other callbacks evaluate the average
+            trainer.callback_handler.callbacks.insert(0, ema.Average(trainer, config.ema, resume))
         trackers.follow(trainer)
         trainer.add_callback(Reporting(stop, computed(config), period, lambda: counted(trainer)))
         try:
@@ -205,6 +207,7 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
         if trainer.is_world_process_zero():
             print(f"stopped after step {step}", flush=True)
         return False
+    ema.take_average(trainer.model)
     return True
 
 

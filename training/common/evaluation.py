@@ -1,4 +1,4 @@
-"""Evaluates the model during training: tasks solved or steps right, not the loss.
+"""Evaluates the model during training: tasks solved, steps right, or the loss on held-out data.
 
 A callback decodes greedily with the current weights, through the agent and the rollout loop of `eval`. Evaluation does
 not affect training: the random states are restored, so a run with evaluation ends with the same weights as one without.
@@ -29,6 +29,7 @@ from training.data.samples import Sample
 from training.options import Positive
 
 OF_STEPS: Final = ("exact", "matches", "click_in_box")
+LOSS: Final = "loss"  # the training's own, on held-out data: the lower the better (training.common.validation)
 WITH_BOX: Final = "with_box"  # the share of the steps that have a box: a count, which no metric can be chosen by
 OF_TASKS: Final = ("success", "score", "step_accuracy", "click_in_box")
 Scores = dict[str, Estimate]
@@ -48,7 +49,10 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     every        optimiser steps between two evaluations; the last step is evaluated as well
     metric       what decides: success, score, step_accuracy, click_in_box of an environment; exact (the same text),
                  matches (the same action, its point in the same box; where there is no box, as on recordings of a
-                 person, its distance decides), click_in_box of episodes
+                 person, its distance decides), click_in_box of episodes; or loss, the training's own on those
+                 episodes, for which nothing is generated. The lowest loss is the best. All processes compute it
+                 together; fsdp takes no other metric, and deepspeed takes none. training.dpo and training.reward take
+                 it on `count` of their held-out pairs, without environment and episodes
     patience     stops after this many evaluations without a better value; None never stops
     minimum      patience counts only once the metric has reached this value: a model often learns nothing visible at
                  first
@@ -74,17 +78,27 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     def decides(self) -> str:
         return self.metric or ("success" if self.environment is not None else "matches")
 
-    def check(self) -> None:
-        """Raises ConfigError."""
+    def check(self, *, pairs: bool = False) -> None:
+        """Raises ConfigError. pairs: the training has held-out pairs, whose loss can be taken."""
+        if pairs and self.decides == LOSS:
+            if self.environment is not None or self.episodes is not None:
+                raise ConfigError("evaluation: the loss is that of held-out pairs; leave environment and episodes out")
+            self._check_minimum()
+            return
         if (self.environment is None) == (self.episodes is None):
             raise ConfigError("evaluation: give either environment or episodes")
-        allowed = OF_TASKS if self.environment is not None else OF_STEPS
+        allowed = OF_TASKS if self.environment is not None else (*OF_STEPS, LOSS)
         if self.decides not in allowed:
             raise ConfigError(f"evaluation.metric: {self.metric!r} is unknown; allowed: {', '.join(allowed)}")
+        self._check_minimum()
         if self.environment is not None:
             environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
         elif self.episodes is not None:
             check_source(self.episodes, self.split, "evaluation.episodes")
+
+    def _check_minimum(self) -> None:
+        if self.decides == LOSS and self.minimum:
+            raise ConfigError("evaluation.minimum: a loss has none, the lowest is the best; leave it out")
 
 
 class Interrupted(Exception):
@@ -141,6 +155,22 @@ def _tasks(config: EvaluationConfig, agent: Agent) -> Scores:
         for row in rows
         if row.value is not None and row.ci_low is not None and row.ci_high is not None
     }
+
+
+def check_sharded(config: EvaluationConfig | None, predictions: str | None, *, deepspeed: bool) -> None:
+    """Raises ConfigError for what needs the whole model on each device, in a training that shards it.
+
+    predictions: the name of another field that asks the model during the training, or None.
+    """
+    if predictions is not None:
+        raise ConfigError(f"{predictions} needs the whole model on each device: not with fsdp or deepspeed")
+    if config is not None and deepspeed:
+        raise ConfigError("evaluation: not with deepspeed; fsdp takes evaluation.metric: loss")
+    if config is not None and config.decides != LOSS:
+        raise ConfigError(
+            f"evaluation: {config.decides} needs the whole model on each device: not with fsdp; "
+            "evaluation.metric: loss is computed by all processes together"
+        )
 
 
 def _steps(config: EvaluationConfig, agent: Agent, builder: PromptBuilder) -> Scores:
@@ -200,12 +230,17 @@ def told_of_boxes(scores: Scores) -> str:
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """Restores what an evaluation changes (random states, training mode), so that training continues unaffected."""
+    """Restores what an evaluation changes (random states, training mode), so that training continues unaffected.
+
+    Within, the model has the average of its weights, where the training keeps one.
+    """
     import numpy as np
     import torch
 
+    from training.common.ema import averaged
+
     training, python, numbers = model.training, random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), averaged(model):
         yield
     random.setstate(python)
     np.random.set_state(numbers)

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
 from eval.config.models import source
+from training.common import sharding
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
 VISION = "visual"  # the vision tower's module in Qwen2.5-VL and Qwen3-VL
@@ -260,12 +261,21 @@ def check_targets(targets: str | list[str], model: Any, *, freeze_vision: bool) 
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
-    """Loads a checkpoint's weights (all, or its LoRA's) into a model of the same architecture. Raises ConfigError."""
+    """Loads a checkpoint's weights (all, or its LoRA's) into a model of the same architecture.
+
+    Where the training kept an average of them, the model gets the average. Raises ConfigError.
+    """
     from safetensors.torch import load_file
 
+    from training.common import ema
+
     adapter, files = checkpoint / "adapter_model.safetensors", sorted(checkpoint.glob("model*.safetensors"))
+    if sharding.is_sharded(model):
+        sharding.load_sharded(model, lambda: whole_weights(model, checkpoint))
+        return
     if hasattr(model, "peft_config") and adapter.is_file():
         model.load_adapter(str(checkpoint), model.active_adapter, is_trainable=True)
+        ema.load_average(model, checkpoint)
         return
     if not files:
         raise ConfigError(f"resume: {checkpoint} holds no weights")
@@ -277,6 +287,37 @@ def load_weights(model: Any, checkpoint: Path) -> None:
     model.tie_weights()
     if missing - set(model.all_tied_weights_keys if hasattr(model, "all_tied_weights_keys") else ()):
         raise ConfigError(f"resume: {checkpoint} lacks {min(missing)}")
+    ema.load_average(model, checkpoint)
+
+
+def whole_weights(model: Any, checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's weights, or their average, by the names in `model`, of which a LoRA's have its adapter's name.
+
+    Raises ConfigError.
+    """
+    from safetensors.torch import load_file
+
+    from training.common import ema
+
+    average = ema.read(checkpoint) if (checkpoint / ema.EMA).is_file() else {}
+    adapter = checkpoint / "adapter_model.safetensors"
+    if hasattr(model, "peft_config") and adapter.is_file():
+        names = set(model.state_dict())
+        saved = load_file(adapter)
+        return {lora_name(name, model.active_adapter, names): value for name, value in saved.items()} | average
+    files = sorted(checkpoint.glob("model*.safetensors"))
+    if not files:
+        raise ConfigError(f"resume: {checkpoint} holds no weights")
+    return {name: value for file in files for name, value in load_file(file).items()} | average
+
+
+def lora_name(saved: str, adapter: str, names: Container[str]) -> str:
+    """A LoRA weight's name in a model; peft saves it without the adapter's: lora_A.weight, lora_magnitude_vector."""
+    if saved in names:
+        return saved
+    layer, _, kind = saved.rpartition(".")
+    first, last = f"{layer}.{adapter}.{kind}", f"{saved}.{adapter}"
+    return first if first in names else last
 
 
 def save_model(trainer: Any, folder: Path) -> None:

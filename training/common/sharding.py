@@ -1,8 +1,9 @@
-"""FSDP on CPU processes, where accelerate silently falls back to plain data parallelism."""
+"""FSDP: on CPU processes, where accelerate silently falls back to plain data parallelism, and loading into shards."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from eval.config import ConfigError
@@ -43,3 +44,30 @@ def ensure(trainer: Any, config: TrainerConfig) -> None:
     trainer.accelerator.state.distributed_type = DistributedType.FSDP
     PartialState._shared_state["distributed_type"] = DistributedType.FSDP
     trainer.is_fsdp_enabled = True
+
+
+def is_sharded(model: Any) -> bool:
+    """Whether FSDP 2 holds the model's weights, of which each process then has a part."""
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+
+
+def reshard(model: Any) -> None:
+    """Frees the whole weights that a forward pass without a backward pass leaves gathered: the next pass must not use
+    them when the shards have changed since."""
+    for module in model.modules():
+        if hasattr(module, "reshard") and hasattr(module, "unshard"):  # torch's FSDPModule
+            module.reshard()
+
+
+def load_sharded(model: Any, read: Callable[[], dict[str, Any]]) -> None:
+    """Loads whole weights into a sharded model. All processes must call it; the first one reads.
+
+    read  gives tensors by name; names that it lacks keep their weights
+    """
+    import torch
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, strict=False)
+    set_model_state_dict(model, read() if torch.distributed.get_rank() == 0 else {}, options=options)

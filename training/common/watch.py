@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
@@ -16,7 +16,9 @@ from eval.config import ConfigError
 from eval.config.progress import metric
 from eval.prompts import PromptBuilder
 from eval.scores.stats import Estimate
+from training.common import sharding
 from training.common.evaluation import (
+    LOSS,
     WITH_BOX,
     EvaluationConfig,
     Interrupted,
@@ -28,11 +30,13 @@ from training.common.evaluation import (
 )
 from training.common.models import load_weights
 from training.common.predictions import predict
-from training.common.reporting import StopRequest
+from training.common.reporting import StopRequest, agreed
+from training.common.validation import HeldOutLoss
 from training.data.samples import Sample
 
 STEPS_VERSION = "2"  # of the rules for held-out steps; 1 compared the points of recordings for equality
 BEST = "best"  # a checkpoint's folder with the weights of the best step
+T = TypeVar("T")
 MakeAgent = Callable[[Any], Agent]  # a model in memory -> an agent over it
 
 
@@ -60,14 +64,23 @@ class PredictionPictures(TrainerCallback):  # type: ignore[misc]
 class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Evaluates, keeps the checkpoint of the best step, and ends the training when patience runs out.
 
-    The first process evaluates and sends the result to the others. Each checkpoint holds this callback's state; an
-    evaluation that SIGTERM interrupted is repeated when the training resumes.
+    The first process evaluates and sends the result to the others; a loss is computed by all together. Each checkpoint
+    holds this callback's state; an evaluation that SIGTERM interrupted is repeated when the training resumes.
+
+    loss  for `metric: loss`; then there is no agent
     """
 
-    def __init__(self, config: EvaluationConfig, agent: MakeAgent, builder: PromptBuilder) -> None:
+    def __init__(
+        self,
+        config: EvaluationConfig,
+        agent: MakeAgent | None = None,
+        builder: PromptBuilder | None = None,
+        loss: HeldOutLoss | None = None,
+    ) -> None:
         self.config = config
         self.agent = agent
         self.builder = builder
+        self.loss = loss
         self.stop = StopRequest()  # run_training replaces it
         self.resume: str | None = None  # set by run_training
         self.now: tuple[Path, int] | None = None  # folder of the checkpoints, current step
@@ -126,6 +139,12 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def _scores(self, args: TrainingArguments, state: TrainerState, model: Any) -> Scores | None:
         """What the model scores, in every process; None when a stop was asked for."""
+        if self.loss is not None:
+            with undisturbed(model):
+                value = self.loss.measure(lambda: agreed(args, self.stop.asked))
+            return None if value is None else {LOSS: Estimate(value, value, value, self.loss.samples)}
+        assert self.agent is not None
+        assert self.builder is not None
         scores: Scores | None = None
         if state.is_world_process_zero:
             with undisturbed(model):
@@ -144,6 +163,10 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if state.is_world_process_zero:
             for name, score in scores.items():
                 metric(step, f"eval/{name}", score.value)
+            if self.loss is not None:
+                best = value.value if self.best is None else min(value.value, self.best)
+                print(f"step {step}: held-out loss {value.value:.4g} (n {value.n}), best {best:.4g}", flush=True)
+                return value
             print(
                 f"step {step}: {self.config.decides} {value.value:.3f} ({value.low:.3f} to {value.high:.3f},"
                 f" n {value.n}), best {max(value.value, self.best or 0.0):.3f}{told_of_boxes(scores)}",
@@ -151,19 +174,24 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
             )
         return value
 
+    def _better(self, value: float) -> bool:
+        if self.best is None:
+            return True
+        return value < self.best if self.loss is not None else value > self.best
+
     def _evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any) -> None:
         scores = self._scores(args, state, model)
         self.pending = scores is None
         if scores is None:
             return
         value, step = self._told(state, scores), state.global_step
-        if self.best is None or value.value > self.best:
+        if self._better(value.value):
             self.best, self.best_step, self.waited = value.value, step, 0
             self.interval = _interval(value)
             self.with_box = [scores[WITH_BOX].value, scores[WITH_BOX].n] if WITH_BOX in scores else []
             state.best_metric, state.best_global_step = self.best, step  # the trainer keeps that checkpoint
             control.should_save = True
-        elif self.best >= self.config.minimum:
+        elif self.loss is not None or (self.best or 0.0) >= self.config.minimum:
             self.waited += 1
         if self.config.patience is not None and self.waited >= self.config.patience:
             self.stopped = True
@@ -188,29 +216,41 @@ def take_best(trainer: Any, config: EvaluationConfig | None, seed: int, out: Pat
         return []
     at = seen.best_step
     if config.keep == "best" and at != trainer.state.global_step:
-        kept = seen.best_weights(out / "checkpoints")
+        kept, model = seen.best_weights(out / "checkpoints"), trainer.accelerator.unwrap_model(trainer.model)
+        if sharding.is_sharded(model):  # the first process reads for all, whose disks may be others
+            kept = _from_first(trainer.args, kept)
         told = f"the last: the weights of step {at} are gone"
         if kept is not None:
-            load_weights(trainer.accelerator.unwrap_model(trainer.model), kept)
+            load_weights(model, kept)
             told = f"that of step {at}"
         if trainer.is_world_process_zero():
             print(f"model/ is {told}", flush=True)
     described: dict[str, Any] = {
-        "benchmark": config.environment or "held-out episodes",
+        "benchmark": config.environment or ("held-out episodes" if config.episodes is not None else "held-out pairs"),
         "version": "1" if config.environment else STEPS_VERSION,
         "split": f"chosen by it, at step {seen.best_step}",
         "infra": 0,
         "seed": config.tasks.seed if config.environment else seed,
         "agent": "trained",
     }
-    rows = [row(config.decides, _estimate(seen.best, seen.interval), **described)]
+    rows = [_row(config, seen.best, seen.interval, described)]
     if seen.with_box:
         share, steps = seen.with_box
         rows.append(row(WITH_BOX, Estimate(share, share, share, int(steps)), **described))
     if seen.first:
         described |= {"split": "before the first step", "agent": "untrained"}
-        rows.append(row(config.decides, _estimate(seen.first[0], seen.first[1:]), **described))
+        rows.append(_row(config, seen.first[0], seen.first[1:], described))
     return rows
+
+
+def _row(config: EvaluationConfig, value: float, interval: list[float], described: dict[str, Any]) -> Any:
+    """A row of the summary; a loss has no interval."""
+    from msgspec.structs import replace
+
+    from eval.scores.summary import row
+
+    told = row(config.decides, _estimate(value, interval), **described)
+    return replace(told, ci_low=None, ci_high=None) if config.decides == LOSS else told
 
 
 def _interval(value: Estimate) -> list[float]:
@@ -235,12 +275,12 @@ def carry(source: Path, folder: Path) -> None:
             shutil.copyfile(file, place)
 
 
-def _from_first(args: TrainingArguments, scores: Scores | None) -> Scores | None:
-    """The first process's result, in every process."""
+def _from_first(args: TrainingArguments, value: T) -> T:
+    """The first process's value, in every process."""
     import torch
 
     if args.world_size < 2:
-        return scores
-    given = [scores]
+        return value
+    given = [value]
     torch.distributed.broadcast_object_list(given, src=0)
     return given[0]

@@ -24,6 +24,7 @@ from eval.scores.summary import MetricRow, row
 from training.common.accumulation import Counts, StepShares
 from training.common.evaluation import Scores, undisturbed
 from training.common.reporting import leave_sigterm_to_the_trainer
+from training.common.validation import HeldOutLoss, spread_places
 from training.data.faults import BadSample
 from training.data.pairs.store import Pair, Pairs
 from training.data.samples import open_image
@@ -87,10 +88,29 @@ class WholeBatchDpoTrainer(DPOTrainer):  # type: ignore[misc]
         self.loss_weights: list[float]
         self.configured_weights = list(self.loss_weights)
         self.shares = StepShares(self, _terms)
+        self.held_out_shares: dict[str, float] | None = None  # of a batch whose part of a held-out loss is asked for
+
+    def held_out_loss(self, pairs: Pairs, count: int) -> HeldOutLoss:
+        """The configured loss on at most `count` held-out pairs, evenly spread."""
+        return HeldOutLoss(
+            self,
+            spread_places(len(pairs), count),
+            DpoCollator(self.processing_class, pairs),
+            self.args.per_device_train_batch_size,
+            _terms,
+            self._part,
+        )
+
+    def _part(self, model: Any, batch: dict[str, Any], shares: dict[str, float]) -> Any:
+        self.held_out_shares = shares
+        try:
+            return self.compute_loss(model, batch)
+        finally:
+            self.held_out_shares = None
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool) -> Any:
-        if self.model.training:
-            factors = self.shares.factors(inputs)
+        factors = self.shares.factors(inputs) if self.model.training else self.held_out_shares
+        if factors is not None:
             self.loss_weights = [
                 weight * factors["tokens" if loss == "sft" else "pairs"]
                 for loss, weight in zip(self.loss_types, self.configured_weights, strict=True)

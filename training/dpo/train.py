@@ -22,7 +22,7 @@ from eval.config.progress import metric, progress
 from eval.prompts import PromptConfig
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
-from training.common.evaluation import EvaluationConfig
+from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
@@ -50,7 +50,7 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
     """
     pairs           a folder of preference pairs; its split `train` is trained on
     held_out        another folder, all of whose pairs are held out; None: the split `test` of `pairs`
-    evaluation      by tasks, while training, with early stop
+    evaluation      while training, with early stop: by tasks, or by the loss on held-out pairs (metric: loss)
     prompt          the section that the pairs were made with: answers are read in its dialect
     losses          TRL's names of the losses that are added up. Without `sft` nothing keeps the chosen answers likely,
                     and the model may forget the form of an answer: that is warned of
@@ -88,7 +88,7 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
         if self.lora is not None and "lm_head" in self.lora.targets:
             raise ConfigError("lora.targets: lm_head cannot be trained here: TRL's loss reads its weights directly")
         if self.evaluation is not None:
-            self.evaluation.check()
+            self.evaluation.check(pairs=True)
 
     def warning(self) -> str | None:
         """A warning about a valid but risky configuration."""
@@ -142,7 +142,8 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
     if config.evaluation is None and config.answer_every is None:
         return
     if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-        raise ConfigError("evaluation and answer_every need the whole model on each device: not with fsdp or deepspeed")
+        predictions = None if config.answer_every is None else "answer_every"
+        check_sharded(config.evaluation, predictions, deepspeed=trainer.is_deepspeed_enabled)
     from training.common.answering import agents_in_memory
     from training.common.watch import Watch
     from training.dpo.parts import Measure
@@ -151,7 +152,10 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
     if config.answer_every is not None:
         trainer.add_callback(Measure(held_out, agent, config.answer_every))
     if config.evaluation is not None:
-        trainer.add_callback(Watch(config.evaluation, agent, config.prompt.builder()))
+        evaluation = config.evaluation
+        by_loss = evaluation.decides == LOSS
+        loss = trainer.held_out_loss(held_out.pairs, evaluation.count) if by_loss else None
+        trainer.add_callback(Watch(evaluation, agent, config.prompt.builder(), loss))
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # keep the best checkpoint and the newest
 
 

@@ -110,6 +110,7 @@ def estimate(
         "weights: gathered": gathered,
         "gradient buckets": gradients if training.ddp else 0.0,
         "optimiser state": optimiser,
+        "average of the weights": count * 4.0 / shard.weights if training.average else 0.0,
         "inputs": inputs,
     }
     if generation is not None and generation.vllm:

@@ -123,6 +123,8 @@ def remedies(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: 
         changes["optimizer: adamw_bnb_8bit"] = {"optimizer": "adamw_bnb_8bit"}
     if config.lora is None and config.adapter is None:
         changes["lora: {rank: 16}"] = {"lora": LoraConfig()}
+    if config.ema is not None:
+        changes["ema: null"] = {"ema": None}
     if config.quantization is None:
         lora = {} if config.lora is not None or config.adapter is not None else {"lora": LoraConfig()}
         changes["quantization: 4bit"] = {"quantization": "4bit", **lora}

@@ -61,6 +61,7 @@ class Training:
     copies: full frozen copies of the model besides the trained one (DPO's reference, GRPO's with beta).
     others: bytes of other models on the device (GRPO's reward models).
     accumulate: forward passes per step.
+    average: whether an average of the trained weights is kept (`ema`), in float32.
     """
 
     size: int = 4
@@ -77,6 +78,7 @@ class Training:
     others: float = 0.0
     ddp: bool = False
     accumulate: int = 1
+    average: bool = False
     sharding: Sharding = field(default_factory=Sharding)
     cuda: bool = True
 

@@ -126,6 +126,7 @@ def how(config: TrainerConfig, method: str, gpus: int) -> Training:
         others=_reward_models(config),
         ddp=gpus > 1 and not config.fsdp and not zero,
         accumulate=config.accumulate,
+        average=config.ema is not None,
         sharding=sharding,
     )
 

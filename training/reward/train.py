@@ -20,6 +20,7 @@ from eval.config import ConfigError
 from eval.config.progress import metric, progress
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
+from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.common.models import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
@@ -34,18 +35,24 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     """
     pairs          a folder of preference pairs; its split `train` is trained on
     held_out       another folder, all of whose pairs are held out; None: the split `test` of `pairs`
+    evaluation     by the loss on held-out pairs, while training, with early stop: {metric: loss}
     centring       weight of the term that keeps rewards near 0 (see training.reward.network.bradley_terry)
     on_bad_sample  what happens to pairs that cannot be used: fail, or skip (counted in results/bad_samples.json)
     """
 
     pairs: str
     held_out: str | None = None
+    evaluation: EvaluationConfig | None = None
     centring: NotNegative = 0.01
     on_bad_sample: Policy = "fail"
 
     def check(self) -> None:
         """Raises ConfigError for invalid or contradictory values."""
         TrainerConfig.check(self)
+        if self.evaluation is not None:
+            if self.evaluation.decides != LOSS:
+                raise ConfigError("evaluation.metric: a reward model answers nothing; allowed: loss")
+            self.evaluation.check(pairs=True)
         if self.quantization:
             raise ConfigError("quantization: a quantised body cannot be saved whole; train a lora with precision: bf16")
         if self.lora is not None and not isinstance(self.lora.targets, str) and "score" in self.lora.targets:
@@ -95,8 +102,13 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
     )
 
 
-def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, step: int) -> None:
-    """Writes results/ for held-out pairs. Raises ConfigError for a reward that is not finite."""
+def evaluate(
+    model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, step: int, others: Sequence[Any] = ()
+) -> None:
+    """Writes results/ for held-out pairs, with `others` among the summary's rows.
+
+    Raises ConfigError for a reward that is not finite.
+    """
     from eval.scores.summary import table, write_summary
     from training.reward import evaluation as reward_eval
 
@@ -109,11 +121,11 @@ def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: i
     reward_eval.reliability(margins, results / "plots" / "reliability.png")
     lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, margins, strict=True))
     (results / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    write_summary(results / "summary.json", rows)
+    write_summary(results / "summary.json", [*others, *rows])
     for row in rows:
         if row.value is not None:
             metric(step, f"eval/{row.metric}", row.value)
-    print(table(rows), flush=True)
+    print(table([*others, *rows]), flush=True)
 
 
 def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
@@ -125,13 +137,23 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
     if os.environ.get("RANK", "0") == "0":
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
+
+    from training.common.watch import Watch, take_best
+
+    if config.evaluation is not None:
+        check_sharded(config.evaluation, None, deepspeed=trainer.is_deepspeed_enabled)
+        loss = trainer.held_out_loss(test, config.evaluation.count)
+        trainer.add_callback(Watch(config.evaluation, loss=loss))
+        trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # keep the best checkpoint and the newest
     if not run_training(trainer, config, out, resume):
         return False
+    chosen = take_best(trainer, config.evaluation, config.seed, out)
     save(trainer, out / "model", {"max_pixels": config.max_pixels, "base": config.model, "pairs": len(pairs)})
     if trainer.is_world_process_zero():
         dtype = "bfloat16" if config.precision == "bf16" else "float32"
         model = RewardModel.load(out / "model", dtype=dtype, batch_size=config.batch_size)
-        evaluate(model, test, out, split=split, seed=config.seed, step=trainer.state.global_step)
+        step = trainer.state.global_step
+        evaluate(model, test, out, split=split, seed=config.seed, step=step, others=chosen)
         write_faults(faults, out / "results")
         (out / ".done").touch()
     return True

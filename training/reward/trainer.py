@@ -14,6 +14,7 @@ from eval.config import ConfigError
 from eval.config.progress import metric
 from training.common.accumulation import StepShares
 from training.common.reporting import leave_sigterm_to_the_trainer
+from training.common.validation import HeldOutLoss, spread_places
 from training.data.faults import BadSample
 from training.data.pairs.store import Pairs
 from training.data.samples import open_image
@@ -50,9 +51,20 @@ class RewardTrainer(Trainer):  # type: ignore[misc]
         super().__init__(**arguments)
         self.centring = centring
         self.model_accepts_loss_kwargs = False  # the loss is a mean: `shares` and the trainer average the passes
-        self.shares = StepShares(self, lambda batch: {"pairs": len(batch["input_ids"]) // 2})
+        self.shares = StepShares(self, _pairs)
         self._seen: dict[str, list[Tensor]] = defaultdict(list)
         self._total_train_tokens = 0  # of all processes, as TRL's trainers count
+
+    def held_out_loss(self, pairs: Pairs, count: int) -> HeldOutLoss:
+        """The loss on at most `count` held-out pairs, evenly spread."""
+        return HeldOutLoss(
+            self,
+            spread_places(len(pairs), count),
+            RewardCollator(self.processing_class, pairs),
+            self.args.per_device_train_batch_size,
+            _pairs,
+            lambda model, batch, shares: self.compute_loss(model, batch).double() * shares["pairs"],
+        )
 
     def compute_loss(
         self,
@@ -90,3 +102,8 @@ class RewardTrainer(Trainer):  # type: ignore[misc]
                     metric(self.state.global_step, f"train/{name}", logs[name])
             self._seen.clear()
         super().log(logs, start_time)
+
+
+def _pairs(batch: Mapping[str, Any]) -> dict[str, int]:
+    """The pairs of a batch."""
+    return {"pairs": len(batch["input_ids"]) // 2}

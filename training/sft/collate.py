@@ -260,6 +260,11 @@ class Collator:
         self.faults.bad(where, fault)
 
 
+def answer_tokens(batch: Mapping[str, Any]) -> dict[str, int]:
+    """The tokens of a batch that have a loss: the first of a chat has none, because nothing predicts it."""
+    return {"tokens": int((batch["labels"][:, 1:] != IGNORED).sum())}
+
+
 def reported(report: Path) -> Faults:
     """The bad samples of a report, each once, whichever processes and tries met it."""
     faults, seen = Faults("skip"), set()

@@ -24,9 +24,10 @@ from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
 from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
-from training.common.evaluation import EvaluationConfig
+from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
 from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy
+from training.data.held_out import open_held_out
 from training.data.samples import Sample, load
 from training.data.source import Spec, open_source
 from training.options import Positive, TrainerConfig, training_arguments
@@ -45,7 +46,7 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     max_length     of a sample in tokens, images included; a longer one is a bad sample, none is ever cut off
     group_by_length  batches of samples of like length in tokens, images included: less of a batch is padding, and under
                    data parallelism no process waits for another's longer batch
-    evaluation     by tasks, while training, with early stop
+    evaluation     while training, with early stop: by tasks, by held-out steps, or by the loss on them
     sample_every   steps between two times at which `predictions` samples are predicted and drawn; None: at the end only
     predictions    how many steps are predicted and drawn beside their targets
     max_new_tokens of such a prediction, and of an evaluation's
@@ -132,7 +133,8 @@ def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path)
     if config.evaluation is None and config.sample_every is None:
         return
     if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-        raise ConfigError("evaluation and sample_every need the whole model on each device: not with fsdp or deepspeed")
+        predictions = None if config.sample_every is None else "sample_every"
+        check_sharded(config.evaluation, predictions, deepspeed=trainer.is_deepspeed_enabled)
     from training.common.answering import agents_in_memory
     from training.common.watch import PredictionPictures, Watch
 
@@ -143,9 +145,26 @@ def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path)
             PredictionPictures(agent, samples, folder, every=config.sample_every, count=config.predictions)
         )
     if config.evaluation is not None:
-        trainer.add_callback(Watch(config.evaluation, agent, config.prompt.builder()))
+        by_loss = config.evaluation.decides == LOSS
+        loss = held_out_loss(trainer, config, config.evaluation) if by_loss else None
+        trainer.add_callback(Watch(config.evaluation, agent, config.prompt.builder(), loss))
         # keep both the best checkpoint and the newest
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)
+
+
+def held_out_loss(trainer: Any, config: SftConfig, evaluation: EvaluationConfig) -> Any:
+    """The loss on held-out steps (a HeldOutLoss), by the tokens of their answers. Raises ConfigError."""
+    from training.common.validation import HeldOutLoss
+    from training.sft.collate import Collator, answer_tokens
+
+    assert evaluation.episodes is not None
+    samples = spread(open_held_out(evaluation.episodes, evaluation.split, config.prompt.builder()), evaluation.count)
+    collator = Collator(trainer.processing_class, samples, pictures=config.cache_mb * MIB)
+
+    def loss(model: Any, batch: dict[str, Any], shares: dict[str, float]) -> Any:
+        return trainer.compute_loss(model, batch).double() * shares["tokens"]
+
+    return HeldOutLoss(trainer, range(len(samples)), collator, config.batch_size, answer_tokens, loss)
 
 
 def finish(

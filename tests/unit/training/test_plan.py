@@ -124,6 +124,16 @@ def test_a_deepspeed_file_shards_what_its_stage_says(tmp_path: Path) -> None:
     assert len(set(sizes)) == 4
 
 
+def test_an_average_of_the_weights_takes_four_bytes_a_trained_weight_and_is_sharded_with_them() -> None:
+    plain, kept = (describe(config(**changes), "sft", Shape(), 1).estimate for changes in ({}, {"ema": 0.99}))
+    assert kept.components["average of the weights"] == 4 * plain.trained
+    assert "average of the weights" not in plain.components
+    sharded = describe(config(ema=0.99, fsdp=True), "sft", Shape(), 8).estimate
+    assert sharded.components["average of the weights"] == 4 * plain.trained / 8
+    small = describe(config(ema=0.99, lora={}), "sft", Shape(), 1).estimate
+    assert small.components["average of the weights"] == 4 * small.trained
+
+
 def test_the_plan_tells_the_rates_of_the_parts() -> None:
     given = config(learning_rates={"vision": 1e-6, "projector": 2e-5}, learning_rate=1e-5)
     told = plan.table(given, "sft", describe(given, "sft", Shape(), 1), 1, None)
