@@ -144,7 +144,7 @@ def test_what_a_run_costs_in_requests(tmp_path: Path) -> None:
         "folders": 2,  # the attempts that are there, before and after job.json was written
         "read": 12,  # job, cancel, result, twice; three before the command; of each beat one; claim 2 before the exit
         "head": 4,  # two of each beat
-        "create": 5,  # job, claim, exit, result, works
+        "create": 6,  # the event that it was applied, job, claim, exit, result, works
         "put": 2,  # a beat at the claim, one when the command starts
         "scan": 1,  # works/: whether another run has done this
         "send": 1,  # the log
