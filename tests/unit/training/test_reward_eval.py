@@ -55,7 +55,8 @@ GOOD = {"model": ".", "pairs": ".", "steps": 3}
     ("change", "says"),
     [
         ({"centring": -1}, "at `$.centring`"),
-        ({"evaluation": "x"}, "unknown field `evaluation`"),
+        ({"evaluations": "x"}, "unknown field `evaluations`"),
+        ({"evaluation": {"metric": "matches"}}, "a reward model answers nothing; allowed: loss"),
         ({"pairs": "nowhere"}, "no folder nowhere"),
         ({"steps": None}, "either steps or epochs"),
     ],
