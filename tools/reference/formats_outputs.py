@@ -81,6 +81,11 @@ OTHERS: Final = (
     ),
     ("model/reward.json", "`training.reward`", "marks a reward model: `{format, max_pixels, base, pairs}`"),
     (
+        "checkpoints/checkpoint-N/ema.safetensors",
+        "every trainer, with `ema`",
+        "the average of each trained weight, float32, by the weights' names",
+    ),
+    (
         "checkpoints/checkpoint-N/trainer_state.json",
         "every trainer",
         "the trainer's state, written last: a checkpoint without it is incomplete",
