@@ -74,12 +74,19 @@ def test_what_is_compiled_and_with_what(settings: dict[str, Any], optimizer: str
 def test_a_missing_compiler_is_one_line(
     settings: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "zero.json"
+    without_compilers(tmp_path, monkeypatch)
+    assert_refused(settings, says, tmp_path, monkeypatch, capsys)
+
+
+def assert_refused(
+    settings: Any, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A training with this DeepSpeed file ends with a line that names the file and `says` what is wrong."""
+    file = folder / "zero.json"
     file.write_text(json.dumps(settings))
     monkeypatch.setattr(options, "installed", lambda name: True)
-    without_compilers(tmp_path, monkeypatch)
-    config = {"model": str(tmp_path), "episodes": str(tmp_path), "steps": 3, "deepspeed": str(file)}
-    said = refused(main, config, tmp_path, capsys)
+    config = {"model": str(folder), "episodes": str(folder), "steps": 3, "deepspeed": str(file)}
+    said = refused(main, config, folder, capsys)
     assert says in said
     assert str(file) in said
 
@@ -141,15 +148,9 @@ def test_a_compiler_or_a_part_that_is_built_is_enough(tmp_path: Path, monkeypatc
 def test_what_the_trainers_configuration_says_otherwise_is_refused(
     settings: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "zero.json"
-    file.write_text(json.dumps(settings))
-    monkeypatch.setattr(options, "installed", lambda name: True)
     monkeypatch.setattr("training.deepspeed_file.has_compiler", lambda name: True)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    config = {"model": str(tmp_path), "episodes": str(tmp_path), "steps": 3, "deepspeed": str(file)}
-    said = refused(main, config, tmp_path, capsys)
-    assert says in said
-    assert str(file) in said
+    assert_refused(settings, says, tmp_path, monkeypatch, capsys)
 
 
 def test_what_a_file_leaves_out_is_the_trainers_too(tmp_path: Path) -> None:
