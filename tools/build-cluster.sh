@@ -2,6 +2,7 @@
 # Builds the programs of the tests' Kubernetes cluster, each only when it is named:
 #   tools/build-cluster.sh kube-apiserver kubelet ...     into .tools/bin, once per pin
 #   tools/build-cluster.sh jobset-manifests ...           CRDs and webhooks out of a module, into .tools/cluster; nothing is compiled
+#   tools/build-cluster.sh argocd source-controller ...   the controllers of Argo CD and Flux (`make gitops-tools`)
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
 # Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
@@ -19,8 +20,8 @@ pin_of() {
         kwok | coredns) echo "$1" ;;
         jobset-manager | jobset-manifests) echo jobset ;;
         kueue-manager | kueue-manifests) echo kueue ;;
-        argocd-manifests) echo argocd ;;
-        flux-manifests) echo flux ;;
+        argocd | argocd-manifests) echo argocd ;;
+        source-controller | kustomize-controller | flux-manifests) echo flux ;;
         *) echo "build-cluster: no program $1 is known" >&2; return 2 ;;
     esac
 }
@@ -31,14 +32,19 @@ package_of() {
         coredns) echo github.com/coredns/coredns ;;
         jobset-manager) echo sigs.k8s.io/jobset ;;
         kueue-manager) echo sigs.k8s.io/kueue/cmd/kueue ;;
+        argocd) echo slipway.tools/cluster/argocd ;; # main.go beside go.mod
+        source-controller | kustomize-controller) echo "github.com/fluxcd/$1" ;;
         *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
 }
 
-version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$root/tools/cluster/$1/go.mod"; }
+version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$root/tools/cluster/$1/go.mod" | head -n 1; }
 
 # the first field: raised when the flags of a build change
-wanted() { local pin=$root/tools/cluster/$1; cat "$pin/go.mod" "$pin/go.sum" 2>/dev/null | cksum | sed 's/^/1 /'; }
+wanted() (
+    shopt -s nullglob
+    cd "$root/tools/cluster/$1" && cat go.mod go.sum ./*.go 2>/dev/null | cksum | sed 's/^/1 /'
+)
 
 done_before() { # name pin
     local made=$bin/$1
@@ -57,7 +63,11 @@ manifests() { # name pin
     for module in $(sed -n 's/^require \([^ (]*\) .*/\1/p' "$root/tools/cluster/$2/go.mod"); do
         source=$(source_of "$2" "$module")
         case $2 in
-            argocd) cp "$source"/manifests/crds/{application,applicationset,appproject}-crd.yaml "$state/$2/" ;;
+            argocd) # repo-server calls the script for each commit, signed or not
+                cp "$source"/manifests/crds/{application,applicationset,appproject}-crd.yaml "$source"/hack/git-verify-wrapper.sh "$state/$2/"
+                mkdir "$state/$2/config"
+                cp "$source"/manifests/base/config/argocd-*.yaml "$state/$2/config/"
+                ;;
             flux) cp "$source"/config/crd/bases/*.yaml "$state/$2/" ;;
             *)
                 cp "$source"/config/components/crd/bases/*.yaml "$state/$2/" || { echo "build-cluster: no CRDs in $module" >&2; exit 1; }

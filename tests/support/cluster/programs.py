@@ -23,6 +23,8 @@ PARTS = {
     "kwok": ("kwok",),
     "jobset-crds": ("jobset-manifests",),
     "kueue-crds": ("kueue-manifests",),
+    "argocd": ("argocd", "argocd-manifests"),
+    "flux": ("source-controller", "kustomize-controller", "flux-manifests"),
     "argocd-crds": ("argocd-manifests",),
     "flux-crds": ("flux-manifests",),
     "jobset": ("jobset-manager", "jobset-manifests"),

@@ -128,6 +128,36 @@ def test_flux_that_sends_admitted_jobs_again() -> None:
     assert said(KEPT + MERGED) == []
 
 
+@pytest.mark.parametrize(
+    ("interval", "long"),
+    [("29m", False), ("1500s", False), ("600000ms", False), ("30m", True), ("1h", True), ("29m60s", True)],
+)
+def test_flux_that_makes_a_job_again_after_status_has_ended_its_run(interval: str, long: bool) -> None:
+    """`status` gives up an absent object after 30 minutes (launcher.protocol.decide.GONE_FOR_GOOD)."""
+    wanted = [
+        "a.yaml:5: warning: spec.interval: makes a deleted Job again too late: after 30 min without it `launcher "
+        "status` and the reaper end its run as cancelled; less than 30m, for example 10m"
+    ]
+    assert said((KEPT + MERGED).replace("10m", interval)) == (wanted if long else [])
+
+
+def test_flux_may_look_rarely_at_what_stands() -> None:
+    assert said(FLUX.replace("10m", "1h").split("  prune")[0] + "  path: ./platform\n  prune: false\n") == []
+
+
+def test_flux_that_looks_rarely_at_the_folder_of_the_jobs_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any patch: by the folder that it names."""
+    monkeypatch.chdir(tmp_path)
+    folder(tmp_path, job())
+    (tmp_path / "sync.yaml").write_text(
+        FLUX.replace("10m", "1h").split("  prune")[0] + "  path: ./jobs/\n  prune: false\n"
+    )
+    lines = [str(line) for line in lint(gather([Path("jobs"), Path("sync.yaml")]), {})]
+    assert [line.partition(": makes")[0] for line in lines] == ["sync.yaml:5: warning: spec.interval"]
+
+
 # go-git's own table (internal/pathutil/ntfs_test.go of v5.19.1), as far as a file of jobs can have such a name
 @pytest.mark.parametrize(
     ("name", "valid"),

@@ -57,12 +57,13 @@ def lint(
         if why := refusal(file):
             lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
+    folders = {Path(look.document.file).parent.name for look in looks if look.kind in lint_runs.CARRIERS}
     for look in looks:
         if reason := validate.passed_over(look.value, version):
             look.say("note", (), f"{look.value['kind']} of {look.value['apiVersion']} is passed over: {reason}", "")
         _secrets(look)
         _images(look, catalogue)
-        lint_sync.application(look)
+        lint_sync.application(look, folders)
     lint_runs.runs(looks)
     carriers = [Path(look.document.file) for look in looks if look.kind in lint_runs.CARRIERS]
     above = {name: text for name, text in manifests.kustomizations.items() if _is_above(name, carriers)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string, texts
 from launcher.backends.kubernetes.lint.look import LintedObject, LintLine
 from launcher.backends.kubernetes.lint.runs import CARRIERS
+from launcher.protocol.decide import GONE_FOR_GOOD
 from launcher.spec.problems import show
 from launcher.spec.source import Route, YamlDocument
 
@@ -21,15 +23,16 @@ _PRUNES: Final = "prunes without asking: a file that is removed takes its runnin
 _HARMLESS: Final = ("apiVersion", "kind", "metadata", "resources", "components", "openapi", "sortOptions")
 
 
-def application(look: LintedObject) -> None:
-    """Checks Argo CD's Applications, Flux' Kustomizations, and their annotations on any object."""
+def application(look: LintedObject, folders: Collection[str]) -> None:
+    """Checks Argo CD's Applications, Flux' Kustomizations, and their annotations on any object. `folders`: the names of
+    those that hold rendered jobs."""
     _annotations(look)
     if look.kind == "Application" and string(look.value, "apiVersion").startswith("argoproj.io/"):
         _argo(look, mapping(look.value, "spec"), ("spec",))
     elif look.kind == "ApplicationSet":
         _argo(look, mapping(look.value, "spec", "template", "spec"), ("spec", "template", "spec"))
     elif look.kind == "Kustomization" and string(look.value, "apiVersion").startswith(f"{FLUX}/"):
-        _flux(look)
+        _flux(look, folders)
 
 
 def _options(text: str) -> list[str]:
@@ -72,7 +75,7 @@ def _argo(look: LintedObject, spec: dict[str, object], at: Route) -> None:
         look.say("note", (*at_policy, "retry"), message, "refresh: true (Argo CD 3.2 or later)")
 
 
-def _flux(look: LintedObject) -> None:
+def _flux(look: LintedObject, folders: Collection[str]) -> None:
     spec = mapping(look.value, "spec")
     if spec.get("force") is True:
         look.error(("spec", "force"), f"force {_WHY}", "force: false")
@@ -87,11 +90,29 @@ def _flux(look: LintedObject) -> None:
             "the folder is applied"
         )
         look.warning(("spec", "patches"), message, f"a patch that sets {FLUX}/ssa: IfNotPresent on Jobs and JobSets")
+    if keeps or PurePosixPath(string(spec, "path")).name in folders:
+        _interval(look, string(spec, "interval"))
     if spec.get("wait") is True:
         message = (
             "waits until every Job is complete, and calls the folder failed when one takes longer than its timeout"
         )
         look.warning(("spec", "wait"), message, "wait: false for a folder of jobs")
+
+
+# a Go duration as Flux' CRDs allow it
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _interval(look: LintedObject, text: str) -> None:
+    """Of a folder of jobs: the time after which Flux looks whether all that it applied is there. Argo CD watches."""
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9.]+)(ms|s|m|h)", text))
+    if seconds >= GONE_FOR_GOOD:
+        bound = f"{GONE_FOR_GOOD / 60:.0f}"
+        message = (
+            f"makes a deleted Job again too late: after {bound} min without it `launcher status` and the reaper end "
+            "its run as cancelled"
+        )
+        look.warning(("spec", "interval"), message, f"less than {bound}m, for example 10m")
 
 
 def _sets(patch: str, name: str, value: str) -> bool:
