@@ -115,6 +115,7 @@ RECORDINGS: Final = (
             ("reward", "number", "of the step; may be absent"),
             ("screenshot_file", "text", "file name of the picture after the action"),
             ("instruction", "text", "in any row, where there is no `tasks` folder"),
+            ("instruction.txt", "text", "the same in a file beside the rows, where no row has it"),
             ("result.txt", "number", "the score from 0 to 1; without the file, nobody judged"),
         ),
         (("traj.jsonl", "\n".join(json.dumps(row) for row in _OSWORLD)),),

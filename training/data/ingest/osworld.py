@@ -1,7 +1,7 @@
 """OSWorld results: {action_space}/{observation}/{model}/{domain}/{id}/ with `traj.jsonl`, step PNGs and `result.txt`.
 
 `recording` names any folder above those of the tasks (or one of them). The instruction is not in the results: it comes
-from the task's JSON under `tasks`, or from a row that names it.
+from the task's JSON under `tasks`, from a row that names it, or from `instruction.txt` beside the rows.
 
 A row's picture shows the screen **after** its action, so a step stands on the picture of the row before it. Of the
 first action nobody kept a picture, unless the folder has one from the beginning (`initial_state.png`, `initial.png`,
@@ -32,6 +32,7 @@ from training.data.ingest.tally import Lost, Tally, shorten
 
 TRAJECTORY: Final = "traj.jsonl"
 RESULT: Final = "result.txt"
+INSTRUCTION: Final = "instruction.txt"
 TRACES: Final = (RESULT, "runtime.log", "recording.mp4")  # of a task that was begun, whatever became of it
 FIRST: Final = ("initial_state.png", "initial.png", "step_0.png")
 SPACES: Final = ("pyautogui", "computer_13")
@@ -60,7 +61,7 @@ def convert(folder: Path, where: str, config: OsworldConfig, tally: Tally) -> tu
     if not (folder / TRAJECTORY).is_file():
         raise BadSample("no_trajectory", f"begun, but there is no {TRAJECTORY}")
     rows, about = rows_of(folder, tally)
-    instruction = task(folder, config.tasks) or about.get("instruction")
+    instruction = task(folder, config.tasks) or about.get("instruction") or told(folder)
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadSample("no_instruction", "name the folder of the tasks' JSON files with tasks:")
     score = result(folder)
@@ -223,6 +224,16 @@ def task(folder: Path, tasks: str | None) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadSample("bad_task", f"{path.parent.name}/{path.name}: {error!r}") from None
     return instruction if isinstance(instruction, str) else None
+
+
+def told(folder: Path) -> str | None:
+    """The instruction that some agents write beside the rows; None without it. Raises BadSample."""
+    try:
+        return (folder / INSTRUCTION).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BadSample("bad_task", f"{INSTRUCTION}: {error}") from None
 
 
 def result(folder: Path) -> float | None:

@@ -56,7 +56,7 @@ def one_action(action: Any, screen: Screen, cursor: Cursor, notes: Counter[str])
     """
     here, cursor.at = cursor.at, None  # stays unknown if the action cannot be read
     try:
-        normal = [_normal(call, screen) for call in _calls(action)]
+        normal = [_normal(call, screen, notes) for call in _calls(action)]
         told = [call.point for call in normal if call.point is not None]
         cursor.at = told[-1] if told else here
         acts = [call for call in normal if call.name != "wait"]
@@ -156,11 +156,19 @@ _MAKERS: Final[dict[str, Callable[[str, str, dict[str, Any]], list[CodeCall]]]] 
 }
 
 
-def _normal(call: CodeCall, screen: Screen) -> CodeCall:
-    """The call with its point in fractions of the screen. Raises ParseError, BadSample."""
+def _normal(call: CodeCall, screen: Screen, notes: Counter[str]) -> CodeCall:
+    """The call with its point in fractions of the screen. Raises ParseError, BadSample.
+
+    Agents that scale a model's 0 to 999 reach `width` and `height` themselves, one pixel beyond the last: the desktop
+    leaves the pointer on the last pixel, so that is where the action was (counted in `notes`).
+    """
     if call.point is None:
         return call
-    x, y = normalised(call.arguments["x"], call.arguments["y"], screen)
+    x, y = call.arguments["x"], call.arguments["y"]
+    if x == screen.width or y == screen.height:
+        notes["points_at_the_edge"] += 1
+        x, y = screen.width - 1 if x == screen.width else x, screen.height - 1 if y == screen.height else y
+    x, y = normalised(x, y, screen)
     return CodeCall(call.name, {**call.arguments, "x": x, "y": y})
 
 
