@@ -41,6 +41,7 @@ from launcher.store.find import GroupRecord
 from launcher.store.known import entry
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
+from launcher.verbs.ended import compare_ended, compare_results
 from launcher.verbs.overlays import upload_overlays
 
 WRITER: Final = "submit"
@@ -131,6 +132,7 @@ def submit(
         if isinstance(backend, Checks):
             backend.check(new)
         _refuse_deleted(store, group, ones, threads)
+        compare_ended(backend, [pending.view for pending in ones.values()])
         if new and not plan:
             make_store(store)
             check_store(store, checked)
@@ -198,6 +200,14 @@ class _Rounds:
         self._each(left, steps.ReportResult, self.report)
         self._each(left, steps.Finish, self.finish)
         self._each(left, steps.LookForWork, self.look_for_work)
+        compare_results(
+            self.backend,
+            {
+                pending.done_before.adopted.run: run
+                for run, pending in left.items()
+                if pending.done_before is not None and pending.done_before.adopted is not None
+            },
+        )
         self._each(left, steps.Adopt, self.adopt)
         self.give({run: pending for run, pending in left.items() if isinstance(pending.action, steps.Submit)})
 

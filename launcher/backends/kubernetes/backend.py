@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from launcher.backends.base import BackendObservation, CarriedRun, Handle, Rendered
 from launcher.backends.kubernetes import connection, names
-from launcher.backends.kubernetes.api import ApiRefused
+from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.creating import Creator
 from launcher.backends.kubernetes.identity import authorities_of
@@ -28,8 +28,9 @@ from launcher.backends.kubernetes.objects import (
     handle,
 )
 from launcher.backends.kubernetes.watch.board import Board
+from launcher.backends.kubernetes.watch.looking import Looking, read_objects
 from launcher.backends.kubernetes.watch.snapshot import NAME, Snapshot
-from launcher.errors import Conflict, SlipwayError
+from launcher.errors import Conflict, SlipwayError, Unreachable
 from launcher.protocol.records import Placement
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
@@ -137,28 +138,47 @@ class KubernetesBackend(Connection):
         missing = [run for run in runs if run not in handles]
         for line in self.elsewhere(missing).values() if missing else ():
             raise Conflict(line)
-        places = {(handle.place["kind"], handle.place["namespace"], handle.name) for handle in handles.values()}
-
-        def compare(place: tuple[str, str, str]) -> None:
-            kind, namespace, name = place
-            answer = self.api.get(SENT[kind].path(namespace, name))
-            if answer is not None:
-                refuse_changed(self.api, answer.json())
-
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="compare") as threads:
-            for _ in threads.map(compare, sorted(places)):
-                pass
+        self._compare(handles.values(), refuse_changed)
         return handles
+
+    def compare_ended(self, runs: Collection[str]) -> None:
+        """Raises Conflict when the object of a run that has ended ran something else than its jobs. An object that is
+        gone says nothing."""
+        from launcher.backends.kubernetes.compare.there import refuse_results
+
+        try:
+            handles = dict(self.looking.find(runs))
+            for run, namespace in self._in_others([run for run in runs if run not in handles]).items():
+                handles |= Looking(self.api, namespace).find([run])
+            self._compare(handles.values(), refuse_results)
+        except ApiRefused as error:
+            if error.status != 403:
+                raise
+            raise Unreachable(str(error)) from None
+
+    def _compare(self, handles: Iterable[Handle], refuse: Callable[[Api, Mapping[str, Any]], None]) -> None:
+        """Reads the objects of the runs and calls `refuse` with each."""
+        places: dict[tuple[str, str], set[str]] = {}
+        for each in handles:
+            places.setdefault((each.place["kind"], each.place["namespace"]), set()).add(each.name)
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="compare") as threads:
+            for (kind, namespace), objects in places.items():
+                values = read_objects(self.api, SENT[kind], namespace, {(namespace, name) for name in objects}, threads)
+                for _ in threads.map(lambda value: refuse(self.api, value), values):
+                    pass
 
     def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
         """Run -> a line, for runs whose objects are in another namespace of this cluster, where neither the job nor the
         profile names one."""
-        from launcher.backends.kubernetes.elsewhere import namespaces, told
+        from launcher.backends.kubernetes.elsewhere import told
 
-        if self.options.get("namespace"):
-            return {}
-        places = namespaces(self, runs)
-        return {run: told(run, namespace, self.namespace) for run, namespace in places.items()}
+        return {run: told(run, namespace, self.namespace) for run, namespace in self._in_others(runs).items()}
+
+    def _in_others(self, runs: Collection[str]) -> Mapping[str, str]:
+        """Run -> its object's namespace, where that is another than ours and no option names ours."""
+        from launcher.backends.kubernetes.elsewhere import namespaces
+
+        return namespaces(self, runs) if runs and not self.options.get("namespace") else {}
 
     def look_up(self, run: str) -> BackendObservation | None:
         """A few look-ups ask the cluster each time; frequent ones start a watch and are answered from it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -15,11 +15,10 @@ from launcher.backends.kubernetes.compare.carried import runs_of
 from launcher.backends.kubernetes.compare.there import inspect_there, told
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.objects import Kind, Metadata, handle
+from launcher.backends.kubernetes.watch.looking import read_objects
 from launcher.backends.kubernetes.watch.snapshot import NAME
 
-FEW: Final = 16  # most objects that are asked for one by one; of more, whole pages are listed
 PARALLEL: Final = 16
-Place = tuple[str, str]  # namespace and name
 
 
 def carried_with(connection: Connection, run: str) -> list[CarriedRun]:
@@ -41,13 +40,14 @@ def carried(connection: Connection, wanted: Callable[[str], bool], store: str) -
             space = connection.namespace
             places = _places(connection.api, kind, space, wanted, store)
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="carried") as threads:
-            values = _values(connection.api, kind, space, places, threads)
+            values = read_objects(connection.api, kind, space, places, threads)
             for runs in threads.map(lambda value, kind=kind: list(_read(connection.api, kind, value)), values):
                 yield from (each for each in runs if wanted(each.run))
 
 
-def _places(api: Api, kind: Kind, space: str, wanted: Callable[[str], bool], store: str) -> set[Place]:
-    """Where the objects with wanted runs are, from lists without the objects' specs."""
+def _places(api: Api, kind: Kind, space: str, wanted: Callable[[str], bool], store: str) -> set[tuple[str, str]]:
+    """Where the objects with wanted runs are, from lists without the objects' specs: namespace and
+    name of each."""
     places = set()
     for page in api.pages(kind.path(space), accept=ONLY_METADATA_LIST, labelSelector=names.SELECTOR):
         for item in page.get("items") or ():
@@ -62,22 +62,6 @@ def _places(api: Api, kind: Kind, space: str, wanted: Callable[[str], bool], sto
 def _bare(url: str) -> str:
     """A store's URL without its settings."""
     return url.partition("?")[0].rstrip("/")
-
-
-def _values(api: Api, kind: Kind, space: str, places: set[Place], threads: ThreadPoolExecutor) -> Iterable[Any]:
-    """The whole objects."""
-    if len(places) <= FEW:
-        for answer in threads.map(lambda place: api.get(kind.path(*place)), sorted(places)):
-            if answer is not None:
-                yield answer.json()
-        return
-    left = set(places)  # a list that starts again gives an object twice
-    for page in api.pages(kind.path(space), labelSelector=names.SELECTOR):
-        for item in page.get("items") or ():
-            place = (item["metadata"].get("namespace") or "", item["metadata"]["name"])
-            if place in left:
-                left.discard(place)
-                yield item
 
 
 def _read(api: Api, kind: Kind, value: Mapping[str, Any]) -> Iterator[CarriedRun]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.check.validate import templates
-from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, inspect
+from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, inspect, runs_of
 from launcher.backends.kubernetes.objects import CONFIG_MAP
 from launcher.errors import Conflict
 from launcher.spec.source import dotted
@@ -40,6 +40,18 @@ def refuse_changed(api: Api, value: Mapping[str, Any]) -> None:
     inspection = inspect_there(api, value)
     if inspection.errors:
         raise Conflict(f"{told(str(value.get('kind')), value, inspection)} and submit again")
+
+
+def refuse_results(api: Api, value: Mapping[str, Any]) -> None:
+    """Raises Conflict when an object whose runs have ended ran something else than the jobs in it say. Their results in
+    the store stay after the object is deleted, so they go first, and the jobs are computed under other names."""
+    inspection = inspect_there(api, value)
+    if inspection.errors:
+        runs = " ".join(runs_of(value))
+        raise Conflict(
+            f"{told(str(value.get('kind')), value, inspection)}, but first what it wrote (launcher rm {runs} --yes): "
+            "its results do not count. `launcher submit --fresh 1` computes the job once more"
+        )
 
 
 def told(kind: str, value: Mapping[str, Any], inspection: ObjectInspection) -> str:

@@ -30,10 +30,30 @@ from launcher.backends.kubernetes.objects import (
 from launcher.backends.kubernetes.watch.queues import positions
 from launcher.backends.kubernetes.watch.snapshot import NAME, Object, Owner, Snapshot, children, owner
 
-FEW: Final = 16  # most runs that are asked for one by one; more are listed
+FEW: Final = 16  # most runs or objects that are asked for one by one; more are listed
 SHARED: Final = 3.0  # seconds for which patient callers use a list again
 _listing: Final = threading.Lock()
 ABSENT: Final = 3.0  # seconds before a missing kind is asked for again
+
+
+def read_objects(
+    api: Api, kind: Kind, space: str, places: Collection[tuple[str, str]], threads: ThreadPoolExecutor
+) -> Iterator[Object]:
+    """The whole Jobs or JobSets at these places (namespace and name); those that are gone are left out. `space`: the
+    namespace whose list has them all; "" for the list of all namespaces."""
+    if len(places) <= FEW:
+        for answer in threads.map(lambda place: api.get(kind.path(*place)), sorted(places)):
+            if answer is not None:
+                yield answer.json()
+        return
+    left = set(places)  # a list that starts again gives an object twice
+    for page in api.pages(kind.path(space), labelSelector=names.SELECTOR):
+        for item in page.get("items") or ():
+            place = (item["metadata"].get("namespace") or "", item["metadata"]["name"])
+            if place in left:
+                left.discard(place)
+                # items of a list do not say their kind
+                yield {**item, "kind": kind.name, "apiVersion": kind.group.removeprefix("/apis/")}
 
 
 @dataclass(frozen=True)
