@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.backends.kubernetes.api import Api, login
+from launcher.backends.kubernetes.access.login import login
+from launcher.backends.kubernetes.api import Api
 from tests.cluster.laptop import Laptop
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.pods import pod

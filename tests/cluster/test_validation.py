@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.api import Api, ApiRefused, login
+from launcher.backends.kubernetes.access.login import login
+from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.check import validate
 from tests.support.cluster.cluster import Cluster
 from tests.unit.kubernetes_validate import update

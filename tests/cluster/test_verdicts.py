@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.backends.kubernetes.api import Api, ApiRefused, login
+from launcher.backends.kubernetes.access.login import login
+from launcher.backends.kubernetes.api import Api, ApiRefused
 from tests.support.cluster.cluster import Cluster
 from tests.unit.kubernetes_validate.verdicts import LESS, NAMESPACE, VERDICTS, manifests, ours, verdicts
 

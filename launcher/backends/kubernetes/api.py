@@ -1,36 +1,33 @@
-"""Requests to a cluster's API server. The official client handles login; requests are built here.
+"""Requests to a cluster's API server. The official client sets TLS up; requests are built here.
 
-The client reads kubeconfigs, runs credential plugins and sets TLS up. Its own calls build models of every field, which
-is slow, so requests here send raw bytes over its connection pool (figures: docs/project/benchmarks.md 10). Every
-request can be repeated: a second create answers 409, a second delete 404.
+Its own calls build models of every field, which is slow, so requests here send raw bytes over its connection pool
+(figures: docs/project/benchmarks.md 10). Every request can be repeated: a second create answers 409, a second delete
+404. Logins are renewed while it works (`access`): one that the server refuses is obtained anew once.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from launcher.backends.kubernetes.impersonation import impersonation, user_named
-from launcher.errors import BadInput, SlipwayError, Unreachable
+from launcher.backends.kubernetes.access.credentials import ClientCertificate, NoCredentials
+from launcher.backends.kubernetes.access.login import Login
+from launcher.backends.kubernetes.access.waking import Streams
+from launcher.errors import SlipwayError, Unreachable
 
-CONNECTIONS: Final = 32  # kept open; also the most requests at the same time
 CONNECT: Final = 5.0  # seconds
 READ: Final = 30.0
 FIRST: Final = 6.0  # seconds of trying while the cluster has never answered: most likely it does not exist
 PATIENCE: Final = 60.0  # seconds of trying one request once the cluster has answered
 LONGEST_PAUSE: Final = 30.0  # seconds; a longer Retry-After is cut to this
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-TOKEN_KEPT: Final = 5.0  # seconds before the client is asked for the token again; it renews expired ones
-IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 ONLY_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -53,79 +50,12 @@ class ApiAnswer:
         return msgspec.json.decode(self.body)
 
 
-@dataclass(frozen=True)
-class Login:
-    """A cluster and how to reach it. `context`: of the kubeconfig; empty inside a cluster."""
-
-    configuration: Any
-    context: str
-    namespace: str  # the context's namespace, or `default`
-    kubeconfig: str = ""
-    impersonates: tuple[tuple[str, str], ...] = ()  # headers; a name may come more than once
-
-
 class _Status(msgspec.Struct):
     """The fields of metav1.Status that are read here."""
 
     reason: str = ""
     message: str = ""
     details: dict[str, Any] | None = None
-
-
-def login(context: str | None = None) -> Login:
-    """The login from $KUBECONFIG, ~/.kube/config, or the service account of the pod that this process runs in.
-
-    Raises BadInput for an unknown context, Unreachable for credentials that cannot be obtained.
-    """
-    try:  # imported only where a cluster is called: `launcher render` needs no SDK
-        from kubernetes import config
-        from kubernetes.client import Configuration
-        from kubernetes.config.config_exception import ConfigException
-        from yaml import YAMLError
-    except ModuleNotFoundError as error:
-        from launcher.install import install
-
-        message = (
-            f"backend `kubernetes` needs its SDK beside launcher: `{install('kubernetes')}` (missing: {error.name})"
-        )
-        raise BadInput(message) from None
-
-    configuration = Configuration()
-    configuration.connection_pool_maxsize = CONNECTIONS
-    # the client read $KUBECONFIG when it was imported, which may be long ago
-    files = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    kubeconfigs = [path for path in files.split(os.pathsep) if path and Path(path).is_file()]
-    try:
-        if not kubeconfigs:
-            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-                config.load_incluster_config(client_configuration=configuration)
-                return Login(configuration, "", _read(IN_CLUSTER / "namespace") or "default")
-            raise BadInput(f"no cluster: there is no kubeconfig at {files}; set KUBECONFIG")
-        joined = os.pathsep.join(kubeconfigs)
-        contexts, active = config.list_kube_config_contexts(config_file=joined)
-        by_name = {entry["name"]: entry for entry in contexts or ()}
-        if context is not None and context not in by_name:
-            raise BadInput(f"no context `{context}` in {joined}; there is: {', '.join(sorted(by_name)) or 'none'}")
-        chosen = by_name[context] if context is not None else active
-        config.load_kube_config(
-            config_file=joined, context=context, client_configuration=configuration, persist_config=False
-        )
-        user = user_named(kubeconfigs, str((chosen.get("context") or {}).get("user") or ""))
-    except BadInput:
-        raise
-    except ConfigException as error:
-        raise Unreachable(f"kubeconfig {files}: {error}") from None
-    except (YAMLError, TypeError, AttributeError, LookupError, ValueError) as error:  # the file is not a kubeconfig
-        raise Unreachable(f"kubeconfig {files}: not one: {' '.join(str(error).split())}") from None
-    namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    return Login(configuration, str(chosen["name"]), str(namespace), joined, impersonation(user, joined))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 @dataclass
@@ -135,7 +65,7 @@ class Api:
     login: Login
     _pool: Any = field(init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _token: tuple[float, str] = (0.0, "")
+    _certificate: ClientCertificate | None = None  # which the pool's connections use, where the login renews it
     _answered: bool = False
     known: dict[str, tuple[float, bool]] = field(default_factory=dict)  # API group -> when asked, whether served
     # (namespace, kind) -> when listed, the objects that carry several runs
@@ -143,9 +73,8 @@ class Api:
     _not_before: float = 0.0  # backpressure: a 429 to one request delays all of them
 
     def __post_init__(self) -> None:
-        from kubernetes.client.rest import RESTClientObject
-
-        self._pool = RESTClientObject(self.login.configuration).pool_manager
+        self._pool = _pool_of(self.login)
+        self._streams = Streams(lambda: self._pool.clear())  # idle connections are lost with the streams
 
     @property
     def host(self) -> str:
@@ -182,12 +111,13 @@ class Api:
         headers = {"accept": accept}
         if body is not None:
             headers["content-type"] = content
-        began, tries = time.monotonic(), 0
+        began, tries, refused_header = time.monotonic(), 0, None
         while True:
             self._hold()
             pause, trouble = 0.0, ""
+            header = self._header()
             try:
-                response = self._send(method, url, headers, body, tries)
+                response = self._send(method, url, headers, body, tries, header)
             except _Lost as error:
                 trouble = str(error)
                 if error.final:
@@ -202,10 +132,10 @@ class Api:
                     return ApiAnswer(response.status, response.data, _warnings(response.headers.get("warning")))
                 refused = _refusal(response.status, response.data, f"{method} {path.rpartition('/apis/')[2]}")
                 if response.status == 401:
-                    if tries:
+                    self.login.credentials.refuse(header)
+                    if refused_header is not None:  # another login of this user was refused too
                         raise Unreachable(f"cluster {self.where} refuses the credentials: {refused.message}")
-                    with self._lock:
-                        self._token = (0.0, "")
+                    refused_header = header
                 elif response.status not in AGAIN and not _passing(refused):
                     raise refused
                 trouble = refused.message or str(refused.status)
@@ -224,19 +154,23 @@ class Api:
         """An open response whose body arrives piece by piece; the caller closes it. `read`: seconds without data after
         which the connection counts as lost. Raises ApiRefused, Unreachable. Does not retry."""
         self._hold()
+        header = self._header()
         try:
-            response = self._send("GET", self._url(path, query), {"accept": "*/*"}, None, 0, read=read, whole=False)
+            url = self._url(path, query)
+            response = self._send("GET", url, {"accept": "*/*"}, None, 0, header, read=read, whole=False)
         except _Lost as error:
             raise Unreachable(f"cluster {self.where}: {error}") from None
         if response.status >= 400:
             body = response.read()
             response.release_conn()
             refused = _refusal(response.status, body, f"GET {path}")
+            if response.status == 401:
+                self.login.credentials.refuse(header)
             if response.status in AGAIN or response.status == 401:
                 raise Unreachable(f"cluster {self.where}: {refused.message or response.status}")
             raise refused
         self._answered = True
-        return response
+        return self._streams.add(response)
 
     def pages(self, path: str, *, accept: str = "application/json", **query: str) -> Iterator[Any]:
         """The decoded pages of a list; none where the cluster does not know the kind. A list whose continuation token
@@ -260,24 +194,27 @@ class Api:
             if not following:
                 return
 
-    def headers(self) -> dict[str, str]:
-        """The headers that authenticate a request."""
-        with self._lock:
-            at, token = self._token
-            if time.monotonic() - at < TOKEN_KEPT and at:
-                return {"authorization": token} if token else {}
-            try:
-                settings = self.login.configuration.auth_settings()
-            except Exception as error:  # a credential plugin failed: the client may raise anything
-                raise Unreachable(f"cluster {self.where}: no credentials: {error}") from None
-            token = str((settings.get("BearerToken") or {}).get("value") or "")
-            self._token = (time.monotonic(), token)
-        return {"authorization": token} if token else {}
+    def _header(self) -> str:
+        """The login for the next request; connections of the next request have its certificate. Raises Unreachable."""
+        credentials = self.login.credentials
+        try:
+            header, certificate = credentials.header(), credentials.certificate()
+        except NoCredentials as error:
+            raise Unreachable(f"cluster {self.where}: no login: {error.said}") from None
+        if certificate is not None and certificate != self._certificate:
+            with self._lock:
+                if certificate != self._certificate:
+                    configuration = self.login.configuration
+                    configuration.cert_file, configuration.key_file = map(str, certificate)
+                    # connections of the old one end with their requests
+                    self._pool, self._certificate = _pool_of(self.login), certificate
+        return header
 
-    def _with_login(self, headers: Mapping[str, str]) -> Any:
+    def _with_login(self, headers: Mapping[str, str], header: str) -> Any:
         import urllib3
 
-        merged = urllib3.HTTPHeaderDict({**headers, **self.headers(), "user-agent": "slipway"})
+        login = {"authorization": header} if header else {}
+        merged = urllib3.HTTPHeaderDict({**headers, **login, "user-agent": "slipway"})
         for name, value in self.login.impersonates:
             merged.add(name, _as_utf8(value))
         return merged
@@ -300,6 +237,7 @@ class Api:
         headers: Mapping[str, str],
         body: bytes | None,
         tries: int,
+        header: str,
         *,
         read: float = READ,
         whole: bool = True,
@@ -310,7 +248,7 @@ class Api:
             return self._pool.urlopen(
                 method,
                 url,
-                headers=self._with_login(headers),
+                headers=self._with_login(headers, header),
                 body=body,
                 retries=False,
                 redirect=False,
@@ -319,6 +257,17 @@ class Api:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _lost(error, self._answered or tries > 0) from None
+
+
+def _pool_of(login: Login) -> Any:
+    import ssl
+
+    from kubernetes.client.rest import RESTClientObject
+
+    try:
+        return RESTClientObject(login.configuration).pool_manager
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise Unreachable(f"cluster {login.configuration.host}: no connection can be set up: {error}") from None
 
 
 def _as_utf8(value: str) -> str:

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping
 
 from launcher.backends.base import BackendObservation
-from launcher.backends.kubernetes.api import Api, Login, login
+from launcher.backends.kubernetes.access.login import Login, login
+from launcher.backends.kubernetes.api import Api
 from launcher.backends.kubernetes.objects import Kind
 from launcher.backends.kubernetes.watch.looking import Looking
 from launcher.backends.kubernetes.watch.snapshot import Owner, Snapshot

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from launcher.backends.kubernetes import schemas
-from launcher.backends.kubernetes.api import Api, Login
+from launcher.backends.kubernetes.access.login import Login
+from launcher.backends.kubernetes.api import Api
 from launcher.errors import SlipwayError
 from launcher.protocol.authorities import authorities
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from launcher.errors import BadInput
 
 _HEADER: Final = "!#$&'*+-.^_`|~"  # marks in the name of a header (RFC 9110, 5.6.2), but for % itself
-
-
-def user_named(kubeconfigs: Sequence[str], name: str) -> Mapping[str, Any]:
-    """A user's entry in the kubeconfigs; of two with one name the first counts, as for kubectl and for the client."""
-    import yaml
-
-    for path in kubeconfigs:
-        config = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        for each in config.get("users") or ():
-            if each.get("name") == name:
-                user: Mapping[str, Any] = each.get("user") or {}
-                return user
-    return {}
 
 
 def impersonation(user: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:

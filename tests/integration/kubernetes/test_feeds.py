@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from launcher.backends.kubernetes.api import Api, login
+from launcher.backends.kubernetes.access.login import login
+from launcher.backends.kubernetes.api import Api
 from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.backends.kubernetes.objects import JOB
 from launcher.backends.kubernetes.watch.board import Board, KindWatch

@@ -17,7 +17,8 @@ import pytest
 import urllib3
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.api import Api, hang_up, login
+from launcher.backends.kubernetes.access.login import login
+from launcher.backends.kubernetes.api import Api, hang_up
 from launcher.backends.kubernetes.objects import JOB
 from launcher.backends.kubernetes.watch.board import lines
 from launcher.spec.hashing import run_id

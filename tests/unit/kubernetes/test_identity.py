@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.base import BackendObservation, Handle
-from launcher.backends.kubernetes.api import Login
+from launcher.backends.kubernetes.access.login import Login
 from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.backends.kubernetes.identity import authorities_of, nearest
 from launcher.protocol.authorities import authorities

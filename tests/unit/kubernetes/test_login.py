@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.backends.kubernetes.api import login
+from launcher.backends.kubernetes.access.login import login
 from launcher.errors import BadInput, Unreachable
 
 SOUND: dict[str, Any] = {

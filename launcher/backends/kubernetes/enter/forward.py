@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.api import login
+from launcher.backends.kubernetes.access.login import Login, login
 from launcher.errors import SlipwayError
 
 CHUNK: Final = 1 << 16
@@ -56,22 +56,34 @@ def _core(context: str | None) -> Any:
     from kubernetes.client import ApiClient, CoreV1Api
 
     to = login(context)
-    _impersonate(to.impersonates)
+    _renew(to)
+    to.configuration.refresh_api_key_hook = lambda _: _renew(to)  # called before each request
+    _open_as(to)
     return CoreV1Api(ApiClient(to.configuration))
 
 
-def _impersonate(headers: Sequence[tuple[str, str]]) -> None:
-    """Sends headers with every websocket of this process. The official client passes only its own on."""
-    if not headers:
-        return
+def _renew(to: Login) -> None:
+    """Gives the official client the login of this moment."""
+    header, certificate = to.credentials.header(), to.credentials.certificate()
+    if header:
+        to.configuration.api_key["BearerToken"] = header
+    if certificate is not None:
+        to.configuration.cert_file, to.configuration.key_file = map(str, certificate)
+
+
+def _open_as(to: Login) -> None:
+    """What every websocket of this process sends and where it goes. The official client passes only its own headers
+    on, and the websocket's package asks the environment for a proxy by rules of its own."""
     from kubernetes.stream import ws_client
     from websocket import WebSocket
 
+    own = [f"{name}: {value}" for name, value in to.impersonates]
+    proxy = {"http_no_proxy": ["none.invalid"]} if to.configuration.proxy else {"http_no_proxy": ["*"]}
+
     class As(WebSocket):
         def connect(self, url: str, **options: Any) -> None:
-            own = [f"{name}: {value}" for name, value in headers]
             connect: Any = super().connect
-            connect(url, **{**options, "header": [*options.get("header", ()), *own]})
+            connect(url, **{**options, **proxy, "header": [*options.get("header", ()), *own]})
 
     ws_client.WebSocket = As
 

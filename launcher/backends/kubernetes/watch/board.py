@@ -16,6 +16,7 @@ import msgspec
 
 from launcher.backends.base import BackendObservation
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.access.waking import cut
 from launcher.backends.kubernetes.api import Api, ApiRefused, hang_up
 from launcher.backends.kubernetes.objects import CHILD_JOB, EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
 from launcher.backends.kubernetes.watch.queues import positions
@@ -203,10 +204,7 @@ class KindWatch(threading.Thread):
     def interrupt(self) -> None:
         response = self._response
         if response is not None:
-            try:
-                response.shutdown()
-            except (OSError, RuntimeError, ValueError, AttributeError):
-                return  # it has already ended
+            cut(response)
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
