@@ -40,24 +40,43 @@ def test_a_profile_that_is_shown_fits_the_schema(place: str, text: str) -> None:
 
 
 def test_the_overlays_of_the_administrators_page_can_be_built(tmp_path: Path) -> None:
+    """What the page shows as changed is changed, and nothing made up is left but the image's digest."""
     (tmp_path / "k8s").symlink_to(ROOT / "k8s")
     objects = {}
     for folder in ("platform", "platform/reaper"):
         (text,) = [text for _, text in SHOWN if text.startswith(f"# {folder}/kustomization.yaml")]
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "kustomization.yaml").write_text(text)
-        command = [kubectl(), "kustomize", "--load-restrictor", "LoadRestrictionsNone", str(tmp_path / folder)]
-        built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        built = built_from(tmp_path / folder)
         objects |= {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built)}
-    for account in ("slipway-run", "slipway-reaper"):
-        identity = objects["ServiceAccount", account]["metadata"]["annotations"]["iam.gke.io/gcp-service-account"]
-        assert "PROJECT" not in identity
-    for binding in ("slipway-submitter", "slipway-operator"):
-        assert objects["RoleBinding", binding]["subjects"][0]["name"] == "agents-team@example.com"
+    for binding, group in (("submitter", "agents-team"), ("operator", "agents-team"), ("reader", "agents-readers")):
+        assert objects["RoleBinding", f"slipway-{binding}"]["subjects"][0]["name"] == group
+    cpus = objects["ClusterQueue", "slipway"]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
+    assert cpus == {"name": "cpu", "nominalQuota": "64"}
+    assert {each["spec"].get("storageClassName") for (kind, _), each in objects.items() if "VolumeClaim" in kind} == {
+        "shared-files"
+    }
     reaper = objects["CronJob", "slipway-reaper"]["spec"]
     assert reaper["suspend"] is False
-    assert "my-project/slipway/slipway-cpu@sha256:1111" in str(reaper)
-    assert objects["ConfigMap", "slipway-settings"]["data"]["SLIPWAY_STORE"] == "gs://my-bucket/agents"
+    assert "registry.example.com/agents/slipway-cpu@sha256:1111" in str(reaper)
+    assert objects["ConfigMap", "slipway-settings"]["data"]["SLIPWAY_STORE"] == "s3://team-bucket/agents"
+    assert "10.20.0.0/16" in str(objects["NetworkPolicy", "allow-store"])
+
+
+def test_the_identity_that_the_administrators_page_adds_replaces_the_overlays(tmp_path: Path) -> None:
+    (tmp_path / "k8s").symlink_to(ROOT / "k8s")
+    (text,) = [text for _, text in SHOWN if text.startswith("# a patch in platform/kustomization.yaml")]
+    kustomization = {"resources": ["../k8s/overlays/gke"], "patches": [yaml.safe_load(text)]}
+    (tmp_path / "platform").mkdir()
+    (tmp_path / "platform/kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    built = built_from(tmp_path / "platform")
+    assert "my-project" in built
+    assert "PROJECT" not in built
+
+
+def built_from(folder: Path) -> str:
+    command = [kubectl(), "kustomize", "--load-restrictor", "LoadRestrictionsNone", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_the_tutorial_shows_what_the_example_holds() -> None:

@@ -181,6 +181,10 @@ class Cluster:
         """The same with the launcher of this clone: `python -m launcher.runtime` runs in it, without torch."""
         return self._own("test.local/launcher:1", images.launcher_image)
 
+    def reaper(self) -> str:
+        """The same with a Kubernetes client and Pillow, in the place of slipway-cpu where nothing is trained."""
+        return self._own("test.local/slipway-cpu:1", images.reaper_image)
+
     def _own(self, name: str, make: Callable[[], Image]) -> str:
         if name not in self._references:
             self._references[name] = self._import(Imported(name, name, make()))

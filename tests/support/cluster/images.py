@@ -3,6 +3,7 @@
 pause     one static program
 py        this machine's Python, a shell and a few tools
 launcher  py with the launcher of this clone and what it depends on: `python -m launcher.runtime` runs; no torch
+reaper    launcher with a Kubernetes client and Pillow: `launcher reap` and `python -m training.make_episodes` run
 
 Layers are kept in .tools/cluster/images, by a hash of what is in them, and linked into nodes (linking.py).
 """
@@ -109,6 +110,12 @@ def launcher_image() -> Image:
     return image([python_layer(), packages_layer(), sources_layer()], ["sh"], env, "1000:1000")
 
 
+def reaper_image() -> Image:
+    env = {"PATH": PATH, "PYTHONPATH": "/opt/more:/opt/packages:/opt/slipway", "PYTHONDONTWRITEBYTECODE": "1"}
+    more = packages_layer("more", ("kubernetes", "pillow"))
+    return image([python_layer(), packages_layer(), more, sources_layer()], ["sh"], env, "1000:1000")
+
+
 def python_layer() -> Path:
     """This Python as /usr/local/bin/python, and some of this machine's programs, each with its libraries."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -126,28 +133,28 @@ def python_layer() -> Path:
     return layer("python", files, [*programs.values(), *extensions])
 
 
-def packages_layer() -> Path:
-    """What the launcher depends on, from this environment."""
+def packages_layer(name: str = "packages", wanting: Sequence[str] = ("boto3", "msgspec", "obstore", "pyyaml")) -> Path:
+    """Packages with what they depend on, from this environment, below /opt/NAME. The default: those of the launcher."""
     from packaging.requirements import Requirement
 
-    wanted, seen = ["boto3", "msgspec", "obstore", "pyyaml"], set[str]()
+    wanted, seen = list(wanting), set[str]()
     files: dict[str, Path | bytes] = {}
     while wanted:
-        name = wanted.pop()
-        if name in seen:
+        package = wanted.pop()
+        if package in seen:
             continue
-        seen.add(name)
-        found = metadata.distribution(name)
+        seen.add(package)
+        found = metadata.distribution(package)
         for file in found.files or []:
             there = Path(str(file.locate()))
             if ".." not in file.parts and there.is_file():
-                files[f"opt/packages/{file}"] = there
+                files[f"opt/{name}/{file}"] = there
         for line in found.requires or []:
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 wanted.append(requirement.name)
     extensions = [file for file in files.values() if isinstance(file, Path) and ".so" in file.suffixes]
-    return layer("packages", files, extensions)
+    return layer(name, files, extensions)
 
 
 def sources_layer() -> Path:

@@ -40,7 +40,7 @@ def test_an_overlay_pins_the_reapers_image_and_gives_it_the_jobs_identity(overla
 
     jobs = identity(f"overlays/{overlay}", "/slipway/slipway-run")
     assert identity(f"overlays/{overlay}/reaper", "/slipway-system/slipway-reaper") == jobs
-    assert (jobs is None) is (overlay == "on-prem")
+    assert (jobs is None) is (overlay in ("on-prem", "plain"))
 
 
 def test_another_namespace_leaves_the_reaper_where_it_is(tmp_path: Path) -> None:

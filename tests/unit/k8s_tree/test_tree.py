@@ -37,7 +37,7 @@ RULES = yaml.safe_load((TREE / "components/monitoring/rules.yaml").read_text())
 
 def test_there_is_what_the_issue_names() -> None:
     assert {"kueue", "jobset", "gpu", "kvm", "store", "monitoring"} <= set(COMPONENTS)
-    assert {"kind", "gke", "eks", "aks", "on-prem"} <= set(OVERLAYS)
+    assert {"kind", "gke", "eks", "aks", "plain", "on-prem"} <= set(OVERLAYS)
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
@@ -268,7 +268,8 @@ def test_queues_name_flavours_that_are_there_and_cover_what_pods_ask_for(overlay
 
 
 @pytest.mark.parametrize(
-    ("overlay", "platform"), [("gke", "gke"), ("aks", "aks"), ("on-prem", "plain"), ("kind-queues", "plain")]
+    ("overlay", "platform"),
+    [("gke", "gke"), ("aks", "aks"), ("plain", "plain"), ("on-prem", "plain"), ("kind-queues", "plain")],
 )
 def test_flavours_are_nodes_that_the_launcher_asks_for(overlay: str, platform: str) -> None:
     """What a job with `gpu: NAME` selects agrees with its flavour: Kueue would admit it to nodes it can not run on."""
