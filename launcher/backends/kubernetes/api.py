@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from launcher.backends.kubernetes.access.credentials import ClientCertificate, NoCredentials
 from launcher.backends.kubernetes.access.login import Login
-from launcher.backends.kubernetes.access.waking import Streams
+from launcher.backends.kubernetes.access.waking import Streams, asleep
 from launcher.errors import SlipwayError, Unreachable
 
 CONNECT: Final = 5.0  # seconds
@@ -154,7 +154,7 @@ class Api:
         """An open response whose body arrives piece by piece; the caller closes it. `read`: seconds without data after
         which the connection counts as lost. Raises ApiRefused, Unreachable. Does not retry."""
         self._hold()
-        header = self._header()
+        header, before = self._header(), asleep()
         try:
             url = self._url(path, query)
             response = self._send("GET", url, {"accept": "*/*"}, None, 0, header, read=read, whole=False)
@@ -170,7 +170,7 @@ class Api:
                 raise Unreachable(f"cluster {self.where}: {refused.message or response.status}")
             raise refused
         self._answered = True
-        return self._streams.add(response)
+        return self._streams.add(response, before)
 
     def pages(self, path: str, *, accept: str = "application/json", **query: str) -> Iterator[Any]:
         """The decoded pages of a list; none where the cluster does not know the kind. A list whose continuation token
@@ -255,6 +255,8 @@ class Api:
                 preload_content=whole,
                 timeout=urllib3.Timeout(connect=CONNECT, read=read),
             )
+        except urllib3.exceptions.ProxyError as error:
+            raise _Lost(_of_proxy(str(self.login.configuration.proxy), error), False) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _lost(error, self._answered or tries > 0) from None
 
@@ -296,6 +298,17 @@ def _lost(error: Exception, answered: bool) -> _Lost:
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return _Lost("it does not answer in time", False)
     return _Lost("the connection broke", False)
+
+
+def _of_proxy(url: str, error: Any) -> str:
+    """What is wrong with the way through a proxy, without the password in its URL."""
+    import urllib3
+
+    address = urlsplit(url).netloc.rpartition("@")[2]
+    cause = error.original_error
+    if isinstance(cause, urllib3.exceptions.NewConnectionError | urllib3.exceptions.TimeoutError):
+        return f"the proxy {address} does not answer"
+    return f"the proxy {address} refuses: {cause}"  # Tunnel connection failed: 407 ...
 
 
 def hang_up(response: Any) -> None:

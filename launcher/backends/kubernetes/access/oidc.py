@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from launcher.errors import BadInput
 
 EARLY: Final = 10.0  # seconds before its end from which a token counts as expired
 TIMEOUT: Final = 30.0  # seconds for each request to the issuer
+PLAIN: Final = re.compile(r"[A-Za-z][\w.+/~-]{5,}")  # tokens that need no quotes in YAML
 LOCKED: Final = 5.0  # seconds to wait for another program that writes the kubeconfig
 # logins that kubectl had once -> what it says to use
 REMOVED: Final = {"gcp": "gke-gcloud-auth-plugin", "azure": "kubelogin (github.com/Azure/kubelogin)"}
@@ -81,8 +83,9 @@ class Oidc(Credentials):
         if not isinstance(token, str) or not token:
             raise NoCredentials(f"the issuer {issuer} gave no id_token: log in again with the scope openid")
         changed = {"id-token": token, "refresh-token": str(answer.get("refresh_token") or held)}
+        before = {key: str(self._config.get(key) or "") for key in changed}
         self._config |= changed
-        self._keep(changed)
+        self._keep(before, changed)
         return token
 
     def _ask(self, method: str, url: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -134,29 +137,60 @@ class Oidc(Credentials):
         headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
         return urllib3.ProxyManager(proxy, ssl_context=context, proxy_headers=headers)
 
-    def _keep(self, changed: Mapping[str, str]) -> None:
+    def _keep(self, before: Mapping[str, str], changed: Mapping[str, str]) -> None:
         """Writes the new tokens into the kubeconfig. A file that cannot be written is said; this process goes on."""
-        import yaml
-
         lock = self.path.with_name(f"{self.path.name}.lock")  # kubectl's own, so that no change of either is lost
         try:
             _take(lock)
             try:
-                config = yaml.safe_load(self.path.read_text(encoding="utf-8"))
-                for each in config["users"]:
-                    if each["name"] == self.user:
-                        each["user"]["auth-provider"]["config"].update(changed)
-                        break
+                text = self.path.read_text(encoding="utf-8")
+                text = _replaced(text, before, changed) or _rewritten(text, self.user, changed)
                 part = self.path.with_name(f".{self.path.name}.part")
                 part.unlink(missing_ok=True)
                 mode = self.path.stat().st_mode & 0o777
                 with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-                    yaml.safe_dump(config, file, sort_keys=False)
+                    file.write(text)
                 part.replace(self.path.resolve())
             finally:
                 lock.unlink(missing_ok=True)
-        except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        except (OSError, LookupError, TypeError, ValueError) as error:
             print(f"{self.path}: the renewed login cannot be written into it: {error}", file=sys.stderr, flush=True)
+
+
+def _replaced(text: str, before: Mapping[str, str], changed: Mapping[str, str]) -> str:
+    """The file with the new tokens in place of the old ones, its comments and order as they are; empty where the old
+    ones do not each stand there once."""
+    for key, new in changed.items():
+        old = before.get(key, "")
+        if not PLAIN.fullmatch(old) or not PLAIN.fullmatch(new) or text.count(old) != 1:
+            return ""
+        text = text.replace(old, new)
+    return text
+
+
+def _rewritten(text: str, user: str, changed: Mapping[str, str]) -> str:
+    """The file with the new tokens, written anew."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Leaves times as they are written."""
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes all texts."""
+
+    resolvers = yaml.SafeLoader.yaml_implicit_resolvers.items()
+    timestamp = "tag:yaml.org,2002:timestamp"
+    Loader.yaml_implicit_resolvers = {
+        first: [pair for pair in pairs if pair[0] != timestamp] for first, pairs in resolvers
+    }
+    config = yaml.load(text, Loader)
+    entry = next(each for each in config["users"] if each["name"] == user)
+    entry["user"]["auth-provider"]["config"].update(changed)
+    # Go's package reads more words as true and false than Python's does, `n` among them
+    Dumper.add_representer(
+        str, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"')
+    )
+    return str(yaml.dump(config, Dumper=Dumper, sort_keys=False))
 
 
 def _take(lock: Path) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from launcher.clock import boottime
 
@@ -42,32 +42,34 @@ class Streams:
 
     def __init__(self, woken: Callable[[], None]) -> None:
         self._woken = woken
-        self._open: WeakSet[Any] = WeakSet()
+        self._open: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # -> `asleep` before its request was sent
         self._lock = threading.Lock()
         self._looking = False
 
-    def add(self, response: Any) -> Any:
+    def add(self, response: Any, before: float) -> Any:
         with self._lock:
-            self._open.add(response)
+            self._open[response] = before
             if not self._looking:
                 self._looking = True
-                threading.Thread(target=self._look, args=(asleep(),), daemon=True, name="waking").start()
+                threading.Thread(target=self._look, daemon=True, name="waking").start()
         return response
 
-    def _look(self, before: float) -> None:
+    def _look(self) -> None:
         while True:
             time.sleep(LOOK)
             slept = asleep()
             with self._lock:
-                streams = [response for response in self._open if not response.closed]
+                streams = {response: before for response, before in self._open.items() if not response.closed}
                 if not streams:
                     self._looking = False
                     return
-            if slept - before >= SLEPT:
+                lost = [response for response, before in streams.items() if slept - before >= SLEPT]
+                for response in lost:
+                    del self._open[response]
+            if lost:
                 self._woken()
-                for response in streams:
-                    cut(response)
-            before = slept
+            for response in lost:
+                cut(response)
 
 
 def cut(response: Any) -> None:
