@@ -171,6 +171,89 @@ class Forwards(Protocol):
         ...
 
 
+class QueueQuota(msgspec.Struct, frozen=True):
+    """How much of a resource a queue may give out, summed over the machines of one kind. CPUs in cores, memory and disk
+    in bytes, other resources by number.
+
+    flavor    Kueue's ResourceFlavor, a kind of node; "" on this machine
+    used      by runs that hold it, what is borrowed included
+    borrowed  the part of `used` that belongs to other queues of the cohort
+    """
+
+    flavor: str
+    resource: str
+    quota: float
+    used: float
+    borrowed: float = 0.0
+
+    @property
+    def free(self) -> float:
+        return max(0.0, self.quota - self.used)
+
+
+class QueuePosition(msgspec.Struct, frozen=True):
+    """A run of ours that waits in a queue. `position` counts from 1, other users' jobs included; None: unknown."""
+
+    run: str
+    position: int | None
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """A queue and what is in it.
+
+    namespace      of Kueue's LocalQueue; "" on this machine
+    cluster_queue  Kueue's ClusterQueue, whose quota it uses; "" on this machine
+    state          open; held: lets nothing in; draining: also takes out what runs; inactive: the backend cannot use it
+    detail         the backend's own words for the state
+    waiting        jobs that wait in it, of anybody
+    running        jobs that hold a part of its quota; of the cluster queue, those of this queue only
+    ours           the waiting runs of Slipway that this login can see, in their order
+    """
+
+    name: str
+    backend: str
+    place: str
+    namespace: str = ""
+    cluster_queue: str = ""
+    cohort: str = ""
+    state: str = "open"
+    detail: str = ""
+    waiting: int = 0
+    running: int = 0
+    ours: tuple[QueuePosition, ...] = ()
+    quotas: tuple[QueueQuota, ...] = ()
+
+
+class QueueListing(msgspec.Struct, frozen=True):
+    """`problems`: a line for each thing that could not be read, with the right that is missing."""
+
+    queues: tuple[QueueState, ...]
+    problems: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Queues(Protocol):
+    """A backend with queues that can be listed: `launcher queues`."""
+
+    def queues(self) -> QueueListing:
+        """The queues of this place. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class StopsQueues(Protocol):
+    """A backend whose queues can be stopped, so that they let nothing in, and resumed."""
+
+    def stop_queue(self, name: str, *, cluster_queue: bool, drain: bool) -> None:
+        """`cluster_queue`: the one that several queues share. `drain`: also take out what runs. Raises NotFound, and
+        BadInput where the login lacks the right."""
+        ...
+
+    def resume_queue(self, name: str, *, cluster_queue: bool) -> None:
+        """Lets jobs in again. Raises as `stop_queue`."""
+        ...
+
+
 @dataclass(frozen=True)
 class CheckResult:
     """One line of `launcher doctor`. `state`: ok, warning or failed; `fix`: what to do about it; `code`: the exit code

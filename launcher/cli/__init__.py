@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("launcher.cli.verbs.status", "show runs: phase, step, progress, last checkpoint, reason"),
     "groups": ("launcher.cli.verbs.groups", "list what was submitted together: when, its jobs, their states"),
     "top": ("launcher.cli.verbs.top", "show what running runs use: CPUs, memory, GPUs"),
+    "queues": ("launcher.cli.verbs.queues", "show queues: length, places of runs, quota; stop and resume one"),
     "wait": ("launcher.cli.verbs.wait", "wait until runs end"),
     "logs": ("launcher.cli.verbs.logs", "print or follow a run's logs"),
     "exec": ("launcher.cli.verbs.exec", "run a command beside a run's, where it runs"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from launcher.backends.base import BackendObservation, CarriedRun, Handle, Rendered
+from launcher.backends.base import BackendObservation, CarriedRun, Handle, QueueListing, Rendered
 from launcher.backends.kubernetes import connection, names
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.connection import Connection
@@ -282,6 +282,23 @@ class KubernetesBackend(Connection):
         from launcher.backends.kubernetes.carrying import carried
 
         return carried(self, wanted, store)
+
+    # queues
+
+    def queues(self) -> QueueListing:
+        from launcher.backends.kubernetes.queueing import listing
+
+        return listing(self)
+
+    def stop_queue(self, name: str, *, cluster_queue: bool, drain: bool) -> None:
+        from launcher.backends.kubernetes.queueing import DRAIN, HOLD, set_policy
+
+        set_policy(self, name, DRAIN if drain else HOLD, cluster_queue=cluster_queue)
+
+    def resume_queue(self, name: str, *, cluster_queue: bool) -> None:
+        from launcher.backends.kubernetes.queueing import OPEN, set_policy
+
+        set_policy(self, name, OPEN, cluster_queue=cluster_queue)
 
     # ending
 

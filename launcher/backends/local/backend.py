@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.base import BackendObservation, Handle, QueueListing, Rendered
 from launcher.backends.local import entry, queue
 from launcher.backends.local.state import QueueNote, Site, StartRecord, StateDir, read
 from launcher.errors import BadInput, Conflict, NotFound
@@ -151,6 +151,10 @@ class LocalBackend:
         for run in self.state.queued():
             if (queued := self._entry(run)) is not None and queued.job.backend == self.name:
                 yield self._observe(self._handle(queued.run, queued.fingerprint))
+
+    def queues(self) -> QueueListing:
+        self._ensure()
+        return queue.listing(self.state, self.options)
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # the queue of another folder may have the run

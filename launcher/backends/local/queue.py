@@ -7,13 +7,16 @@ another. The supervisor writes all places into one file, at most once a second; 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from launcher.backends.local.slots import Need, Slots
-from launcher.backends.local.state import StateDir, read
+from launcher.backends.base import QueueListing, QueuePosition, QueueQuota, QueueState
+from launcher.backends.local import entry
+from launcher.backends.local.slots import Need, Slots, capacity
+from launcher.backends.local.state import QueueNote, StateDir, read
+from launcher.errors import BadInput
 from launcher.files import replace
 from launcher.spec.model import ResolvedJob
 
@@ -86,3 +89,45 @@ def said(place: QueuePlace) -> str:
 def ordinal(number: int) -> str:
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+def listing(state: StateDir, options: Mapping[str, object]) -> QueueListing:
+    """The one queue of this machine, which the local and the docker backend share. `options`: this machine's slots."""
+    room = capacity(options)
+    used = Need(0.0, 0, 0)
+    positions = places(state)
+    waiting: list[str] = []
+    running = 0
+    problems = []
+    for run in state.queued():
+        note = read(state.note(run), QueueNote) or QueueNote("queued")
+        if note.phase in ("queued", "waiting"):
+            waiting.append(run)
+            continue
+        running += 1
+        try:
+            need = room.need(entry.parse(state.entry(run).read_text()).job)
+        except FileNotFoundError:  # it has ended since
+            running -= 1
+        except BadInput as error:
+            problems.append(f"{state.entry(run)}: {error}")
+        else:
+            used = Need(used.cpus + need.cpus, used.memory + need.memory, used.gpus + need.gpus)
+    ours = [QueuePosition(run, positions[run].at if run in positions else None) for run in waiting]
+    ours.sort(key=lambda each: (each.position is None, each.position or 0, each.run))
+    quotas = (
+        QueueQuota("", "cpu", room.cpus, used.cpus),
+        QueueQuota("", "memory", float(room.memory), float(used.memory)),
+        QueueQuota("", "gpu", float(len(room.gpus)), float(used.gpus)),
+    )
+    queue = QueueState(
+        name="local",
+        backend="local",
+        place=str(state.path),
+        detail="" if state.held() or not (waiting or running) else "its supervisor does not run; any verb starts it",
+        waiting=len(waiting),
+        running=running,
+        ours=tuple(ours),
+        quotas=quotas,
+    )
+    return QueueListing((queue,), tuple(problems))

@@ -367,6 +367,44 @@ class Queued(Document, frozen=True):
     evidence: str
 
 
+class Quota(Document, frozen=True):
+    """A resource of a queue: cores, bytes, or a number. `flavor`: Kueue's ResourceFlavor, empty on this machine.
+    `used` includes what is `borrowed` from other queues of the cohort; `free` is what is left of the queue's own."""
+
+    flavor: str
+    resource: str
+    quota: float
+    used: float
+    borrowed: float
+    free: float
+
+
+class Position(Document, frozen=True):
+    """A run of Slipway that waits. `position` counts from 1, other jobs in the queue included."""
+
+    run: str
+    position: int | None
+
+
+class Queue(Document, frozen=True):
+    """A queue. `state`: open, held (it lets nothing in), draining (it also takes out what runs) or inactive (it cannot
+    be used); `detail`: why. `waiting` and `running`: jobs of anybody in this queue. `quotas`: of its ClusterQueue,
+    which other queues may share."""
+
+    queue: str
+    backend: str
+    place: str
+    namespace: str | None
+    cluster_queue: str | None
+    cohort: str | None
+    state: str
+    detail: str
+    waiting: int
+    running: int
+    runs: list[Position]
+    quotas: list[Quota]
+
+
 class Slots(Document, frozen=True):
     cpus: float
     memory: int

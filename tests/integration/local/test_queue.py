@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Resources
@@ -50,3 +51,52 @@ def test_status_shows_the_place_and_what_is_waited_for(tmp_path: Path) -> None:
         (here.path / "go").touch()
         here.wait(holds, high, low)
         assert here.lines("order") == ["high", "low"]
+
+
+def test_queues_shows_the_length_the_places_and_what_is_free(tmp_path: Path) -> None:
+    with machine(tmp_path, cpus=3) as here:
+        two = {"resources": Resources(cpus=2, memory=1 << 30)}
+        holds = here.job("holds", WAIT, role=two)
+        waits = [here.job(name, "say('order', 'x')", role=two) for name in ("second", "third")]
+        here.submit(holds)
+        wait_for(lambda: here.attempts(holds), explain=here.explain)
+        for each in waits:
+            here.submit(each)
+        (tmp_path / "slipway.yaml").write_text(
+            f"store: {here.store.url}\nlocal: {{state: {here.state.path}, cpus: 3, memory: 8Gi, gpus: 0}}\n"
+        )
+
+        def queues(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+            done = subprocess.run(
+                [LAUNCHER, "queues", *words],
+                cwd=tmp_path,
+                env=environ(XDG_CACHE_HOME=str(tmp_path / "cache")),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == code, done.stderr
+            return done
+
+        def queue() -> dict[str, Any]:
+            (record,) = json.loads(queues("-o", "json").stdout)
+            assert isinstance(record, dict)
+            return record
+
+        expected = [{"run": run_id(each), "position": place} for place, each in enumerate(waits, 1)]
+        wait_for(lambda: queue()["runs"] == expected, explain=lambda: str(queue()))
+        shown = queue()
+        assert (shown["queue"], shown["state"], shown["waiting"], shown["running"]) == ("local", "open", 2, 1)
+        quotas = {each["resource"]: (each["quota"], each["used"], each["free"]) for each in shown["quotas"]}
+        gib = 1 << 30
+        assert quotas == {"cpu": (3, 2, 1), "memory": (8 * gib, gib, 7 * gib), "gpu": (0, 0, 0)}
+        # docker shares the queue: it is not shown twice
+        assert json.loads(queues("--backend", "local", "--backend", "docker", "-o", "json").stdout) == [shown]
+        table = queues().stdout
+        assert all(run_id(each) in table for each in waits)
+        refused = queues("local", "--stop", "--yes", code=2).stderr
+        assert "no backend here has queues that can be stopped" in refused
+        assert "there is no queue `team-a` here; there is: local" in queues("team-a", code=3).stderr
+        assert "name the queue" in queues("--stop", code=2).stderr
+        (here.path / "go").touch()
+        here.wait(holds, *waits)

@@ -94,6 +94,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "status --watch": [("status {group} --watch -o json", 1)],
     "groups": [("groups -o json", 0), ("groups --last 1 -o json", 0)],
     "top": [("top -o json", 0), ("top {bad} -o json", 0)],
+    "queues": [("queues -o json", 0), ("queues local -o json", 0)],
     "wait": [("wait {sft} -o json", 0), ("wait {bad} {live} --timeout 0.1s -o json", 1)],
     "logs": [("logs {live} -o json", 0), ("logs {group} -o json", 0), ("logs {before} --follow -o json", 0)],
     "cancel": [("cancel {bad} -o json", 0), ("cancel -l no=body -o json", 0), ("cancel {live} -o json", 0)],

@@ -15,14 +15,24 @@ from launcher.backends.kubernetes.watch.endings import Object, at, moment
 from launcher.errors import SlipwayError
 
 VISIBILITY: Final = "/apis/visibility.kueue.x-k8s.io/v1beta1"
+ALL: Final = 1_000_000
 PATIENCE: Final = 3.0  # seconds: a registered server of Kueue's that does not answer must delay no one
 
 
 def positions(api: Api, namespace: str, queue: str) -> dict[str, int]:
-    """uid of a Job or JobSet -> its place in a LocalQueue, from 0. Empty where the places are unknown."""
-    path = f"{VISIBILITY}/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
+    """As `order`; empty where the places are unknown."""
     try:
-        answer = api.request("GET", path, patience=PATIENCE).json()
+        return order(api, namespace, queue)
+    except SlipwayError:
+        return {}
+
+
+def order(api: Api, namespace: str, queue: str) -> dict[str, int]:
+    """uid of a Job or JobSet -> its place in a LocalQueue, from 0. Raises ApiRefused where the login may see neither
+    the order nor the Workloads, Unreachable."""
+    path = f"{VISIBILITY}/namespaces/{namespace}/localqueues/{queue}/pendingworkloads"
+    try:  # without a limit Kueue answers with the first 1,000
+        answer = api.request("GET", path, query={"limit": str(ALL)}, patience=PATIENCE).json()
         places = [(int(item.get("positionInLocalQueue") or 0), item) for item in answer.get("items") or ()]
     except SlipwayError:  # not served, not allowed, or no answer
         places = list(enumerate(_pending(api, namespace, queue)))
@@ -32,10 +42,7 @@ def positions(api: Api, namespace: str, queue: str) -> dict[str, int]:
 
 
 def _pending(api: Api, namespace: str, queue: str) -> list[Object]:
-    try:
-        pages = list(api.pages(WORKLOAD.path(namespace)))
-    except SlipwayError:
-        return []
+    pages = list(api.pages(WORKLOAD.path(namespace)))
     return in_order(
         item for page in pages for item in page.get("items") or () if at(item, "spec", "queueName") == queue
     )
