@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "queues": ("launcher.cli.verbs.queues", "show queues: length, places of runs, quota; stop and resume one"),
     "wait": ("launcher.cli.verbs.wait", "wait until runs end"),
     "logs": ("launcher.cli.verbs.logs", "print or follow a run's logs"),
+    "dev": ("launcher.cli.verbs.dev", "open a shell with a job's image, inputs and code"),
     "exec": ("launcher.cli.verbs.exec", "run a command beside a run's, where it runs"),
     "forward": ("launcher.cli.verbs.forward", "forward a port of a run to this machine"),
     "cancel": ("launcher.cli.verbs.cancel", "end runs"),

@@ -81,6 +81,7 @@ DOCUMENTS: Final[dict[str, Printed]] = {
 WITHOUT: Final[dict[str, str]] = {
     "schema": "it prints the JSON Schema itself; with a field, a text for people",
     "render": "it prints the manifests themselves, and `-o` is where they are written",
+    "dev": "the output is another program's; `status -l slipway-dev` lists sessions",
     "exec": "the output is another program's",
     "forward": "it prints nothing; it keeps a connection open",
     "completion": "it prints a shell's script",
