@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 # verbs that create a store, `render`, which reads none, and `doctor`, which has its own message
-_NOT_ASKED = frozenset(("submit", "push", "run", "render", "doctor"))
+_NOT_ASKED = frozenset(("submit", "push", "run", "dev", "render", "doctor"))
 
 
 def check(verb: str, given: str | None) -> None:

@@ -31,7 +31,14 @@ WORDS = {
     "gather": [RUN, "--to", "x"],
     "cancel": [RUN],
 }
-OTHERS = ("submit", "push", "run", "render", "doctor")  # they make one, look at none, or say it in their own words
+OTHERS = (
+    "submit",
+    "push",
+    "run",
+    "dev",
+    "render",
+    "doctor",
+)  # they make one, look at none, or say it in their own words
 
 
 def takes_store(verb: str) -> bool:
