@@ -16,7 +16,7 @@ from launcher.cli import VERBS, arguments, main
 from tests.support.odd_values import ODD_TEXTS
 
 SEED = int(os.environ.get("SLIPWAY_FUZZ_SEED", "0"))
-# they would stay (a terminal's shell, a port that is served, a session), start a service, or ask an engine and a network
+# they would stay (a shell, a port that is served, a session), start a service, or ask an engine and a network
 LEFT_OUT = {"forward", "cluster", "images", "dev"}
 ACTIONS_LEFT_OUT = {"start", "stop", "install", "uninstall", "set"}
 WORDS = (
