@@ -28,7 +28,7 @@ _SECRET_PLACE: Final = Text(
 _NODE_LABEL: Final = Text("a node label", rf"(?:{_DNS}(?:\.{_DNS})*/)?{LABEL}", "name, or domain/name", 253 + 1 + 63)
 _DEVICE: Final = Text(
     "a device",
-    rf"(?!(?:.*\.)?kubernetes\.io/|nvidia\.com/gpu$){_DNS}(?:\.{_DNS})+/{LABEL}",
+    rf"(?!(?:.*\.)?kubernetes\.io/|nvidia\.com/gpu$){_DNS}(?:\.{_DNS})*/{LABEL}",
     "domain/name",
     253 + 1 + 63,
 )
@@ -76,9 +76,21 @@ _TOPOLOGY: Final = Struct(
 )
 _FABRIC: Final = Struct(
     "a fabric",
-    Field("kind", Choice(("efa",)), "efa: AWS Elastic Fabric Adapter", required=True),
-    Field("interfaces", Integer(1), "for each rank: 32 on p5.48xlarge, 4 on p4d.24xlarge", required=True),
+    Field(
+        "kind",
+        Choice(("efa", "infiniband")),
+        "efa: AWS Elastic Fabric Adapter; infiniband: any cloud's",
+        required=True,
+    ),
+    Field("interfaces", Integer(1), "for each rank: 32 on p5.48xlarge, 8 on ND H100 v5", required=True),
+    Field(
+        "resource",
+        _DEVICE,
+        "of infiniband: the name under which the device plugin offers the adapters, as rdma/ib",
+        "required there",
+    ),
 )
+_REVIEWED_FABRIC: Final = Reviewed(_FABRIC, "launcher.backends.kubernetes.render.fabric:review")
 _PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
 _PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
 
@@ -139,7 +151,7 @@ TRAITS: Final = Traits(
             "none",
         ),
         Field("role_patches", MapOf(ROLE, _PATCH), "role: a patch of its pods only, after `patch`", "none"),
-        Field("fabric", _FABRIC, "the fast network between nodes, for ranks with GPUs", "TCP"),
+        Field("fabric", _REVIEWED_FABRIC, "the fast network between nodes, for ranks with GPUs", "TCP"),
         Field(
             "gpu_claim",
             _DNS_NAME,

@@ -141,6 +141,25 @@ def test_efa_is_what_the_guide_of_eks_asks_for_and_only_for_ranks_with_gpus() ->
     assert "FI_PROVIDER" not in {each["name"] for each in by_role["desk"]["env"]}
 
 
+@pytest.mark.parametrize(("resource", "interfaces"), [("rdma/ib", 8), ("rdma/shared_ib", 1)])
+def test_infiniband_is_what_microsofts_tests_of_aks_ask_for(resource: str, interfaces: int) -> None:
+    """github.com/Azure/aks-rdma-infiniband, tests/scenarios/k8s/values.yaml: `resources` and `ncclEnvVars`."""
+    roles = {
+        "main": role(resources=Resources(memory=1 << 40, gpus=8), leader=True, replicas=2),
+        "desk": needs(),
+    }
+    fabric = {"kind": "infiniband", "interfaces": interfaces, "resource": resource}
+    made = job(roles=roles, options={"fabric": fabric, "platform": "aks"})
+    by_role = {each["metadata"]["labels"]["slipway.dev/role"]: container(each) for each in pods(only([made]).main)}
+    for part in ("requests", "limits"):
+        assert by_role["main"]["resources"][part][resource] == str(interfaces)
+        assert resource not in by_role["desk"]["resources"][part]
+    variables = {each["name"]: each.get("value") for each in by_role["main"]["env"]}
+    assert (variables["NCCL_IB_DISABLE"], variables["NCCL_NET_GDR_LEVEL"]) == ("0", "SYS")
+    assert variables["NCCL_NET"] == "IB"  # NCCL's guide: no other network is tried
+    assert "NCCL_NET" not in {each["name"] for each in by_role["desk"]["env"]}
+
+
 def test_a_pod_group_of_coscheduling_is_named_by_the_documented_patch() -> None:
     """scheduler-plugins, "Coscheduling": pods with this label and scheduler wait for the PodGroup's `minMember`."""
     page = (ROOT / "docs/howto/kubernetes.md").read_text(encoding="utf-8")
@@ -158,7 +177,11 @@ def test_a_pod_group_of_coscheduling_is_named_by_the_documented_patch() -> None:
         ("topology: rack", "topology", "a mapping of within, required"),
         ("spot: cheap", "spot", "true, false"),
         ("provisioning: {a b: c}", "provisioning.a b", "letters, digits"),
-        ("fabric: {kind: infiniband, interfaces: 8}", "fabric.kind", "allowed: efa"),
+        ("fabric: {kind: roce, interfaces: 8}", "fabric.kind", "allowed: efa, infiniband"),
+        ("fabric: {kind: infiniband, interfaces: 8}", "fabric.resource", "is missing"),
+        ("fabric: {kind: infiniband, interfaces: 8, resource: ib}", "fabric.resource", "domain/name"),
+        ("fabric: {kind: infiniband, interfaces: 8, resource: nvidia.com/gpu}", "fabric.resource", "domain/name"),
+        ("fabric: {kind: efa, interfaces: 8, resource: rdma/ib}", "fabric.resource", "is for infiniband"),
         ("fabric: {kind: efa}", "fabric.interfaces", "is missing"),
         ("gpu_claim: A_B", "gpu_claim", "a-z, 0-9"),
     ],
