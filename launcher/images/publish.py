@@ -22,6 +22,10 @@ from launcher.images.engine import Engine
 
 TRIES: Final = 5
 _FINAL: Final = ("denied", "unauthorized", "authentication required", "no basic auth", "invalid reference")
+# what registries answer whose tags cannot be moved: ECR, Artifact Registry and Harbor; a locked tag of ACR
+_IMMUTABLE: Final = ("immutab", "cannot be overwritten", "operation is disallowed")
+# no such repository: ECR and Artifact Registry make none by a push
+_ABSENT: Final = ("name unknown", "repository does not exist")
 _REGISTRY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 
 
@@ -48,7 +52,8 @@ def push(
     """Pushes `name:version` to `registry/name:version`; returns `registry/name@sha256:...`.
 
     A broken connection is tried again after 1, 2, 4, 8 seconds; a refusal is final. Within each try the engine itself
-    sends a layer up to five times within 50 s. Raises PushFailed.
+    sends a layer up to five times within 50 s. Where tags are immutable and this version is there, its digest is
+    returned: a version is a hash of what was built. Raises PushFailed.
     """
     name, _, version = local.rpartition(":")
     repository = f"{checked(registry)}/{name}"
@@ -57,7 +62,12 @@ def push(
         error, digest = _push_once(engine, repository, version)
         if digest:
             return f"{repository}@{digest}"
-        if any(word in error.lower() for word in _FINAL):
+        if any(word in error.lower() for word in _IMMUTABLE) and (there := _digest(engine, f"{repository}:{version}")):
+            tell(f"{name}: {version} is in the registry already, which lets no tag be moved; its digest is {there}")
+            return f"{repository}@{there}"
+        if any(word in error.lower() for word in _ABSENT):
+            raise PushFailed(f"{repository}: the registry has no such repository: {error}; create it, then push again")
+        if any(word in error.lower() for word in (*_FINAL, *_IMMUTABLE)):
             raise PushFailed(f"{repository}: the registry refused: {error}; `docker login{_host(registry)}`")
         if attempt < tries:
             tell(f"{name}: {error}; trying again")
@@ -69,6 +79,14 @@ def _host(registry: str) -> str:
     """The argument for `docker login`: empty for the default registry, whose references begin with a user's name."""
     host = registry.split("/")[0]
     return f" {host}" if any(sign in host for sign in ".:") or host == "localhost" else ""
+
+
+def _digest(engine: Engine, reference: str) -> str:
+    """The digest that a registry has for a tag; empty if it has none."""
+    try:
+        return engine.digest(reference)
+    except NotFound:
+        return ""
 
 
 def _push_once(engine: Engine, repository: str, version: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,10 @@ class Reader:
         assert done.returncode == code, f"{shown.place}\n$ {self.fill(shown.line)}\n{done.returncode}: {text}"
         return text
 
+    def launcher(self, *words: str) -> str:
+        """What `launcher WORDS` prints."""
+        return self.type(Shown("this test", shlex.join(("launcher", *words))))
+
     def impersonate(self, user: str, *groups: str) -> None:
         """From now on commands are typed by this user, who has no other right than those of the groups."""
         config = yaml.safe_load(self.cluster.kubeconfig.read_text())
@@ -94,15 +99,15 @@ def store_keys(cluster: Cluster) -> dict[str, str]:
 
 
 def section(page: Path, *titles: str) -> Iterable[list[Shown]]:
-    """The command blocks below the headings whose titles begin so, in the page's order."""
+    """The command blocks right below the headings whose titles begin so, in the page's order."""
     lines = page.read_text(encoding="utf-8").split("\n")
     heading = ""
     within = {}
     fenced = False
     for number, line in enumerate(lines, 1):
         fenced ^= line.startswith("```")
-        if line.startswith("## ") and not fenced:
-            heading = line[3:]
+        if line.startswith(("## ", "### ")) and not fenced:
+            heading = line.lstrip("# ")
         within[number] = heading
     for block in blocks(page):
         if within[int(block[0].place.rpartition(":")[2])].startswith(titles):

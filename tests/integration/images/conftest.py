@@ -28,6 +28,7 @@ ARG SLIPWAY_VERSION=0
 LABEL org.opencontainers.image.title="tiny" org.opencontainers.image.version="${SLIPWAY_VERSION}"
 """
 
+NOBODY = "00000000-0000-0000-0000-000000000000"  # whom `az acr login` logs in
 BCRYPT = "$2b$04$JWdAJ1eIUS0tx05e6n71xu4Nj5r9SwuQK0Bx/fCx/gCM2mPJnb9WG"  # of "secret-word"
 
 
@@ -79,7 +80,7 @@ def build(engine: Engine, *more: str) -> int:
 @pytest.fixture
 def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
     """Debian's docker-registry over a folder, behind the fault proxy. With the parameter `password` it lets in only
-    the user `me` with `secret-word`."""
+    the user `me` with `secret-word`, and by the same word the users that cloud programs log in as."""
     program = shutil.which("docker-registry")
     if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(["apt-get", "install", "-qy", "docker-registry"], capture_output=True, check=False)
@@ -93,7 +94,7 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registr
     auth = ""
     if getattr(request, "param", "") == "password":
         known = tmp_path / "htpasswd"
-        known.write_text(f"me:{BCRYPT}\n")
+        known.write_text("".join(f"{user}:{BCRYPT}\n" for user in ("me", "AWS", NOBODY, "oauth2accesstoken")))
         auth = f"auth: {{htpasswd: {{realm: tests, path: {known}}}}}\n"
     while True:
         with socket.create_server(("127.0.0.1", 0)) as free:
