@@ -269,7 +269,7 @@ class CheckResult:
 def backend_of(job: ResolvedJob, options: Mapping[str, object]) -> Backend:
     """The backend that a job runs on. `options`: this machine's settings; how this machine reached the run before comes
     before them, and the job's own options come first."""
-    return backend(job.backend, {**options, **reached(job), **job.options})
+    return backend(job.backend, {"store": job.store, **options, **reached(job), **job.options})
 
 
 def backend(name: str, options: Mapping[str, object]) -> Backend:

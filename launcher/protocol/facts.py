@@ -83,7 +83,8 @@ def proves_dead(
     if earlier.kind == "set" and earlier.generation != mine.generation:
         return earlier.generation < mine.generation
     if earlier.boot and mine.boot and earlier.boot != mine.boot and earlier.kind in ("process", "machine"):
-        return True  # that machine has started anew
+        # a run's machines share `where`; which of them it is, is in `container`
+        return earlier.kind == "process" or earlier.container == mine.container  # that machine has started anew
     if not before and Rule.EARLIER in rules:
         return False
     # a Job or a container's supervisor starts a process only when the one before it is gone

@@ -32,6 +32,7 @@ BUILT_IN: Final = {
     "local": "launcher.backends.local.traits:TRAITS",
     "docker": "launcher.backends.docker.traits:TRAITS",
     "kubernetes": "launcher.backends.kubernetes.traits:TRAITS",
+    "lambda": "launcher.backends.lambda_labs.traits:TRAITS",
 }
 
 

@@ -32,7 +32,7 @@ MARKER = ".slipway-store"  # in the root of a folder store: its id; shows that t
 RUNS = "runs/"
 GROUPS = "groups/"
 # names at the top of a store, by which a folder is recognised as one; the check of create-only puts leaves `checks`
-ROOMS = frozenset(("runs", "objects", "groups", "works", "deleting", "checks"))
+ROOMS = frozenset(("runs", "objects", "groups", "works", "deleting", "checks", "leases"))
 BLOBS = "objects/sha256/"
 NOTES = "objects/notes/"
 WORKS = "works/"
@@ -41,6 +41,22 @@ DELETING = "deleting/"  # lists of objects that a gc or rm of the launcher is ab
 LOG = ".log"
 METRICS = ".jsonl"
 MANIFEST = ".manifest.json"
+
+
+LEASES = "leases/"  # one launcher of an account launches machines at a time
+
+
+def lease(account: str) -> str:
+    """The prefix of an account's lease: its generations."""
+    return f"{LEASES}{account}/"
+
+
+def lease_held(account: str, generation: int) -> str:
+    return f"{lease(account)}{generation:012d}/held.json"
+
+
+def lease_released(account: str, generation: int) -> str:
+    return f"{lease(account)}{generation:012d}/released.json"
 
 
 def deleting(nonce: str) -> str:

@@ -194,6 +194,14 @@ def kubernetes(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.M
 
 
 @contextmanager
+def lambda_labs(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    from tests.contract.backend.lambda_labs import opened
+
+    with opened(path, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
 def elsewhere(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     """A backend of another distribution: here, and in the supervisor's process, found by its entry point."""
     site = outside.install(path / "site")
@@ -208,7 +216,13 @@ def elsewhere(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.Mo
         backends.cache_clear()
 
 
-HARNESSES: Final = {"docker": docker, "elsewhere": elsewhere, "kubernetes": kubernetes, "local": local}
+HARNESSES: Final = {
+    "docker": docker,
+    "elsewhere": elsewhere,
+    "kubernetes": kubernetes,
+    "lambda": lambda_labs,
+    "local": local,
+}
 
 
 def living(run: str) -> int:

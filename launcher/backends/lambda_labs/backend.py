@@ -1,0 +1,235 @@
+"""The Lambda backend (docs/explanation/lambda.md). It finds every machine again by its tags and by the records of its
+launch in the store, so it keeps no state on this machine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.lambda_labs import access, names
+from launcher.backends.lambda_labs.api import LambdaApi
+from launcher.backends.lambda_labs.ending import end
+from launcher.backends.lambda_labs.launching import Times, ensure, mine
+from launcher.backends.lambda_labs.logs import follow
+from launcher.backends.lambda_labs.records import recorded
+from launcher.backends.lambda_labs.render import parse, render
+from launcher.backends.lambda_labs.wire import CloudInstance
+from launcher.errors import BadInput, Conflict
+from launcher.protocol.records import Placement
+from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.model import ResolvedJob
+from launcher.store import Store, open_store
+from launcher.store.layout import RunKeys
+
+POLL = 5  # intervals between two looks of `watch` and `logs`
+
+
+class LambdaBackend:
+    """Runs on machines of Lambda Cloud. `options`: the block; `store`: the URL of the run's store."""
+
+    name = names.NAME
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        self.options: Mapping[str, Any] = options
+        self.account = str(options.get("account", names.DEFAULT_ACCOUNT))
+        own = self.options
+        fields = {name: float(own[name]) for name in Times.__dataclass_fields__ if name in own}
+        self.times = Times(**fields)
+        self._api: LambdaApi | None = None
+        self._stores: dict[str, Store] = {}
+        self._gone: set[str] = set()  # ids that were seen gone: they never come back
+        self._listing: tuple[float, list[CloudInstance]] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def api(self) -> LambdaApi:
+        if self._api is None:
+            self._api = LambdaApi(interval=self.times.interval)
+        return self._api
+
+    @property
+    def place(self) -> str:
+        return f"Lambda, account {self.account}"
+
+    def render(self, group: Sequence[ResolvedJob]) -> Rendered:
+        return render(group)
+
+    def check(self, group: Sequence[ResolvedJob]) -> None:
+        """Asks, before anything is written, whether machines can reach the store and are large enough. Raises
+        BadInput, Unreachable."""
+        access.check(group, self._folders)
+        if not group:
+            return
+        offered = self.api.types()
+        wrong = []
+        for job in group:
+            for name in job.options.get("instance_types", ()):
+                if name not in offered:
+                    allowed = ", ".join(sorted(offered))
+                    wrong.append(f"{job.name}: lambda.instance_types: `{name}` is not offered; allowed: {allowed}")
+                    continue
+                specs = offered[name].instance_type.specs
+                for role, chosen in job.roles.items():
+                    need = chosen.resources
+                    for field, wanted, there in (
+                        ("gpus", need.gpus, specs.gpus),
+                        ("cpus", need.cpus, specs.vcpus),
+                        ("memory", (need.memory or 0) / 2**30, specs.memory_gib),
+                        ("disk", (need.disk or 0) / 2**30, specs.storage_gib),
+                    ):
+                        if wanted > there:
+                            wrong.append(
+                                f"{job.name}: {role}: resources.{field}: {name} has {there}; allowed: at most {there}"
+                            )
+        if wrong:
+            raise BadInput("\n".join(dict.fromkeys(wrong)))
+
+    @property
+    def _folders(self) -> Sequence[str]:
+        return tuple(self.options.get("folders", ()))
+
+    def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        jobs = {run_id(job): job for job in group}
+        if unknown := sorted(set(rendered.objects) - set(jobs)):
+            raise Conflict(f"{unknown[0]} is not a run of this submit")
+        handles = {}
+        for run, file_name in rendered.objects.items():
+            file = parse(rendered.documents[file_name], file_name)
+            if (file.run, file.fingerprint) != (run, run_hash(jobs[run])):
+                raise Conflict(f"{file_name} does not carry {run} as it is submitted")
+            access.check([jobs[run]], self._folders)
+            credentials = msgspec.json.encode(access.access(jobs[run])).decode()
+            store = self._store(file.store)
+            machines = [ensure(self.api, store, file, machine, credentials, self.times) for machine in file.machines]
+            self._forget()
+            handles[run] = self._handle(run, machines)
+        return handles
+
+    # observing
+
+    def look_up(self, run: str) -> BackendObservation | None:
+        living = [each for each in mine(self._instances(), run) if each.living and each.id not in self._gone]
+        url = living[0].tag(names.STORE) if living else str(self.options.get("store") or "")
+        if not living and url:  # a list may not show them yet
+            ids = [each for known in recorded(self._store(url), run).values() for each in known]
+            shown = [self._instance(each) for each in ids]
+            living = sorted((each for each in shown if each is not None), key=lambda each: each.id)
+            if ids and not living:
+                place = {"store": url}
+                handle = Handle(run, self.name, run, "", place)
+                return BackendObservation(handle, active=False, phase="gone", evidence="its machines were terminated")
+        return self._observe(run, living) if living else None
+
+    def _observe(self, run: str, living: Sequence[CloudInstance]) -> BackendObservation:
+        """The state of a run that has machines. It is active until it has its result: afterwards no runtime starts
+        anything, but a machine is billed until somebody ends it."""
+        handle = self._handle(run, living)
+        if self._ended(handle):
+            billed = f"billed until `launcher reap` ends it: {', '.join(each.id for each in living)}"
+            return BackendObservation(handle, active=False, phase="ended", evidence=billed)
+        phases = {each.status for each in living}
+        phase = "booting" if phases == {"booting"} else "running"
+        unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
+        evidence = f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else ""
+        return BackendObservation(handle, active=True, phase=phase, evidence=evidence)
+
+    def _ended(self, handle: Handle) -> bool:
+        url = handle.place.get("store", "")
+        return bool(url) and self._store(url).head(RunKeys(handle.run).result) is not None
+
+    def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
+        """Changes of the runs, until none is active. It ends the machines of runs that have their result."""
+        last: dict[str, BackendObservation] = {}
+        active = {handle.run: handle for handle in handles}
+        while active:
+            for run, handle in list(active.items()):
+                seen = self.look_up(run) or BackendObservation(handle, active=False, phase="gone")
+                if seen != last.get(run):
+                    last[run] = seen
+                    yield seen
+                if not seen.active:
+                    del active[run]
+                    if seen.phase == "ended":
+                        self.cancel([seen.handle])
+            if active:
+                time.sleep(POLL * self.times.interval)
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        def active() -> bool:
+            seen = self.look_up(handle.run)
+            return seen is not None and seen.active
+
+        store, poll = self._store(handle.place["store"]), POLL * self.times.interval
+        return follow(store, handle.run, f"{role}-{rank}", previous, poll, active)
+
+    def mine(self) -> Iterator[BackendObservation]:
+        runs: dict[str, list[CloudInstance]] = {}
+        for each in self._instances():
+            if each.living and each.tag(names.ACCOUNT) == self.account and (run := each.tag(names.RUN)):
+                runs.setdefault(run, []).append(each)
+        for run in sorted(runs):
+            yield self._observe(run, mine(runs[run], run))
+
+    def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
+        if placement is None:  # another account may have it
+            return seen is not None
+        return placement.kind == names.KIND and placement.where.partition("/")[0] == self.account
+
+    def dead(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
+        """Whether every machine that was ever launched for the run is gone: Lambda has said so of each id."""
+        return placement is not None and self.here(placement, seen) and seen is not None and seen.phase == "gone"
+
+    # ending
+
+    def cancel(self, handles: Collection[Handle]) -> None:
+        """Terminates every machine of these runs, and returns when each was seen gone."""
+        runs = {handle.run: handle for handle in handles}
+        ids = {each.id for each in self.api.instances() for run in runs if each.tag(names.RUN) == run}
+        for run, handle in runs.items():
+            if url := handle.place.get("store"):
+                ids |= {each for known in recorded(self._store(url), run).values() for each in known}
+        ids -= self._gone
+        end(self.api, ids, self.times.interval)
+        self._gone |= ids
+        self._forget()
+
+    # what is there
+
+    def _handle(self, run: str, machines: Sequence[CloudInstance]) -> Handle:
+        """The handle names the smallest id of each member."""
+        place = {"store": machines[0].tag(names.STORE)}
+        for each in sorted(machines, key=lambda each: (each.tag(names.MEMBER), each.id)):
+            place.setdefault(each.tag(names.MEMBER), each.id)
+        return Handle(run, self.name, run, machines[0].tag(names.FINGERPRINT), place)
+
+    def _instances(self) -> list[CloudInstance]:
+        """The account's machines; one list serves everybody who asks within an interval."""
+        with self._lock:
+            now = time.monotonic()
+            if self._listing is None or now - self._listing[0] > self.times.interval:
+                self._listing = time.monotonic(), self.api.instances()
+            return self._listing[1]
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._listing = None
+
+    def _instance(self, instance_id: str) -> CloudInstance | None:
+        """A machine that lives, by its id."""
+        if instance_id in self._gone:
+            return None
+        seen = self.api.instance(instance_id)
+        if seen is None or not seen.living:
+            self._gone.add(instance_id)
+            return None
+        return seen
+
+    def _store(self, url: str) -> Store:
+        if url not in self._stores:
+            self._stores[url] = open_store(url)
+        return self._stores[url]

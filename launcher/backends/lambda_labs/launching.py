@@ -1,0 +1,179 @@
+"""Exactly one machine for each member of a run (docs/explanation/lambda.md says what holds at each crash point).
+
+Under the account's lease: the recorded ids are asked for one by one, then all machines are listed; what lives with the
+member's tags is adopted. Only where nothing lives, and no unanswered launch is so young that a list may not show its
+machine yet, a new one is launched. Absence from a list alone proves nothing, so duplicates remain possible where lists
+lag for longer than `settle`: they do no work, because the runtime's claim lets one attempt run, and reap ends them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from launcher.backends.lambda_labs import names
+from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
+from launcher.backends.lambda_labs.lease import LASTS, Turn, turn
+from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, MachineRecords
+from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
+from launcher.backends.lambda_labs.script import with_access
+from launcher.backends.lambda_labs.wire import CloudInstance
+from launcher.clock import boottime
+from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
+from launcher.store.base import Store
+
+TRIES: Final = 3  # of one place, after answers that say nothing
+BETWEEN: Final = 30.0  # seconds between two looks for capacity
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds. Tests against a cloud whose clock is fast shorten them.
+
+    spacing  between two launches of an account, by all launchers together; Lambda allows one in 12 s
+    settle   after which a list shows a machine, as a rule
+    """
+
+    interval: float = 1.0
+    spacing: float = 13.0
+    settle: float = 20.0
+    timeout: float = TIMEOUT
+    lease: float = LASTS
+    between: float = BETWEEN
+
+
+def mine(instances: list[CloudInstance], run: str, member: str = "") -> list[CloudInstance]:
+    """The machines of a run (of one member), the smallest id first."""
+    return sorted(
+        (each for each in instances if each.tag(names.RUN) == run and member in ("", each.tag(names.MEMBER))),
+        key=lambda each: each.id,
+    )
+
+
+def ensure(
+    api: LambdaApi, store: Store, file: LaunchFile, machine: MachineRequest, access: str, times: Times
+) -> CloudInstance:
+    """The member's machine, launched if none lives. Waits for capacity as long as the job says. Raises BadInput,
+    Conflict, Unreachable."""
+    end = time.monotonic() + file.wait
+    while True:
+        with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
+            launch = _Launch(api, store, file, machine, access, times, held)
+            instance = launch.adopt() or launch.launch()
+        if instance is not None:
+            return instance
+        types, regions = ", ".join(file.instance_types), ", ".join(file.regions) or "any region"
+        if time.monotonic() + times.between > end:
+            raise Unreachable(
+                f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or set "
+                "lambda.wait_for_capacity; nothing is launched twice"
+            )
+        time.sleep(times.between)
+
+
+@dataclass
+class _Launch:
+    api: LambdaApi
+    store: Store
+    file: LaunchFile
+    machine: MachineRequest
+    access: str
+    times: Times
+    held: Turn
+
+    def __post_init__(self) -> None:
+        self.records = MachineRecords(self.store, self.file.run, self.machine.member)
+        self.about = f"{self.file.run} {self.machine.member}"
+
+    def adopt(self) -> CloudInstance | None:
+        """The machine that lives, recorded; None if there is none."""
+        for known in reversed(self.records.ids):
+            instance = self.api.instance(known)
+            if instance is not None and instance.living:
+                return self._ours(instance)
+        unanswered = self.records.unanswered
+        if unanswered is not None:
+            # its request may still have been on its way for as long as a request lasts
+            age = self.store.now() - unanswered.modified
+            time.sleep(max(0.0, self.times.timeout + self.times.settle - age))
+        return self._listed()
+
+    def _listed(self) -> CloudInstance | None:
+        living = [each for each in mine(self.api.instances(), self.file.run, self.machine.member) if each.living]
+        if not living:
+            return None
+        instance = self._ours(living[0])
+        if instance.id not in self.records.ids:
+            self.records.add(LAUNCHED, f"{self.about}: machine {instance.id} was in the list", instance.id)
+        return instance
+
+    def _ours(self, instance: CloudInstance) -> CloudInstance:
+        if instance.tag(names.FINGERPRINT) != self.file.fingerprint:
+            raise Conflict(f"machine {instance.id} is of another job under the name {self.file.run}")
+        return instance
+
+    def launch(self) -> CloudInstance | None:
+        """A new machine in the first place that has one; None without capacity. Raises BadInput, Unreachable."""
+        for region, instance_type in self._places():
+            for _ in range(TRIES):
+                try:
+                    return self._launch(region, instance_type)
+                except EffectUnknown as error:
+                    time.sleep(self.times.settle)
+                    if (instance := self._listed()) is not None:
+                        return instance
+                    self.records.add(REFUSED, f"{self.about}: no machine after {error}")
+                except LambdaRefused as error:
+                    self.records.add(REFUSED, f"{self.about}: {error}")
+                    if error.code == CAPACITY:
+                        break
+                    raise _explained(error, self.about) from None
+            else:
+                raise Unreachable(f"{self.about}: Lambda does not say whether it launches: submit again later")
+        return None
+
+    def _places(self) -> Iterator[tuple[str, str]]:
+        """(region, type) with capacity, in the user's order. Looking costs no launch."""
+        offered = self.api.types()
+        if unknown := [name for name in self.file.instance_types if name not in offered]:
+            raise BadInput(
+                f"lambda.instance_types: `{unknown[0]}` is not offered; allowed: {', '.join(sorted(offered))}"
+            )
+        for instance_type in self.file.instance_types:
+            free = offered[instance_type].regions
+            for region in self.file.regions or sorted(free):
+                if region in free:
+                    yield region, instance_type
+
+    def _launch(self, region: str, instance_type: str) -> CloudInstance:
+        if self.held.launched is not None:
+            time.sleep(max(0.0, self.held.launched + self.times.spacing - boottime()))
+        self.held.check()
+        expires = self.store.now() + self.file.lifetime
+        user_data = with_access(self.machine.request["user_data"], self.access)
+        body = request_of(self.file, self.machine, region, instance_type, expires, user_data)
+        self.records.add(ASKED, f"{self.about}: {instance_type} in {region}")
+        try:
+            instance_id = self.api.launch(body)
+        finally:
+            self.held.launched = boottime()
+        self.records.add(LAUNCHED, f"{self.about}: machine {instance_id}", instance_id)
+        shown = self.api.instance(instance_id)
+        return shown if shown is not None else _promised(instance_id, body)
+
+
+def _promised(instance_id: str, body: Mapping[str, object]) -> CloudInstance:
+    """A machine that Lambda has promised and does not show yet."""
+    return msgspec.convert({"id": instance_id, "status": "booting", "tags": body["tags"]}, CloudInstance)
+
+
+def _explained(error: LambdaRefused, about: str) -> SlipwayError:
+    if error.code == QUOTA:
+        return Unreachable(f"{about}: {error}; end a machine or ask Lambda for more, then submit again")
+    if error.status in (400, 404, 422):
+        return BadInput(f"{about}: {error}")
+    return Unreachable(f"{about}: {error}")

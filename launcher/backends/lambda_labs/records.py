@@ -1,0 +1,87 @@
+"""What the store knows of a run's machines: an event before each launch, and one after it with the machine's id or
+the refusal. A launch without an answer may have made a machine that no list shows yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from launcher.backends.lambda_labs.names import NAME
+from launcher.protocol.records import Event
+from launcher.store.base import Store
+from launcher.store.layout import RunKeys
+
+KIND: Final = "handle"
+ASKED, LAUNCHED, REFUSED = "asked", "launched", "refused"
+
+
+@dataclass(frozen=True)
+class LaunchRecord:
+    """One event. `modified`: by the store's clock."""
+
+    seq: int
+    state: str
+    instance: str
+    modified: float
+
+
+class MachineRecords:
+    """The records of one member's machines, in order."""
+
+    def __init__(self, store: Store, run: str, member: str) -> None:
+        self.store, self.run, self.member = store, run, member
+        self.records = list(_read(store, run, member))
+
+    @property
+    def ids(self) -> list[str]:
+        """Every machine that was launched, the newest last."""
+        return [record.instance for record in self.records if record.state == LAUNCHED]
+
+    @property
+    def unanswered(self) -> LaunchRecord | None:
+        """The launch whose answer nobody has recorded."""
+        return self.records[-1] if self.records and self.records[-1].state == ASKED else None
+
+    def add(self, state: str, message: str, instance: str = "") -> None:
+        """Raises Unreachable."""
+        seq = self.records[-1].seq + 1 if self.records else 0
+        writer = _writer(self.member)
+        while True:
+            fields = {"state": state, "member": self.member, **({"instance": instance} if instance else {})}
+            event = Event(0, writer, seq, KIND, message, fields, time.time())
+            if self.store.create(RunKeys(self.run).event(0, writer, seq), msgspec.json.encode(event)):
+                break
+            seq += 1
+        self.records.append(LaunchRecord(seq, state, instance, self.store.now()))
+
+
+def _writer(member: str) -> str:
+    return f"{NAME}-{member}"
+
+
+def _read(store: Store, run: str, member: str) -> Iterator[LaunchRecord]:
+    prefix = f"{RunKeys(run).events}0-{_writer(member)}-"
+    for meta in list(store.scan(prefix)):
+        answer = store.read(meta.key)
+        if answer is not None:
+            event = msgspec.json.decode(answer[0], type=Event)
+            if event.fields.get("member") == member:
+                yield LaunchRecord(
+                    event.seq, event.fields.get("state", ""), event.fields.get("instance", ""), meta.modified
+                )
+
+
+def recorded(store: Store, run: str) -> dict[str, list[str]]:
+    """Member -> the ids of every machine that was launched for it."""
+    ids: dict[str, list[str]] = {}
+    for meta in list(store.scan(f"{RunKeys(run).events}0-{NAME}-")):
+        answer = store.read(meta.key)
+        if answer is not None:
+            event = msgspec.json.decode(answer[0], type=Event)
+            if event.fields.get("state") == LAUNCHED:
+                ids.setdefault(event.fields["member"], []).append(event.fields["instance"])
+    return ids

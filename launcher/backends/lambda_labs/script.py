@@ -1,0 +1,136 @@
+"""The script that a machine runs once, at its first boot, as root. Pure text.
+
+It starts the countdown to its end first, then checks the GPUs, gets docker and the image, and starts the runtime until
+that says that nothing is left to do. The machine has no API key: it can power itself off, but only a launcher can end
+its billing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from math import ceil
+from typing import Final
+
+from launcher.backends.docker.container import ENTRYPOINT, image
+from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, where
+from launcher.reasons import EXIT_DONE, EXIT_NEVER
+from launcher.spec.hashing import encode_job
+from launcher.spec.model import ResolvedJob
+
+WORK: Final = "/work"
+INSIDE: Final = "/run/slipway"
+END: Final = "SLIPWAY_END"  # no line of the texts between two of these is this word: each is one line of JSON
+NO_ACCESS: Final = "{}"  # where submit writes the credentials of the store
+
+_TEXT: Final = """#!/bin/sh
+# Slipway: {member} of {run}. No API key is here.
+set -u
+umask 077
+root=${{SLIPWAY_MACHINE:-/var/lib/slipway}}
+mkdir -p "$root/run" "$root/work"
+shutdown -P +{minutes}  # whatever happens below, the machine goes off
+cat > "$root/job.json" <<'{end}'
+{job}
+{end}
+# short-lived credentials of the store, as `launcher submit` writes them here
+cat > "$root/private.json" <<'{end}'
+{access}
+{end}
+say() {{ echo "[slipway] $*"; }}
+leave() {{ say "$*"; shutdown -P now; exit 0; }}
+{gpus}{docker}
+[ -s "$root/machine" ] || cat /proc/sys/kernel/random/uuid > "$root/machine"
+address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
+cat > "$root/env" <<'{end}'
+{environment}
+{end}
+printf 'SLIPWAY_PLACEMENT={{"kind":"{kind}","where":"%s","host":"%s","container":"%s"}}\\n' \\
+  {where} "$address" "$(cat "$root/machine")" >> "$root/env"
+pause=5
+while :; do
+  # the runtime empties its copy of the credentials
+  cp "$root/job.json" "$root/private.json" "$root/run/"
+  chown -R 1000:1000 "$root/run" "$root/work" 2>/dev/null
+  docker rm -f slipway >/dev/null 2>&1
+  docker run {flags}
+  code=$?
+  case $code in {done}|{never}) leave "the runtime ended with $code" ;; esac
+  say "the runtime ended with $code; again in $pause s"
+  sleep $pause
+  [ $pause -ge 60 ] || pause=$((pause * 2))
+done
+"""
+_GPUS: Final = """count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ "$count" -ge {gpus} ] || leave "nvidia-smi shows $count GPUs, the job needs {gpus}"
+"""
+_DOCKER: Final = """command -v docker >/dev/null || {{ apt-get update -q && apt-get install -qy docker.io; }}
+{toolkit}for try in 1 2 3 4 5; do docker pull -q {image} && break; sleep $((try * 10)); done
+case "$(uname -m)/$(docker image inspect -f '{{{{.Architecture}}}}' {image})" in
+  x86_64/amd64|aarch64/arm64|*/) ;;
+  *) leave "the image is for another processor than $(uname -m)" ;;
+esac"""
+_TOOLKIT: Final = """docker info 2>/dev/null | grep -qi nvidia || {
+  apt-get install -qy nvidia-container-toolkit && nvidia-ctk runtime configure --runtime=docker \\
+    && systemctl restart docker
+}
+"""
+
+
+def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
+    """The user data of one member's machine, without the credentials of the store."""
+    need = job.roles[role].resources
+    reference = shlex.quote(image(job, role))
+    variables = {
+        "OMP_NUM_THREADS": str(max(1, int(need.cpus))),
+        "PYTHONUNBUFFERED": "1",
+        "HOME": WORK,
+        "SLIPWAY_STORE": job.store,
+        "SLIPWAY_RUN": run,
+        "SLIPWAY_ROLE": role,
+        "SLIPWAY_RANK": str(rank),
+        "SLIPWAY_WORKDIR": WORK,
+        "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
+        "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
+    }
+    return _TEXT.format(
+        member=f"{role}-{rank}",
+        run=run,
+        minutes=ceil(lifetime(job) / 60),
+        end=END,
+        job=encode_job(job).decode(),
+        access=NO_ACCESS,
+        gpus=_GPUS.format(gpus=need.gpus) if need.gpus else "",
+        docker=_DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else ""),
+        environment="\n".join(f"{name}={value}" for name, value in variables.items()),
+        kind=KIND,
+        where=shlex.quote(where(account_of(job), run)),
+        flags=" ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT)}",
+        done=EXIT_DONE,
+        never=EXIT_NEVER,
+    )
+
+
+def _flags(job: ResolvedJob, role: str) -> list[str]:
+    need = job.roles[role].resources
+    flags = [
+        "--rm",
+        "--name=slipway",
+        "--network=host",  # other members reach it at the machine's private address
+        "--user=1000:1000",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        '--env-file="$root/env"',
+        f'--volume="$root/work:{WORK}"',
+        f'--volume="$root/run:{INSIDE}"',
+    ]
+    flags += [f"--volume=/lambda/nfs/{name}:/lambda/nfs/{name}" for name in job.options.get("file_systems", ())]
+    if need.gpus:
+        flags.append("--gpus=all")
+    if need.shm is not None:
+        flags.append(f"--shm-size={need.shm}")
+    return flags
+
+
+def with_access(user_data: str, access: str) -> str:
+    """The user data with credentials, one line of JSON, in their place."""
+    return user_data.replace(f"/private.json\" <<'{END}'\n{NO_ACCESS}\n", f"/private.json\" <<'{END}'\n{access}\n", 1)

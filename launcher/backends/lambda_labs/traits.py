@@ -1,0 +1,43 @@
+"""What the launcher knows of this backend before it is loaded, and the options of the `lambda:` block."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from launcher.spec.backends import Traits
+from launcher.spec.structures import Field, ListOf, Struct
+from launcher.spec.types import DURATION, Text
+
+_NAME: Final = r"[a-z0-9][a-z0-9_-]*"
+
+TRAITS: Final = Traits(
+    module="launcher.backends.lambda_labs",
+    diagnosis="launcher.backends.lambda_labs.diagnosis:diagnose",
+    extra="lambda",
+    block=Struct(
+        "a Lambda block",
+        Field(
+            "instance_types",
+            ListOf(Text("an instance type", _NAME)),
+            "which machines will do, in the order in which they are tried: gpu_1x_h100_pcie",
+            "none: a run on Lambda names at least one",
+        ),
+        Field("regions", ListOf(Text("a region", _NAME)), "in the order in which they are tried", "any with capacity"),
+        Field("ssh_key", Text("an SSH key's name", r"[^\n]+", longest=64), "a key of the account; Lambda wants one"),
+        Field(
+            "file_systems",
+            ListOf(Text("a file system's name", r"[A-Za-z0-9][A-Za-z0-9_-]*")),
+            "a file system of the account, mounted at /lambda/nfs/NAME; at most one",
+        ),
+        Field("image_family", Text("an image family", r"[A-Za-z0-9][A-Za-z0-9._-]*"), "of the machine", "Lambda's own"),
+        Field(
+            "account",
+            Text("a name", r"[a-z0-9][a-z0-9-]*", "a-z, 0-9 and -", 30),
+            "tells accounts that share a store from each other: machines of one account are launched one at a time",
+            "default",
+        ),
+        Field("role", Text("a role", r"arn:[^\s]+"), "of AWS, which a machine takes for the store", "the user's own"),
+        Field("wait_for_capacity", DURATION, "how long submit waits for a machine to be free", "0"),
+    ),
+    defaults={"account": "default", "wait_for_capacity": 0.0},
+)

@@ -1,0 +1,94 @@
+"""The answers of Lambda's API, as far as the launcher reads them. Statuses and codes are texts: new ones appear. What
+is not named here is dropped while it is decoded; `jupyter_token` and `jupyter_url` are secrets and are therefore not
+named."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+LIVING: Final = ("booting", "active", "unhealthy")  # billed, and it may run something
+ENDED: Final = ("terminated", "terminating", "preempted")
+
+
+class InstanceTag(msgspec.Struct, frozen=True):
+    key: str = ""
+    value: str = ""
+
+
+class RegionName(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class MachineSpecs(msgspec.Struct, frozen=True):
+    vcpus: int = 0
+    memory_gib: int = 0
+    storage_gib: int = 0
+    gpus: int = 0
+
+
+class MachineType(msgspec.Struct, frozen=True):
+    name: str = ""
+    price_cents_per_hour: int = 0
+    specs: MachineSpecs = MachineSpecs()
+
+
+class CloudInstance(msgspec.Struct, frozen=True):
+    """One machine. `status`: booting | active | unhealthy | terminating | terminated | preempted | others."""
+
+    id: str
+    status: str = ""
+    name: str | None = ""
+    ip: str | None = None
+    private_ip: str | None = None
+    region: RegionName = RegionName()
+    instance_type: MachineType = MachineType()
+    tags: list[InstanceTag] | None = None
+
+    def tag(self, key: str) -> str:
+        return next((tag.value for tag in self.tags or () if tag.key == key), "")
+
+    @property
+    def living(self) -> bool:
+        """Billed, and it may run something. An unknown status counts as living."""
+        return self.status not in ENDED
+
+
+class OfferedType(msgspec.Struct, frozen=True):
+    instance_type: MachineType = MachineType()
+    regions_with_capacity_available: list[RegionName] = []
+
+    @property
+    def regions(self) -> list[str]:
+        return [region.name for region in self.regions_with_capacity_available]
+
+
+class Launched(msgspec.Struct, frozen=True):
+    instance_ids: list[str] = []
+
+
+class ApiFault(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+    suggestion: str | None = ""
+
+
+class FaultAnswer(msgspec.Struct, frozen=True):
+    error: ApiFault = ApiFault()
+
+
+class InstanceAnswer(msgspec.Struct, frozen=True):
+    data: CloudInstance
+
+
+class InstancesAnswer(msgspec.Struct, frozen=True):
+    data: list[CloudInstance]
+
+
+class TypesAnswer(msgspec.Struct, frozen=True):
+    data: dict[str, OfferedType]
+
+
+class LaunchAnswer(msgspec.Struct, frozen=True):
+    data: Launched

@@ -1,0 +1,96 @@
+"""An instance as a process group of this machine: it runs the user data it was launched with. Programs that a real
+machine has (docker, nvidia-smi, shutdown) are replaced by small ones, first in its PATH."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+# `docker run ... IMAGE COMMAND` starts the program of $FAKE_PYTHON with the variables of --env-file. A value that
+# begins with the target of a mount begins with its source instead, because nothing is mounted here
+DOCKER: Final = """#!{python} -IS
+import os, sys
+words = sys.argv[1:]
+if words[:1] != ["run"]:
+    print({{"image": "amd64"}}.get(words[0] if words else "", ""))
+    sys.exit(0)
+flags = {{"--rm", "--read-only"}}
+variables, mounts, index = {{}}, [], 1
+while words[index].startswith("-"):
+    name, separator, value = words[index].partition("=")
+    if name not in flags and not separator:
+        index += 1
+        value = words[index]
+    if name == "--env-file":
+        for line in open(value):
+            key, _, text = line.rstrip("\\n").partition("=")
+            variables[key] = text
+    if name in ("-v", "--volume"):
+        mounts.append(value.split(":")[:2])
+    index += 1
+for key, text in variables.items():
+    for source, target in mounts:
+        if text == target or text.startswith(target + "/"):
+            variables[key] = source + text[len(target):]
+program = os.environ["FAKE_PYTHON"]
+keep = {{name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "SLIPWAY_TUNING") if name in os.environ}}
+os.execve(program, [program, *words[index + 2:]], {{**keep, **variables}})
+"""
+SHUTDOWN: Final = """#!/bin/sh
+# -P now: the system goes off at once; -P +N: in N minutes of the admin clock
+echo "$2" > {folder}/power.new && mv {folder}/power.new {folder}/power
+"""
+NVIDIA: Final = """#!/bin/sh
+n=0; while [ $n -lt {gpus} ]; do echo "GPU $n: Stand-in (UUID: GPU-$n)"; n=$((n+1)); done
+"""
+
+
+class Machine:
+    """The process group of one instance."""
+
+    def __init__(self, folder: Path, user_data: str, gpus: int, environ: dict[str, str]) -> None:
+        self.folder = folder
+        programs = folder / "bin"
+        programs.mkdir(parents=True)
+        texts = {
+            "docker": DOCKER.format(python=sys.executable),
+            "shutdown": SHUTDOWN.format(folder=folder),
+            "nvidia-smi": NVIDIA.format(gpus=gpus),
+        }
+        for name, text in texts.items():
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        script = folder / "user-data"
+        script.write_text(user_data)
+        root = folder / "root"
+        root.mkdir()
+        with (folder / "console").open("wb") as console:
+            self.process = subprocess.Popen(
+                ["/bin/sh", str(script)],
+                env={**environ, "PATH": f"{programs}:{os.environ['PATH']}", "SLIPWAY_MACHINE": str(root)},
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+                cwd=root,
+            )
+
+    def power(self) -> str:
+        """What `shutdown` was told last: now, +N, or "" for nothing."""
+        try:
+            return (self.folder / "power").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
