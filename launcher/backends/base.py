@@ -54,6 +54,8 @@ class BackendObservation(msgspec.Struct, frozen=True):
     evidence  the backend's own words for the reason
     cursor    where `watch` can go on after this observation
     made      when the object was created, in seconds since the epoch; 0: unknown
+    billed    it costs money, active or not: somebody must end it
+    overdue   why it must be ended whatever its run does: a machine past its deadline; "": it may go on
     """
 
     handle: Handle
@@ -63,6 +65,8 @@ class BackendObservation(msgspec.Struct, frozen=True):
     evidence: str = ""
     cursor: str = ""
     made: float = 0.0
+    billed: bool = False
+    overdue: str = ""
 
 
 class CarriedRun(msgspec.Struct, frozen=True):

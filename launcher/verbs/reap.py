@@ -216,7 +216,8 @@ def _anywhere(placement: Placement | None) -> bool:
 
 
 def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reaped]:
-    """Ends objects that still run although their runs have ended or were cancelled."""
+    """Ends objects that still run, or are billed, although their runs have ended or were cancelled, and those that are
+    past their deadline."""
     try:
         observations = list(backend.mine())
     except SlipwayError as error:
@@ -229,14 +230,18 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
             observation
         )
     running = {
-        place: carried for place, carried in shared.items() if any(observation.active for observation in carried)
+        place: carried
+        for place, carried in shared.items()
+        if any(observation.active or observation.billed for observation in carried)
     }
     runs = list(dict.fromkeys(observation.handle.run for carried in running.values() for observation in carried))
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
         fate_of = dict(zip(runs, threads.map(lambda run: _fate(store, run), runs), strict=True))
     rows = []
     for (_, object_name), carried in running.items():
-        fates = {observation.handle.run: fate_of[observation.handle.run] for observation in carried}
+        fates = {
+            observation.handle.run: observation.overdue or fate_of[observation.handle.run] for observation in carried
+        }
         if unknown := sorted(run for run, fate in fates.items() if fate is None):
             text = (
                 f"{name} has {object_name}, which {store.url} does not know: it belongs to another store, "

@@ -27,6 +27,7 @@ from launcher.store import Store, open_store
 from launcher.store.layout import RunKeys
 
 POLL = 5  # intervals between two looks of `watch` and `logs`
+SKEW = 600.0  # seconds by which this machine's clock may be wrong about a machine's expiry
 
 
 class LambdaBackend:
@@ -37,8 +38,7 @@ class LambdaBackend:
     def __init__(self, options: Mapping[str, object]) -> None:
         self.options: Mapping[str, Any] = options
         self.account = str(options.get("account", names.DEFAULT_ACCOUNT))
-        own = self.options
-        fields = {name: float(own[name]) for name in Times.__dataclass_fields__ if name in own}
+        fields = {name: float(str(options[name])) for name in Times.__dataclass_fields__ if name in options}
         self.times = Times(**fields)
         self._api: LambdaApi | None = None
         self._stores: dict[str, Store] = {}
@@ -130,13 +130,15 @@ class LambdaBackend:
         anything, but a machine is billed until somebody ends it."""
         handle = self._handle(run, living)
         if self._ended(handle):
-            billed = f"billed until `launcher reap` ends it: {', '.join(each.id for each in living)}"
-            return BackendObservation(handle, active=False, phase="ended", evidence=billed)
+            text = f"billed until `launcher reap` ends it: {', '.join(each.id for each in living)}"
+            return BackendObservation(handle, active=False, phase="ended", evidence=text, billed=True)
         phases = {each.status for each in living}
         phase = "booting" if phases == {"booting"} else "running"
         unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
         evidence = f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else ""
-        return BackendObservation(handle, active=True, phase=phase, evidence=evidence)
+        return BackendObservation(
+            handle, active=True, phase=phase, evidence=evidence, billed=True, overdue=_overdue(living)
+        )
 
     def _ended(self, handle: Handle) -> bool:
         url = handle.place.get("store", "")
@@ -233,3 +235,12 @@ class LambdaBackend:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
+
+
+def _overdue(living: Sequence[CloudInstance]) -> str:
+    """Why a run's machines must end whatever they do: they should have powered off before."""
+    for each in living:
+        expires = each.tag(names.EXPIRES)
+        if expires.isdecimal() and time.time() > int(expires) + SKEW:
+            return f"machine {each.id} is past its deadline"
+    return ""
