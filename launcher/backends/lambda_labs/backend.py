@@ -16,18 +16,19 @@ from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import Times, ensure, mine
 from launcher.backends.lambda_labs.logs import follow
+from launcher.backends.lambda_labs.overdue import overdue
 from launcher.backends.lambda_labs.records import recorded
 from launcher.backends.lambda_labs.render import parse, render
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.errors import BadInput, Conflict
 from launcher.protocol.records import Placement
+from launcher.reasons import Reason
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store import Store, open_store
 from launcher.store.layout import RunKeys
 
 POLL = 5  # intervals between two looks of `watch` and `logs`
-SKEW = 600.0  # seconds by which this machine's clock may be wrong about a machine's expiry
 
 
 class LambdaBackend:
@@ -120,9 +121,9 @@ class LambdaBackend:
             shown = [self._instance(each) for each in ids]
             living = sorted((each for each in shown if each is not None), key=lambda each: each.id)
             if ids and not living:
-                place = {"store": url}
-                handle = Handle(run, self.name, run, "", place)
-                return BackendObservation(handle, active=False, phase="gone", evidence="its machines were terminated")
+                handle = Handle(run, self.name, run, "", {"store": url})
+                text = f"its machines were terminated: {', '.join(ids)}"
+                return BackendObservation(handle, False, "gone", Reason.INFRASTRUCTURE, text)
         return self._observe(run, living) if living else None
 
     def _observe(self, run: str, living: Sequence[CloudInstance]) -> BackendObservation:
@@ -136,9 +137,7 @@ class LambdaBackend:
         phase = "booting" if phases == {"booting"} else "running"
         unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
         evidence = f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else ""
-        return BackendObservation(
-            handle, active=True, phase=phase, evidence=evidence, billed=True, overdue=_overdue(living)
-        )
+        return BackendObservation(handle, active=True, phase=phase, evidence=evidence, billed=True)
 
     def _ended(self, handle: Handle) -> bool:
         url = handle.place.get("store", "")
@@ -175,7 +174,9 @@ class LambdaBackend:
             if each.living and each.tag(names.ACCOUNT) == self.account and (run := each.tag(names.RUN)):
                 runs.setdefault(run, []).append(each)
         for run in sorted(runs):
-            yield self._observe(run, mine(runs[run], run))
+            living = mine(runs[run], run)
+            seen = self._observe(run, living)
+            yield msgspec.structs.replace(seen, overdue=overdue(living, self._store) if seen.active else "")
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # another account may have it
@@ -235,12 +236,3 @@ class LambdaBackend:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
-
-
-def _overdue(living: Sequence[CloudInstance]) -> str:
-    """Why a run's machines must end whatever they do: they should have powered off before."""
-    for each in living:
-        expires = each.tag(names.EXPIRES)
-        if expires.isdecimal() and time.time() > int(expires) + SKEW:
-            return f"machine {each.id} is past its deadline"
-    return ""

@@ -153,9 +153,8 @@ class _Launch:
         if self.held.launched is not None:
             time.sleep(max(0.0, self.held.launched + self.times.spacing - boottime()))
         self.held.check()
-        expires = self.store.now() + self.file.lifetime
         user_data = with_access(self.machine.request["user_data"], self.access)
-        body = request_of(self.file, self.machine, region, instance_type, expires, user_data)
+        body = request_of(self.file, self.machine, region, instance_type, self.store.now(), user_data)
         self.records.add(ASKED, f"{self.about}: {instance_type} in {region}")
         try:
             instance_id = self.api.launch(body)

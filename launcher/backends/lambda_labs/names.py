@@ -13,7 +13,9 @@ MEMBER: Final = "slipway:member"
 FINGERPRINT: Final = "slipway:fingerprint"
 STORE: Final = "slipway:store"
 ACCOUNT: Final = "slipway:account"
-EXPIRES: Final = "slipway:expires"  # seconds since the epoch; written at the launch, so no rendered file has it
+# seconds since the epoch, of the store's clock; written at the launch, so no rendered file has them
+LAUNCHED: Final = "slipway:launched"
+EXPIRES: Final = "slipway:expires"
 LONGEST_NAME: Final = 64
 LONGEST_TAG: Final = 128
 DEFAULT_ACCOUNT: Final = "default"

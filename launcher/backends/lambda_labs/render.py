@@ -142,9 +142,10 @@ def parse(text: str, where: str) -> LaunchFile:
 
 
 def request_of(
-    file: LaunchFile, machine: MachineRequest, region: str, instance_type: str, expires: float, user_data: str
+    file: LaunchFile, machine: MachineRequest, region: str, instance_type: str, now: float, user_data: str
 ) -> Mapping[str, Any]:
-    """The body of a launch. `expires`: seconds since the epoch after which anybody may end the machine."""
-    tags = [*machine.request["tags"], {"key": names.EXPIRES, "value": str(int(expires))}]
+    """The body of a launch. `now`: seconds since the epoch; a lifetime later anybody may end the machine."""
+    times = {names.LAUNCHED: int(now), names.EXPIRES: int(now) + file.lifetime}
+    tags = [*machine.request["tags"], *({"key": key, "value": str(value)} for key, value in times.items())]
     chosen = {"region_name": region, "instance_type_name": instance_type}
     return {**machine.request, **chosen, "tags": tags, "user_data": user_data}

@@ -83,7 +83,7 @@ class LambdaHarness:
         for body in ours:
             assert int(_tags(body)[names.EXPIRES]) > 0
             assert with_access(body["user_data"], "other") != body["user_data"]  # a folder needs no credentials
-            body["tags"] = [tag for tag in body["tags"] if tag["key"] != names.EXPIRES]
+            body["tags"] = [tag for tag in body["tags"] if tag["key"] not in (names.LAUNCHED, names.EXPIRES)]
             del body["region_name"], body["instance_type_name"]
         return _canonical(ours) if ours else None
 

@@ -1,0 +1,47 @@
+"""Which machines must end although their run has no result: nobody would end them, and they are billed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from launcher.backends.lambda_labs import names
+from launcher.backends.lambda_labs.wire import CloudInstance
+from launcher.errors import NotFound
+from launcher.protocol.finish import silence
+from launcher.protocol.read import read_run
+from launcher.store.base import Store
+
+LATE: Final = 600.0  # seconds that a machine may take to power off at its deadline
+UNCLAIMED: Final = 45 * 60.0  # seconds from the launch to the first claim: booting takes up to 25 min, then the image
+SILENT: Final = 900.0  # seconds without a heartbeat, beyond those after which another machine may take over
+
+
+def overdue(living: Sequence[CloudInstance], store_of: Callable[[str], Store]) -> str:
+    """Why the machines of one run must end; "" if they may go on. Raises Unreachable when the store cannot be read."""
+    first = living[0]
+    store = store_of(first.tag(names.STORE))
+    now = store.now()
+    for each in living:
+        expires = _seconds(each.tag(names.EXPIRES))
+        if expires and now > expires + LATE:
+            return f"machine {each.id} is past its deadline"
+    try:
+        view = read_run(store, first.tag(names.RUN), full=False)
+    except NotFound:
+        return ""  # a submit on another machine is about to write it, or its store is another
+    launched = max(_seconds(each.tag(names.LAUNCHED)) for each in living)
+    if not view.attempts:
+        late = bool(launched) and now > launched + UNCLAIMED
+        return f"machine {first.id} has started no runtime in {UNCLAIMED / 60:.0f} min" if late else ""
+    stale = view.job.timing.stale if view.job is not None else 0.0
+    silent, age = silence(view), now - launched
+    if silent > age and age <= UNCLAIMED:
+        return ""  # it replaced another machine, and may be booting
+    if silent > stale + SILENT:
+        return f"its machines have been silent for {silent / 60:.0f} min"
+    return ""
+
+
+def _seconds(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,141 @@
+"""Exactly one machine for a run, judged by the ledger of the stand-in for Lambda Cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from launcher.backends.lambda_labs.backend import LambdaBackend
+from launcher.errors import BadInput, Unreachable
+from launcher.spec.hashing import encode_job, run_id
+from tests.unit.lambda_labs.conftest import TIMES, Account
+
+Settings = Callable[..., object]
+
+
+@pytest.mark.parametrize("kind", ["drop_before", "drop_after", "unknown", "unknown_after", "500", "429"])
+def test_a_launch_without_a_clear_answer_makes_one_machine(account: Account, settings: Settings, kind: str) -> None:
+    """dstack 3453 and SkyPilot 3410: the answer is lost after the machine was made, or says `global/unknown`."""
+    settings(faults=[{"on": "launch", "kind": kind, "times": 1}])
+    machine = account.submit(account.job("one"))
+    assert account.launches() == [machine]
+    assert account.submit(account.job("one")) == machine
+    assert account.launches() == [machine]
+
+
+def test_a_machine_that_no_list_shows_yet_is_not_launched_again(account: Account, settings: Settings) -> None:
+    """SkyPilot 656: a launch whose answer is lost, then a list that lags: no second place is tried meanwhile."""
+    settings(list_lag=15.0, faults=[{"on": "launch", "kind": "drop_after", "times": 1}])
+    machine = account.submit(account.job("one"))
+    assert account.launches() == [machine]
+    settings(list_lag=100000.0)  # known by its id, whatever lists show
+    assert account.submit(account.job("one")) == machine
+
+
+class Killed(BaseException):
+    """kill -9 between two calls."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_between_any_two_requests_then_again_is_one_machine(
+    account: Account, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """The n-th request to Lambda is the last of its launcher, before or after it took effect."""
+    total = 0
+    for at in range(50):
+        one, backend = account.job(f"a{at}"), account.backend()
+        once, sent = backend.api._once, 0
+
+        def cut(*arguments: Any, once: Any = once, at: int = at) -> bytes:
+            nonlocal sent
+            sent += 1
+            if sent - 1 == at and not after:
+                raise Killed
+            answer: bytes = once(*arguments)
+            if sent - 1 == at:
+                raise Killed
+            return answer
+
+        monkeypatch.setattr(backend.api, "_once", cut)
+        try:
+            account.submit(one, backend)
+            whole = True
+        except Killed:
+            whole = False
+        machine = account.submit(one)
+        launched = [entry["id"] for entry in account.cloud.ledger("launched") if entry["run"] == run_id(one)]
+        assert launched == [machine]
+        total += 1
+        if whole:
+            break
+    assert total > 3
+
+
+def test_three_launchers_at_once_make_one_machine_each_run(account: Account) -> None:
+    """Processes of their own, as on three machines; without the lease 27 to 30 of 60 were launched twice."""
+    program = (
+        "import sys, msgspec\n"
+        "from launcher.backends.lambda_labs.backend import LambdaBackend\n"
+        "from launcher.spec.hashing import decode_job\n"
+        "options = msgspec.json.decode(sys.argv[1])\n"
+        "for text in sys.argv[2:]:\n"
+        "    job = decode_job(text.encode())\n"
+        "    backend = LambdaBackend(options)\n"
+        "    backend.submit(backend.render([job]), [job])\n"
+    )
+    jobs = [account.job(f"j{index}") for index in range(4)]
+    options = json.dumps({**TIMES, "folders": [str(account.path)]})
+    command = [sys.executable, "-c", program, options, *(encode_job(one).decode() for one in jobs)]
+    launchers = [subprocess.Popen(command, env=os.environ) for _ in range(3)]
+    assert [each.wait() for each in launchers] == [0, 0, 0]
+    runs = [entry["run"] for entry in account.cloud.ledger("launched")]
+    assert sorted(runs) == sorted(run_id(one) for one in jobs)
+    assert [entry for entry in account.cloud.ledger("throttled") if entry["call"] == "launch"] == []
+
+
+def test_capacity_is_taken_in_the_users_order_and_costs_no_launch(account: Account, settings: Settings) -> None:
+    settings(capacity={"gpu_1x_a10": {"us-east-1": 0}, "gpu_1x_h100_pcie": {"us-west-1": 2, "us-east-1": 1}})
+    account.submit(account.job("one", {"regions": ["us-west-1", "us-east-1"]}))
+    (made,) = account.cloud.bodies()
+    assert (made["body"]["instance_type_name"], made["body"]["region_name"]) == ("gpu_1x_h100_pcie", "us-west-1")
+    settings(capacity={})
+    with pytest.raises(Unreachable, match="no capacity now for gpu_1x_a10, gpu_1x_h100_pcie in any region"):
+        account.submit(account.job("two"))
+    assert len(account.launches()) == 1
+
+
+def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings) -> None:
+    settings(capacity={"gpu_1x_a10": {"us-east-1": 0}})
+    waiting = account.job("one", {"wait_for_capacity": 600.0})
+    asked: list[int] = []
+
+    class Watched(LambdaBackend):
+        pass
+
+    backend = Watched(account.backend().options)
+    types = backend.api.types
+
+    def offered() -> Any:
+        asked.append(1)
+        if len(asked) == 3:
+            settings(capacity={"gpu_1x_a10": {"us-east-1": 1}})
+        return types()
+
+    backend.api.types = offered  # type: ignore[method-assign]
+    assert account.submit(waiting, backend) in account.launches()
+    assert len(asked) >= 3
+
+
+def test_quota_and_refused_types_are_told(account: Account, settings: Settings) -> None:
+    settings(quota=0)
+    with pytest.raises(Unreachable, match=r"Quota exceeded\. \(global/quota-exceeded\); end a machine"):
+        account.submit(account.job("one"))
+    with pytest.raises(BadInput, match="`gpu_9x` is not offered; allowed: gpu_1x_a10"):
+        account.submit(account.job("two", {"instance_types": ["gpu_9x"]}))
+    assert account.launches() == []
