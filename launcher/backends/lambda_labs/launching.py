@@ -17,7 +17,7 @@ import msgspec
 
 from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
-from launcher.backends.lambda_labs.lease import LASTS, Turn, turn
+from launcher.backends.lambda_labs.lease import LASTS, LeaseTurn, turn
 from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, MachineRecords
 from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
 from launcher.backends.lambda_labs.script import with_access
@@ -83,7 +83,7 @@ class _Launch:
     machine: MachineRequest
     access: str
     times: Times
-    held: Turn
+    held: LeaseTurn
 
     def __post_init__(self) -> None:
         self.records = MachineRecords(self.store, self.file.run, self.machine.member)

@@ -46,7 +46,7 @@ class LeaseReleased(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass
-class Turn:
+class LeaseTurn:
     """The lease while it is held. `launched`: when the last launch was sent, by `boottime`."""
 
     lasts: float
@@ -60,11 +60,11 @@ class Turn:
 
 
 @contextmanager
-def turn(store: Store, account: str, *, lasts: float = LASTS, poll: float = 1.0) -> Iterator[Turn]:
+def turn(store: Store, account: str, *, lasts: float = LASTS, poll: float = 1.0) -> Iterator[LeaseTurn]:
     """Waits for the account's lease, holds it for the block, and releases it. Raises Unreachable."""
     prefix = layout.lease(account)
     number, launched = _take(store, prefix, lasts, poll)
-    held = Turn(lasts, launched=launched)
+    held = LeaseTurn(lasts, launched=launched)
     try:
         yield held
     finally:
