@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import yaml
 
@@ -20,7 +22,9 @@ CACHE, REPO, METRICS = 16379, 18081, (18082, 18084)
 
 
 class GitOpsTool(Protocol):
-    """What the tests want of either tool."""
+    """What the tests want of either tool. `name`: its key in TOOLS."""
+
+    name: ClassVar[str]
 
     def follow(self, url: str, namespace: str) -> None:
         """Applies the folder `jobs` of a repository to a namespace, as the shipped files say."""
@@ -35,7 +39,7 @@ class GitOpsTool(Protocol):
         """For the message of a test that gives up."""
 
     def stop(self) -> None:
-        """Ends its programs. What it applied stays."""
+        """It follows no longer, and its programs end. What it applied stays."""
 
 
 def _shipped(file: str, url: str, namespace: str) -> list[dict[str, Any]]:
@@ -47,11 +51,13 @@ def _shipped(file: str, url: str, namespace: str) -> list[dict[str, Any]]:
 class ArgoCD:
     """The application controller and the repository server."""
 
+    name = "argocd"
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.folder = cluster.folder / "argocd"
+        self.folder = Path(tempfile.mkdtemp(prefix="argocd-", dir=cluster.folder))
         parts = self.folder / "bin"
-        parts.mkdir(parents=True)
+        parts.mkdir()
         for name in ("application-controller", "repo-server", "git-ask-pass", "cache"):
             (parts / f"argocd-{name}").symlink_to(BIN / "argocd")
         script = parts / "git-verify-wrapper.sh"  # for each commit, signed or not
@@ -59,6 +65,7 @@ class ArgoCD:
         script.chmod(0o755)
         for name in ("gpg", "tls", "ssh", "tmp", "home"):
             (self.folder / name).mkdir()
+        cluster.settle("argocd")
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
         cluster.crds("argocd")
         cluster.kubectl("apply", "--server-side", "-n", "argocd", "-f", STATE / "argocd" / "config")
@@ -96,8 +103,10 @@ class ArgoCD:
         daemon.launch()
 
     def stop(self) -> None:
+        self.cluster.kubectl("-n", "argocd", "delete", "application/slipway-jobs", "--ignore-not-found")
         for part in ("application-controller", "repo-server", "cache"):
             self.cluster.daemons.pop(f"argocd-{part}").stop()
+        self.cluster.kubectl("delete", "namespace", "argocd", "--wait=false")
 
     def follow(self, url: str, namespace: str) -> None:
         self.cluster.apply(_shipped("argocd/application.yaml", url, namespace))
@@ -111,9 +120,12 @@ class ArgoCD:
         self.cluster.kubectl("-n", "argocd", "annotate", "application/slipway-jobs", note, "--overwrite")
 
     def applied(self) -> str:
-        operation = self._application().get("status", {}).get("operationState", {})
-        done = operation.get("phase") == "Succeeded"
-        return str(operation.get("syncResult", {}).get("revision", "")) if done else ""
+        """A commit that changes nothing needs no operation, and what a removed file left stays out of sync."""
+        status = self._application().get("status", {})
+        for one in status.get("resources", ()):
+            if one.get("status") != "Synced" and not one.get("requiresPruning"):
+                return ""
+        return str(status.get("sync", {}).get("revision", ""))
 
     def health(self, name: str) -> tuple[str, str]:
         """(status, message) of an object of the folder."""
@@ -123,6 +135,13 @@ class ArgoCD:
                 return said.get("status", ""), said.get("message", "")
         return "", ""
 
+    def prune(self) -> None:
+        """As `argocd app sync slipway-jobs --prune` does: the same operation, with the Application's own options."""
+        options = self._application()["spec"]["syncPolicy"]["syncOptions"]
+        operation = {"initiatedBy": {"username": "test"}, "sync": {"prune": True, "syncOptions": options}}
+        patch = json.dumps({"operation": operation})
+        self.cluster.kubectl("-n", "argocd", "patch", "application/slipway-jobs", "--type=merge", "-p", patch)
+
     def told(self) -> str:
         logs = [self.cluster.daemons[f"argocd-{part}"].tail() for part in ("application-controller", "repo-server")]
         return "\n".join([json.dumps(self._application().get("status", {}))[:4000], *logs])
@@ -131,10 +150,12 @@ class ArgoCD:
 class Flux:
     """The source controller and the kustomize controller."""
 
+    name = "flux"
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        folder = cluster.folder / "flux"
-        folder.mkdir()
+        folder = tempfile.mkdtemp(prefix="flux-", dir=cluster.folder)
+        cluster.settle("flux-system")
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}})
         cluster.crds("flux")
         store = "127.0.0.1:18190"
@@ -151,8 +172,11 @@ class Flux:
         daemon.launch()
 
     def stop(self) -> None:
+        for kind in ("kustomization", "gitrepository"):  # their finalizers want the controllers
+            self.cluster.kubectl("-n", "flux-system", "delete", f"{kind}/slipway-jobs", "--ignore-not-found")
         for name in ("kustomize-controller", "source-controller"):
             self.cluster.daemons.pop(name).stop()
+        self.cluster.kubectl("delete", "namespace", "flux-system", "--wait=false")
 
     def follow(self, url: str, namespace: str) -> None:
         objects = [*_shipped("flux/rbac.yaml", url, namespace), *_shipped("flux/sync.yaml", url, namespace)]
@@ -168,9 +192,25 @@ class Flux:
         for kind in ("gitrepository", "kustomization"):
             self.cluster.kubectl("-n", "flux-system", "annotate", f"{kind}/slipway-jobs", note, "--overwrite")
 
+    def _kustomization(self) -> dict[str, Any]:
+        there: dict[str, Any] = self.cluster.get("kustomization", "slipway-jobs", "flux-system") or {}
+        return there
+
     def applied(self) -> str:
-        there = self.cluster.get("kustomization", "slipway-jobs", "flux-system") or {}
-        return str(there.get("status", {}).get("lastAppliedRevision", "")).rpartition(":")[2]
+        return str(self._kustomization().get("status", {}).get("lastAppliedRevision", "")).rpartition(":")[2]
+
+    def ready(self) -> tuple[str, str, str]:
+        """(status, reason, message) of its condition Ready, all the health that it tells; empty while it has none."""
+        for one in self._kustomization().get("status", {}).get("conditions", ()):
+            if one["type"] == "Ready":
+                return one["status"], one["reason"], one["message"]
+        return "", "", ""
+
+    def wait_for_jobs(self, timeout: str | None) -> None:
+        """Sets `wait` and its timeout, against the advice of the shipped file; None: as shipped."""
+        spec = {"wait": timeout is not None, "timeout": timeout or "2m"}
+        patch = json.dumps({"spec": spec})
+        self.cluster.kubectl("-n", "flux-system", "patch", "kustomization/slipway-jobs", "--type=merge", "-p", patch)
 
     def told(self) -> str:
         said = self.cluster.kubectl(
@@ -180,4 +220,4 @@ class Flux:
         return "\n".join([said[-4000:], *logs])
 
 
-TOOLS: Final[Mapping[str, Callable[[Cluster], GitOpsTool]]] = {"argocd": ArgoCD, "flux": Flux}
+TOOLS: Final[Mapping[str, Callable[[Cluster], GitOpsTool]]] = {tool.name: tool for tool in (ArgoCD, Flux)}

@@ -88,6 +88,11 @@ def build(*parts: str) -> None:
         raise RuntimeError(f"tools/build-cluster.sh {' '.join(names)}: {done.returncode}\n{done.stdout[-4000:]}")
 
 
+def built(part: str) -> bool:
+    """Whether the programs of a part are there already, of whatever pin."""
+    return all((BIN / name).exists() for name in PARTS[part] if not name.endswith("-manifests"))
+
+
 def build_s3() -> Path:
     done = subprocess.run(["sh", ROOT / "tools" / "build.sh"], capture_output=True, text=True, check=False)
     if done.returncode:
