@@ -56,6 +56,7 @@ class BackendObservation(msgspec.Struct, frozen=True):
     made      when the object was created, in seconds since the epoch; 0: unknown
     billed    it costs money, active or not: somebody must end it
     overdue   why it must be ended whatever its run does: a machine past its deadline; "": it may go on
+    applied   somebody else than `launcher submit` applies the object (GitOps), and may make it again when it is gone
     """
 
     handle: Handle
@@ -67,6 +68,7 @@ class BackendObservation(msgspec.Struct, frozen=True):
     made: float = 0.0
     billed: bool = False
     overdue: str = ""
+    applied: bool = False
 
 
 class CarriedRun(msgspec.Struct, frozen=True):

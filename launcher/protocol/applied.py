@@ -2,7 +2,8 @@
 
 `launcher submit` writes job.json before it gives a run to its backend. So whoever finds the object of a run without
 job.json knows that the run was applied, and notes it in an event before it writes job.json: once the object is gone,
-only the event tells that it may come back.
+only the event tells that it may come back. A run that was submitted may be applied later, when its file is committed:
+who sees that its object is applied now notes it, too.
 """
 
 from __future__ import annotations

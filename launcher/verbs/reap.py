@@ -30,7 +30,7 @@ from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.applied import unknown, write_unknown
-from launcher.verbs.status import BackendOf, backend_says, list_runs, read_lines
+from launcher.verbs.status import BackendOf, backend_says, list_runs, note_if_applied, read_lines
 
 WRITER: Final = "reap"
 LEAVING: Final = 300.0  # seconds that a run's last processes may take to end after its result
@@ -104,6 +104,8 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
         return []
     head = store.head(RunKeys(run).job)
     said = backend_says(store, view, backend_of)
+    if not plan:
+        note_if_applied(store, view, said)
     # waiting starts when the backend gets the run, not when job.json was written
     made = said.seen.made if said.seen is not None else 0.0
     since = max(head.modified if head is not None else view.now, made)

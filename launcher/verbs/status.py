@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import msgspec
 from launcher.backends.base import Backend, BackendObservation, Spread
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol import decide
-from launcher.protocol.applied import was_applied
+from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
 from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.read import read_run
@@ -128,6 +129,7 @@ def read_line(
     if backend_of is not None and (_silent(view) or _incomplete(store, view, status)):
         if view.result is None:
             said = backend_says(store, view, backend_of)
+            note_if_applied(store, view, said)
         result = None
         if view.result is not None or _ends(view, said):
             result = finish(
@@ -244,6 +246,15 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
     absent = was_applied(view)
     told = absent and bool(view.attempts) and silence(view) < decide.GONE_FOR_GOOD
     return Said(False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent)
+
+
+def note_if_applied(store: Store, view: RunView, said: Said) -> None:
+    """Notes that somebody applies the object of a run that was submitted: its file was committed later. Only of a run
+    that has started, because the absence of another's object says nothing in any case. A store that takes no writes is
+    passed over."""
+    if view.attempts and said.seen is not None and said.seen.applied and not was_applied(view):
+        with suppress(SlipwayError):
+            note_applied(store, view.run, said.seen.handle.place.get("namespace", ""))
 
 
 def _elsewhere(view: RunView) -> str:

@@ -247,6 +247,26 @@ def test_a_deleted_object_is_made_again_and_the_run_goes_on_from_its_checkpoint(
     assert attempts(laptop, run) == 2
 
 
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_a_run_of_a_laptop_whose_file_is_committed_later_is_one_of_git(laptop: Laptop, side: str) -> None:
+    """The tool takes the object over; from then on it makes it again."""
+    job = {**laptop.counting("count", 12, pace=1.0), "kubernetes": block(laptop)}
+    (run,) = laptop.submit(job)
+    laptop.wait_for_log(run, "step 1")
+    laptop.launcher("reap", "--backend", "kubernetes")
+    assert not was_applied(read_run(laptop.store, run))
+    folder, _ = rendered(laptop, job)
+    how = ["--server-side", "--force-conflicts"] if side == "server" else []
+    laptop.cluster.kubectl("apply", *how, "-n", laptop.namespace, "-f", str(folder))
+    laptop.launcher("reap", "--backend", "kubernetes")
+    assert was_applied(read_run(laptop.store, run))
+    delete(laptop, run)
+    assert laptop.status(run)["state"] not in ("failed", "cancelled", "succeeded")
+    assert laptop.store.head(RunKeys(run).result) is None
+    assert applied(laptop, job) == [run]  # the next sync
+    assert laptop.result(run).outcome == "succeeded"
+
+
 def test_a_removed_file_cancels_its_run_and_not_the_one_of_the_changed_job(
     laptop: Laptop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,8 @@ QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPrior
 PROVISIONING: Final = "provreq.kueue.x-k8s.io/"  # parameters of Kueue's ProvisioningRequest: annotations of the object
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # selects all objects of ours
 
+# annotations that tools which apply files leave on the object: kubectl and Argo CD, and Argo CD's tracking
+APPLIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration", "argocd.argoproj.io/tracking-id"})
 # annotations of the object
 FINGERPRINT: Final = "slipway.dev/fingerprint"  # run hash; for several runs, sha256 over their sorted run hashes
 RUNS: Final = "slipway.dev/runs"  # JSON: run id -> run hash

@@ -45,6 +45,14 @@ SENT: Final = {kind.name: kind for kind in (CONFIG_MAP, JOB, JOB_SET)}
 CARRIERS: Final = (JOB, JOB_SET)  # kinds that carry runs
 
 
+class Manager(msgspec.Struct, frozen=True):
+    """Who wrote some fields of an object, and how."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+
+
 class Metadata(msgspec.Struct, frozen=True):
     """The part of an object's metadata that is read here."""
 
@@ -55,6 +63,15 @@ class Metadata(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     creation: str = msgspec.field(name="creationTimestamp", default="")
     deletion: str = msgspec.field(name="deletionTimestamp", default="")
+
+    managers: list[Manager] = msgspec.field(name="managedFields", default_factory=list)
+
+    @property
+    def applied(self) -> bool:
+        """Whether a tool applies the object from a file: Flux, Argo CD and kubectl do so on the server ("Apply"), or on
+        their side, and note there what they sent. A controller updates."""
+        from_file = any(each.operation == "Apply" and not each.subresource for each in self.managers)
+        return from_file or not names.APPLIED.isdisjoint(self.annotations)
 
     @property
     def fingerprint(self) -> str:

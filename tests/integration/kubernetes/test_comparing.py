@@ -166,6 +166,10 @@ def test_an_untouched_object_is_adopted_before_and_after_kueue_admits_it(place: 
         )
         assert "slipway.test/flavor" in json.dumps(place.get(kind, handle.name))  # what Kueue adds is there
     assert set(again.find([run_id(job) for job in jobs])) == set(first)
+    for run in first:  # controllers are no tools that make an object again
+        seen = again.look_up(run)
+        assert seen is not None
+        assert not seen.applied
     assert again.submit(again.render(jobs), jobs) == first
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launcher.protocol.applied import note_applied
+from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.decide import GONE_FOR_GOOD
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement, Result
 from launcher.reasons import Reason
 from launcher.store.base import Store
@@ -64,6 +65,26 @@ def test_status_does_not_end_it(file_store: Store, tmp_path: Path) -> None:
     again = Own()
     again.add(run)
     assert not status(file_store, run, again).final
+    assert ended(file_store, run) is None
+
+
+@pytest.mark.parametrize("verb", ["status", "reap"])
+def test_who_sees_that_a_submitted_run_is_applied_now_keeps_it_open(
+    verb: str, file_store: Store, tmp_path: Path
+) -> None:
+    """Its file was committed after the submit: nothing but its object tells so, and only as long as it is there."""
+    run = preempted(file_store, applied=False)
+    there = Own()
+    there.add(run)
+    there.applied = True
+    go(file_store, there, tmp_path, plan=True)
+    assert not was_applied(read_run(file_store, run))
+    if verb == "status":
+        status(file_store, run, there)
+    else:
+        go(file_store, there, tmp_path)
+    assert was_applied(read_run(file_store, run))
+    assert not status(file_store, run, Own()).final
     assert ended(file_store, run) is None
 
 

@@ -33,6 +33,7 @@ class Cluster:
         self.ended: list[str] = []
         self.spaces: dict[str, str] = {}  # run -> namespace
         self.made: dict[str, float] = {}  # run -> when its object was made
+        self.applied = False  # by somebody else than submit
         self.away = False
         self.dies = False  # whoever deletes an object dies then
 
@@ -47,7 +48,9 @@ class Cluster:
                 reason, evidence = self.over.get(run) or self.said.get(run, ("", ""))
                 handle = Handle(run, "x", name, "", {"namespace": self.spaces.get(run, "")})
                 made = self.made.get(run, 0.0)
-                yield BackendObservation(handle, run not in self.over, "", reason, evidence, made=made)
+                yield BackendObservation(
+                    handle, run not in self.over, "", reason, evidence, made=made, applied=self.applied
+                )
 
     def look_up(self, run: str) -> BackendObservation | None:
         return next((seen for seen in self.mine() if seen.handle.run == run), None)

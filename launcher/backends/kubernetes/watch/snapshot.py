@@ -79,9 +79,10 @@ class Snapshot:
         metadata = value.get("metadata") or {}
         key = (metadata.get("namespace") or "", metadata.get("name") or "")
         if kind in CARRIERS:
-            carrier = owner(kind, slim(value))
+            carrier = owner(kind, value)
             if carrier is None:
                 return set()
+            carrier.value = slim(value)
             at = (key[0], kind.name, key[1])
             self.owners[at] = carrier
             runs = set(carrier.metadata.runs)
@@ -161,6 +162,7 @@ class Snapshot:
             verdict.evidence,
             str((carrier.value.get("metadata") or {}).get("resourceVersion") or ""),
             moment(carrier.metadata.creation) or 0.0,
+            applied=carrier.metadata.applied,
         )
 
     def judge(self, carrier: Owner, run: str, now: float) -> reasons.Judgement:
