@@ -226,7 +226,7 @@ def delete(laptop: Laptop, run: str) -> None:
 
 
 def test_a_deleted_object_is_made_again_and_the_run_goes_on_from_its_checkpoint(laptop: Laptop) -> None:
-    job = {**laptop.counting("count", 12, pace=1.0), "kubernetes": block(laptop)}
+    job = {**laptop.counting("count", 12, pace=8.0), "kubernetes": block(laptop)}
     (run,) = applied(laptop, job)
     laptop.wait_for_log(run, "step 2")
     assert was_applied(read_run(laptop.store, run))  # its runtime wrote job.json
@@ -250,7 +250,7 @@ def test_a_deleted_object_is_made_again_and_the_run_goes_on_from_its_checkpoint(
 @pytest.mark.parametrize("side", ["server", "client"])
 def test_a_run_of_a_laptop_whose_file_is_committed_later_is_one_of_git(laptop: Laptop, side: str) -> None:
     """The tool takes the object over; from then on it makes it again."""
-    job = {**laptop.counting("count", 12, pace=1.0), "kubernetes": block(laptop)}
+    job = {**laptop.counting("count", 12, pace=8.0), "kubernetes": block(laptop)}
     (run,) = laptop.submit(job)
     laptop.wait_for_log(run, "step 1")
     laptop.launcher("reap", "--backend", "kubernetes")
