@@ -57,6 +57,7 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
     weights         a factor for each of the losses; None: 1 each
     beta            how strongly the model is held to the reference model: higher stays nearer to it
     label_smoothing of the loss `robust`: the share of pairs that are the wrong way round
+    group_by_length  batches of pairs of like length in tokens, images included, by the longer answer: less is padding
     answer_every    steps between two times at which held-out prompts are answered; None: at the end only
     answers         how many of them
     max_new_tokens  of such an answer, and of an evaluation's
@@ -71,6 +72,7 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
     weights: list[NotNegative] | None = None
     beta: Annotated[float, msgspec.Meta(gt=0)] = 0.1
     label_smoothing: Annotated[float, msgspec.Meta(ge=0, lt=0.5)] = 0.0
+    group_by_length: bool = False
     answer_every: Positive | None = None
     answers: Positive = 64
     max_new_tokens: Positive = 64
@@ -107,6 +109,8 @@ def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
     from datasets import Dataset
     from trl import DPOConfig
 
+    from training.common.chats import Chats
+    from training.common.lengths import group_by_length, pair_lengths
     from training.dpo.parts import DpoCollator, Logged, WholeBatchDpoTrainer, frozen_copy
 
     check_arguments(config.trl, DPOConfig)  # before the model, which takes minutes
@@ -133,6 +137,8 @@ def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
         processing_class=processor,
         peft_config=peft,
     )
+    if config.group_by_length:
+        group_by_length(trainer, pair_lengths(Chats(processor), pairs), config.seed)
     trainer.add_callback(Logged())
     return trainer
 

@@ -37,6 +37,7 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     held_out       another folder, all of whose pairs are held out; None: the split `test` of `pairs`
     evaluation     by the loss on held-out pairs, while training, with early stop: {metric: loss}
     centring       weight of the term that keeps rewards near 0 (see training.reward.network.bradley_terry)
+    group_by_length  batches of pairs of like length in tokens, images included, by the longer answer: less is padding
     on_bad_sample  what happens to pairs that cannot be used: fail, or skip (counted in results/bad_samples.json)
     """
 
@@ -44,6 +45,7 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     held_out: str | None = None
     evaluation: EvaluationConfig | None = None
     centring: NotNegative = 0.01
+    group_by_length: bool = False
     on_bad_sample: Policy = "fail"
 
     def check(self) -> None:
@@ -88,11 +90,13 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
     from datasets import Dataset
     from transformers import TrainingArguments
 
+    from training.common.chats import Chats
+    from training.common.lengths import group_by_length, pair_lengths
     from training.reward.trainer import RewardCollator, RewardTrainer
 
     check_arguments(config.trl, TrainingArguments)  # before the model, which takes minutes
     network, processor = make_network(config)
-    return RewardTrainer(
+    trainer = RewardTrainer(
         model=network,
         args=sharding.with_policy(with_trl(training_arguments(config, out), config.trl, TrainingArguments), config),
         train_dataset=Dataset.from_dict({"index": range(len(pairs))}),
@@ -100,6 +104,9 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
         processing_class=processor,
         centring=config.centring,
     )
+    if config.group_by_length:
+        group_by_length(trainer, pair_lengths(Chats(processor), pairs), config.seed)
+    return trainer
 
 
 def evaluate(

@@ -93,8 +93,8 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
+    from training.common.lengths import group_by_length, sample_lengths
     from training.sft.collate import Collator
-    from training.sft.lengths import group_by_length
 
     ours = {
         **training_arguments(config, out),
@@ -123,7 +123,7 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     # that several passes have the gradient of one
     trainer.model_accepts_loss_kwargs = True
     if config.group_by_length:
-        group_by_length(trainer, samples, trainer.data_collator.chats, config.seed)
+        group_by_length(trainer, sample_lengths(trainer.data_collator.chats, samples), config.seed)
     watch(trainer, config, samples, out)
     return trainer
 

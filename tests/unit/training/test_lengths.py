@@ -29,7 +29,7 @@ def lengths(count: int) -> list[int]:
 
 
 def order(values: Sequence[int], group: int, seed: int = 0, epoch: int = 0) -> list[int]:
-    from training.sft.lengths import GroupedByLength
+    from training.common.lengths import GroupedByLength
 
     sampler = GroupedByLength(values.__getitem__, len(values), group, seed)
     sampler.set_epoch(epoch)
@@ -57,7 +57,7 @@ def test_seed_and_epoch_alone_decide_the_order() -> None:
 
 def test_a_group_is_a_run_of_its_window_sorted_by_length() -> None:
     """Between the shortest and the longest of a group lies no sample of another group of the same window."""
-    from training.sft.lengths import WINDOW
+    from training.common.lengths import WINDOW
 
     group = 8
     values = lengths(2 * group * WINDOW + 5)
@@ -91,7 +91,7 @@ def test_processes_take_like_lengths_at_each_step() -> None:
     from accelerate.data_loader import prepare_data_loader
     from torch.utils.data import DataLoader
 
-    from training.sft.lengths import GroupedByLength
+    from training.common.lengths import GroupedByLength
 
     values, batch, processes = lengths(803), 4, 2
 
@@ -128,8 +128,8 @@ def test_a_length_is_what_the_processor_makes_of_the_sample(
     material: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Image tokens included, and no image is decoded for it."""
-    from training.sft.collate import Chats
-    from training.sft.lengths import SampleLengths
+    from training.common.chats import Chats
+    from training.common.lengths import sample_lengths
 
     processor = load_processor(str(material[1]), max_pixels=40_000)
     loaded = samples.load(material[0], PROMPT.builder())
@@ -140,7 +140,7 @@ def test_a_length_is_what_the_processor_makes_of_the_sample(
         expected.append(len(processor(text=[text], images=open_images(sample))["input_ids"][0]))
     assert len(set(expected)) > 2
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("an image was decoded"))
-    known = SampleLengths(Chats(processor), loaded)
+    known = sample_lengths(Chats(processor), loaded)
     assert [known[index] for index in range(len(loaded))] == expected
 
 
@@ -157,11 +157,11 @@ def test_a_packed_data_set_and_marks_tell_the_sizes_of_their_images(
 
 
 def test_a_sample_that_cannot_be_used_is_left_to_the_collator(material: tuple[Path, Path]) -> None:
-    from training.sft.collate import Chats
-    from training.sft.lengths import SampleLengths
+    from training.common.chats import Chats
+    from training.common.lengths import sample_lengths
 
     sample = samples.load(material[0], PROMPT.builder())[0]
     missing = [material[0] / "nowhere.png"] * len(sample.images)
-    known = SampleLengths(Chats(load_processor(str(material[1]))), [samples.Sample(sample.messages, missing), sample])
+    known = sample_lengths(Chats(load_processor(str(material[1]))), [samples.Sample(sample.messages, missing), sample])
     assert known[0] == 0
     assert known[1] > 0

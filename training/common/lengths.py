@@ -18,39 +18,57 @@ from torch.utils.data import Sampler
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes.images import image_size
+from training.common.chats import Chats
 from training.data.faults import BadSample
+from training.data.pairs.store import Pairs
 from training.data.samples import Sample
-from training.sft.collate import Chats
 
 WINDOW: Final = 50  # groups that are sorted together, as many as in transformers' own sampler
 
 
-class SampleLengths:
-    """Lengths of samples in tokens, those of images included; each is computed when it is asked for, and kept.
+class Lengths:
+    """Lengths in tokens by index, those of images included; each is computed when it is asked for, and kept.
 
-    Images are not decoded: their files' headers tell their sizes. A sample that cannot be used has length 0; the
-    collator reports it when its turn comes.
+    Images are not decoded: their files' headers tell their sizes. What cannot be used has length 0; the collator
+    reports it when its turn comes.
     """
 
-    def __init__(self, chats: Chats, samples: Sequence[Sample]) -> None:
-        self.chats = chats
-        self.samples = samples
-        self._known = array("q", [-1]) * len(samples)
+    def __init__(self, compute: Callable[[int], int], count: int) -> None:
+        self.compute = compute
+        self._known = array("q", [-1]) * count
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return len(self._known)
 
     def __getitem__(self, index: int) -> int:
         if self._known[index] < 0:
-            self._known[index] = self._length(index)
+            try:
+                self._known[index] = self.compute(index)
+            except (BadSample, BadFrame, ConfigError):
+                self._known[index] = 0
         return self._known[index]
 
-    def _length(self, index: int) -> int:
-        try:
-            sample = self.samples[index]
-            return self.chats.length(sample.messages, [image_size(image) for image in sample.images])
-        except (BadSample, BadFrame, ConfigError):
-            return 0
+
+def sample_lengths(chats: Chats, samples: Sequence[Sample]) -> Lengths:
+    """Of a sample: its chat."""
+
+    def length(index: int) -> int:
+        sample = samples[index]
+        return chats.length(sample.messages, [image_size(image) for image in sample.images])
+
+    return Lengths(length, len(samples))
+
+
+def pair_lengths(chats: Chats, pairs: Pairs) -> Lengths:
+    """Of a preference pair: the prompt with the longer of its answers, because both are padded to one width."""
+
+    def length(index: int) -> int:
+        pair = pairs[index]
+        sizes = [image_size(path) for path in pairs.images(pair)]
+        answers = ({"role": "assistant", "content": text} for text in (pair.chosen, pair.rejected))
+        return max(chats.length([*pair.prompt, answer], sizes) for answer in answers)
+
+    return Lengths(length, len(pairs))
 
 
 class GroupedByLength(Sampler[int]):
@@ -89,8 +107,8 @@ class GroupedByLength(Sampler[int]):
             yield from longest_first[groups * self.group :]  # the epoch's last batch, which is not full
 
 
-def group_by_length(trainer: Any, samples: Sequence[Sample], chats: Chats, seed: int) -> None:
+def group_by_length(trainer: Any, lengths: Lengths, seed: int) -> None:
     """Makes a transformers Trainer take its samples in groups of like length."""
     group = trainer.args.train_batch_size * trainer.args.world_size
-    order = GroupedByLength(SampleLengths(chats, samples).__getitem__, len(samples), group, seed)
+    order = GroupedByLength(lengths.__getitem__, len(lengths), group, seed)
     trainer._get_train_sampler = lambda dataset=None: order
