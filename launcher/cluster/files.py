@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from launcher.errors import BadInput, NotFound
+from launcher.errors import BadInput, Conflict, NotFound
 
 CONFIG: Final = Path("k8s/kind/cluster.yaml")
 STORE_PROGRAM: Final = Path(".tools/bin/versitygw")
@@ -52,6 +53,12 @@ class ClusterFiles:
         return self.folder / "creating"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that makes or removes the cluster; contains its id. Outside the folder, which `down`
+        removes."""
+        return self.folder.parent.with_name("cluster-locks") / self.name
+
+    @property
     def made(self) -> Path:
         """Lists what earlier runs of `up` installed, for a later run with fewer options. Deleted with the cluster."""
         return self.folder / "made.json"
@@ -73,6 +80,29 @@ class ClusterFiles:
     def kubectl(self) -> tuple[str, ...]:
         """The start of a kubectl command that can only reach this cluster."""
         return ("kubectl", "--kubeconfig", str(self.kubeconfig), "--context", self.context)
+
+
+@contextmanager
+def held(place: ClusterFiles) -> Iterator[None]:
+    """Keeps other processes from making or removing the cluster meanwhile. Raises Conflict. The lock ends with this
+    process, however it ends."""
+    import fcntl
+
+    place.lock.parent.mkdir(parents=True, exist_ok=True)
+    with place.lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Conflict(f"the cluster {place.name} is being made or removed by {holder}; wait for its end") from None
+        file.truncate(0)
+        file.write(f"pid {os.getpid()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def user_profile(environ: Mapping[str, str]) -> Path:

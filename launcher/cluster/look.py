@@ -30,6 +30,8 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
     if answer.code:
         return [ClusterPart("cluster", "failed", f"{answer.words}; `launcher cluster up` starts what was stopped")]
     version = json.loads(answer.out).get("serverVersion", {}).get("gitVersion", "")
+    if reasons := up.unready(place):
+        return [ClusterPart("cluster", "waiting", f"its node is not ready: {'; '.join(reasons)}")]
     parts = [ClusterPart("cluster", "ok", f"Kubernetes {version}, context {place.context}, {place.kubeconfig}")]
     answer = tools.ask([*place.kubectl, "get", "deployments", "-A", "-o", "json"], minutes=1)
     if answer.code:
@@ -53,6 +55,11 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
             ClusterPart("reaper", "absent", f"suspended: load its image with --image {plan.REAPER_IMAGE}")
             if spec.get("suspend")
             else ClusterPart("reaper", "ok", image)
+        )
+    room = up.room(place)
+    if room is not None:
+        parts.append(
+            ClusterPart("cpus", "ok", f"{room.free:.2f} of {room.cpus:g} free; a job that asks for more waits")
         )
     return parts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -45,10 +45,19 @@ ADDITIONS: Final = {
 
 
 class ClusterContents(msgspec.Struct, frozen=True):
-    """What a cluster contains: image name -> reference with a digest; whether Kueue and its queue are installed."""
+    """What a cluster contains: image name -> reference with a digest; whether Kueue and its queue are installed;
+    whether JobSet is."""
 
     images: dict[str, str] = {}
     queues: bool = False
+    jobset: bool = False
+
+
+class Room(NamedTuple):
+    """CPUs of the nodes, and how many of them no pod has asked for."""
+
+    cpus: float
+    free: float
 
 
 class StoreCredentials(NamedTuple):
@@ -142,17 +151,71 @@ def profile(place: ClusterFiles, images: Mapping[str, str], queue: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def next_steps(place: ClusterFiles, profile_path: str, written: bool, text: str, images: Sequence[str]) -> str:
+def next_steps(
+    place: ClusterFiles, profile_path: str, written: bool, text: str, contents: ClusterContents, room: Room | None
+) -> str:
+    """What to type now. `written`: whether the user's profile was; `text`: what it would contain."""
     lines = [f"the cluster {place.name} is up. Next:", "", f"  source {shlex.quote(str(place.environment))}"]
     if not written:
         lines += [
             f"  # {profile_path} is yours; put this into it:",
             *(f"  #   {line}" for line in text.splitlines()[1:]),
         ]
-    if REAPER_IMAGE in images:
-        lines += ["  launcher submit examples/login --backend kubernetes --follow"]
-    else:
+    if REAPER_IMAGE not in contents.images:
         lines += [
-            f"  launcher images build {REAPER_IMAGE} && launcher cluster up --name {place.name} --image {REAPER_IMAGE}"
+            f"  launcher images build {REAPER_IMAGE} && "
+            f"launcher cluster up --name {place.name} --image {REAPER_IMAGE} --jobset"
         ]
+    else:
+        smaller = smaller_request(room)
+        example = "examples/login" if contents.jobset else "examples/count/job.yaml"
+        lines += [f"  launcher submit {example} --backend kubernetes{smaller} --follow"]
+        if not contents.jobset:
+            lines += [
+                "  # for roles, several ranks and pipelines, examples/login among them:",
+                f"  launcher cluster up --name {place.name} --jobset",
+            ]
+    if room is not None:
+        lines += ["", f"{room.free:.2f} of {room.cpus:g} CPUs are free. A job that asks for more waits."]
     return "\n".join(lines)
+
+
+def smaller_request(room: Room | None) -> str:
+    """The option with which two stages of an example fit: a rank asks for one CPU unless its job says less.
+
+    >>> smaller_request(Room(2, 0.6)), smaller_request(Room(4, 3.05)), smaller_request(Room(2, 0.02))
+    (' --set +resources.cpus=0.25', '', ' --set +resources.cpus=0.1')
+    """
+    if room is None or room.free >= 1:
+        return ""
+    fits = next((cpus for cpus in (0.5, 0.25) if 2 * cpus <= room.free), 0.1)
+    return f" --set +resources.cpus={fits:g}"  # +: the examples leave it out
+
+
+def room_of(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> Room:
+    """What the requests of the pods that are not over leave of the nodes. Init containers run before the others, so the
+    larger request of both counts."""
+    cpus = sum(cpu_of(node["status"]["allocatable"].get("cpu", "0")) for node in nodes)
+    asked = 0.0
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        spec = pod["spec"]
+        asked += max(
+            sum(_requested(each) for each in spec.get("containers") or ()),
+            max((_requested(each) for each in spec.get("initContainers") or ()), default=0.0),
+        )
+    return Room(cpus, max(0.0, round(cpus - asked, 6)))
+
+
+def _requested(container: Mapping[str, Any]) -> float:
+    return cpu_of(str(((container.get("resources") or {}).get("requests") or {}).get("cpu") or "0"))
+
+
+def cpu_of(quantity: str) -> float:
+    """CPUs of a quantity as the API server writes it.
+
+    >>> cpu_of("250m"), cpu_of("2")
+    (0.25, 2.0)
+    """
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)

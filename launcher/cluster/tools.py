@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ INSTALL: Final = {
     "kubectl": "https://kubernetes.io/docs/tasks/tools/#kubectl, or your system's package kubectl",
 }
 MINUTES: Final = 10
-LINES: Final = 12
+LINES: Final = 16
+TELLING: Final = re.compile(
+    r"^\s*(ERROR|error:|Error|\[ERROR|fatal)|error execution phase|failed to (pull|create)|not healthy|unhealthy"
+)
 
 
 class ProgramOutput(NamedTuple):
@@ -29,8 +33,19 @@ class ProgramOutput(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The last lines of its error output."""
-        return "\n".join((self.err.strip() or self.out.strip()).splitlines()[-LINES:])
+        """What its error output says went wrong, in at most `LINES` lines: those that name an error, and the last ones.
+        kind prints a cause first and then a hundred lines of kubeadm's."""
+        lines = (self.err.strip() or self.out.strip()).splitlines()
+        telling = [number for number, line in enumerate(lines) if TELLING.search(line)]
+        last = range(max(0, len(lines) - LINES), len(lines))
+        if not telling or len(lines) <= LINES:
+            return "\n".join(lines[-LINES:])
+        shown = sorted({*telling[: LINES // 2], *list(last)[-LINES // 2 :]})
+        text: list[str] = []
+        for before, number in zip([shown[0] - 1, *shown], shown, strict=False):
+            text += ["..."] if number != before + 1 else []
+            text.append(lines[number])
+        return "\n".join(text)
 
 
 def require(names: Sequence[str]) -> None:

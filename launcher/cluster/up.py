@@ -12,19 +12,31 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from launcher.cluster import plan, tools
-from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, tree, user_profile, write
+from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, held, tree, user_profile, write
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 
 PROGRAMS: Final = ("docker", "kind", "kubectl")
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 TRIES, PAUSE = 6, 5.0  # a webhook answers only some seconds after its Deployment is ready
+READY: Final = 300.0  # seconds for a Deployment to become ready
+STUCK: Final = 3  # looks in a row, PAUSE seconds apart: a pull may fail once
+HOPELESS: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "CrashLoopBackOff",
+)
 STARTS: Final = 24  # a control plane that was stopped needs up to two minutes to start
 
 Tell = Callable[[str], None]
@@ -38,31 +50,81 @@ def up(
     images: Sequence[str],
     additions: Sequence[str],
     tell: Tell,
+    node_image: str = "",
+    manifests: Path | None = None,
 ) -> str:
-    """Creates or completes the cluster; returns the next steps for the user. Raises BadInput for missing programs and
-    images before it changes anything, and Unreachable.
+    """Creates or completes the cluster; returns the next steps for the user. Raises BadInput for missing programs,
+    images and manifests before it changes anything, Conflict while another process makes it, and Unreachable.
 
-    Whatever an earlier run installed stays, even if this one does not ask for it.
+    Whatever an earlier run installed stays, even if this one does not ask for it. What needs a network comes last: if
+    it fails, the cluster works without it. `node_image`: of kind's node; empty: kind's own. `manifests`: a folder with
+    the additions' manifests, for a machine without a network.
     """
     root = tree(cwd)
-    wanted = checked(root, images)
-    create(place, root, tell)
-    before = made(place)
-    loaded = {**before.images, **load(place, root, wanted, tell)}
-    for name in additions:
-        install(place, name, tell)
-    queues = before.queues or "kueue" in additions
-    write(place.made, msgspec.json.encode(plan.ClusterContents(loaded, queues)).decode())
-    apply(place, root, loaded, queues, tell)
-    keys = store_keys(place, tell)
-    wait(place, plan.STORE_NAMESPACE, "store", tell)
-    write(place.environment, plan.environment(place, keys), private=True)
-    text = plan.profile(place, loaded, queues)
+    with held(place):
+        wanted = checked(root, images)
+        sources = {name: source(name, manifests) for name in additions}
+        create(place, root, tell, node_image)
+        before = made(place)
+        contents = plan.ClusterContents(
+            {**before.images, **load(place, root, wanted, tell)}, before.queues, before.jobset
+        )
+        keep(place, contents)
+        apply(place, root, contents.images, contents.queues, tell)
+        keys = store_keys(place, tell)
+        wait(place, plan.STORE_NAMESPACE, "store", tell)
+        write(place.environment, plan.environment(place, keys), private=True)
+        ours, text = write_profile(place, environ, contents)
+        for name in additions:
+            try:
+                install(place, name, sources[name], tell)
+            except SlipwayError as error:
+                again = f"launcher cluster up --name {place.name} --{name}"
+                raise Unreachable(
+                    f"{error}\nthe cluster {place.name} is up without {name}; `{again}` adds it"
+                ) from None
+            queues, jobset = name == "kueue" or contents.queues, name == "jobset" or contents.jobset
+            contents = plan.ClusterContents(contents.images, queues, jobset)
+            keep(place, contents)
+        if contents.queues and not before.queues:
+            apply(place, root, contents.images, contents.queues, tell)
+            ours, text = write_profile(place, environ, contents)
+        return plan.next_steps(place, str(user_profile(environ)), ours, text, contents, room(place))
+
+
+def keep(place: ClusterFiles, contents: plan.ClusterContents) -> None:
+    write(place.made, msgspec.json.encode(contents).decode())
+
+
+def write_profile(place: ClusterFiles, environ: Mapping[str, str], contents: plan.ClusterContents) -> tuple[bool, str]:
+    """Writes the user's profile unless it is the user's own; returns whether it did, and the text."""
+    text = plan.profile(place, contents.images, contents.queues)
     path = user_profile(environ)
     ours = not path.exists() or path.read_text(encoding="utf-8").startswith(plan.WRITTEN)
     if ours:
         write(path, text)
-    return plan.next_steps(place, str(path), ours, text, list(loaded))
+    return ours, text
+
+
+def room(place: ClusterFiles) -> plan.Room | None:
+    """None where it cannot be asked."""
+    answer = tools.ask([*place.kubectl, "get", "nodes,pods", "-A", "-o", "json"], minutes=1)
+    if answer.code:
+        return None
+    items = json.loads(answer.out)["items"]
+    nodes = [item for item in items if item["kind"] == "Node"]
+    return plan.room_of(nodes, [item for item in items if item["kind"] == "Pod"])
+
+
+def source(name: str, manifests: Path | None) -> str:
+    """Where an addition's manifests are: a URL, or a file in the folder that the user named. Raises BadInput."""
+    added = plan.ADDITIONS[name]
+    if manifests is None:
+        return added.url(name)
+    path = manifests / f"{name}-{added.version}.yaml"
+    if not path.is_file():
+        raise BadInput(f"--manifests {manifests}: {path.name} is missing; it is {added.url(name)}")
+    return str(path)
 
 
 def made(place: ClusterFiles) -> plan.ClusterContents:
@@ -95,6 +157,11 @@ def checked(root: Path, images: Sequence[str]) -> dict[str, str]:
 
 def tagged(root: Path, image: str) -> tuple[str, str]:
     """(name, tag) of an image of the catalogue or of any reference. Raises BadInput."""
+    if image.startswith("sha256:") or "@" in image:
+        raise BadInput(
+            f"--image {image}: a job names images by repository, and this has none in the node; allowed: a name of "
+            "`launcher images list`, or NAME:TAG (`docker tag` gives one)"
+        )
     if ":" in image or "/" in image:
         reference = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
         return reference.rpartition("/")[2].partition(":")[0], reference
@@ -108,11 +175,11 @@ def tagged(root: Path, image: str) -> tuple[str, str]:
 
 
 def clusters() -> list[str]:
-    return tools.run(["kind", "get", "clusters", "-q"], minutes=2).split()
+    return tools.run(["kind", "get", "clusters"], minutes=2).split()
 
 
 def nodes(place: ClusterFiles) -> list[str]:
-    return tools.run(["kind", "get", "nodes", "-q", "--name", place.name], minutes=2).split()
+    return tools.run(["kind", "get", "nodes", "--name", place.name], minutes=2).split()
 
 
 def delete(place: ClusterFiles) -> None:
@@ -120,8 +187,8 @@ def delete(place: ClusterFiles) -> None:
     tools.run(["kind", "delete", "cluster", "--name", place.name, "--kubeconfig", str(place.kubeconfig)])
 
 
-def create(place: ClusterFiles, root: Path, tell: Tell) -> None:
-    """Creates or starts the cluster and waits until its control plane answers."""
+def create(place: ClusterFiles, root: Path, tell: Tell, node_image: str = "") -> None:
+    """Creates or starts the cluster and waits until its control plane answers and its node is ready."""
     there = place.name in clusters()
     if there and place.creating.exists():
         tell("cluster: an earlier `up` did not complete it; creating it again")
@@ -140,6 +207,7 @@ def create(place: ClusterFiles, root: Path, tell: Tell) -> None:
         write(place.creating, "")
         place.made.unlink(missing_ok=True)
         options = ["--config", str(root / CONFIG), "--kubeconfig", str(place.kubeconfig), "--wait", "180s"]
+        options += ["--image", node_image] if node_image else []
         # the first time, kind pulls the node's image (a gigabyte)
         tools.run(["kind", "create", "cluster", "--name", place.name, *options], minutes=30)
         place.creating.unlink()
@@ -157,7 +225,27 @@ def create(place: ClusterFiles, root: Path, tell: Tell) -> None:
             f"look at `docker ps -a --filter label=io.x-k8s.kind.cluster={place.name}`; "
             f"`launcher cluster down --name {place.name}` removes it with all that its store holds"
         )
+    ready = tools.ask([*place.kubectl, "wait", "node", "--all", "--for=condition=Ready", "--timeout=120s"], minutes=3)
+    if ready.code:
+        why = "; ".join(unready(place)) or ready.words
+        raise Unreachable(
+            f"the cluster {place.name} answers, and its node is not ready: {why}\n`launcher cluster up` waits again"
+        )
     tell(f"cluster: {place.name} answers")
+
+
+def unready(place: ClusterFiles) -> list[str]:
+    """Each node that is not ready, with its reason."""
+    answer = tools.ask([*place.kubectl, "get", "nodes", "-o", "json"], minutes=1)
+    if answer.code:
+        return [answer.words]
+    reasons = []
+    for node in json.loads(answer.out)["items"]:
+        conditions = {each["type"]: each for each in node["status"].get("conditions") or ()}
+        ready = conditions.get("Ready") or {}
+        if ready.get("status") != "True":
+            reasons.append(f"{node['metadata']['name']}: {ready.get('message') or 'its kubelet has not said anything'}")
+    return reasons
 
 
 def start(place: ClusterFiles, tell: Tell) -> int:
@@ -210,9 +298,8 @@ def build_store(root: Path) -> None:
 def _pin(members: Sequence[str], tag: str) -> str:
     """Gives a loaded image a reference by digest in every node: jobs name digests; a loaded image has only a tag."""
     host, slash, _ = tag.partition("/")
-    full = (
-        tag if slash and ("." in host or ":" in host) else f"docker.io/{tag}" if slash else f"docker.io/library/{tag}"
-    )
+    registry = "." in host or ":" in host or host == "localhost"
+    full = tag if slash and registry else f"docker.io/{tag}" if slash else f"docker.io/library/{tag}"
     reference = ""
     for node in members:
         ctr = ["docker", "exec", node, "ctr", "-n", "k8s.io", "images"]
@@ -224,11 +311,11 @@ def _pin(members: Sequence[str], tag: str) -> str:
     return reference
 
 
-def install(place: ClusterFiles, name: str, tell: Tell) -> None:
-    """Installs a controller from its project's release: the only step that needs a network."""
+def install(place: ClusterFiles, name: str, manifests: str, tell: Tell) -> None:
+    """Installs a controller from its project's release."""
     added = plan.ADDITIONS[name]
     tell(f"{name}: {added.version}")
-    command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", added.url(name)]
+    command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", manifests]
     tools.run(command)
     wait(place, added.namespace, added.deployment, tell)
 
@@ -273,15 +360,49 @@ def store_keys(place: ClusterFiles, tell: Tell) -> plan.StoreCredentials:
 
 
 def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> None:
-    tools.run(
-        [*place.kubectl, "-n", namespace, "rollout", "status", f"deployment/{deployment}", "--timeout=300s"], minutes=6
-    )
-    tell(f"ready: {namespace}/{deployment}")
+    """Waits until a Deployment is ready. Raises Unreachable: at once when a pod cannot start, with its reason."""
+    end, stuck = time.monotonic() + READY, 0
+    while True:
+        text = tools.run([*place.kubectl, "-n", namespace, "get", "deployments,pods", "-o", "json"], minutes=1)
+        items = json.loads(text)["items"]
+        (it,) = [item for item in items if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment]
+        status = it.get("status") or {}
+        wanted = (it.get("spec") or {}).get("replicas", 1)
+        seen = status.get("observedGeneration", 0) >= it["metadata"].get("generation", 0)
+        if seen and min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) >= wanted:
+            tell(f"ready: {namespace}/{deployment}")
+            return
+        reason, hopeless = trouble(item for item in items if item["kind"] == "Pod")
+        stuck = stuck + 1 if reason and hopeless else 0
+        if stuck >= STUCK or time.monotonic() > end:
+            raise Unreachable(f"{namespace}/{deployment} is not ready: {reason or 'its pod has not said why'}")
+        time.sleep(PAUSE)
+
+
+def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
+    """Why a pod does not start, and whether waiting is hopeless: its image, its configuration, a command that ends."""
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in HOPELESS:
+                ended = (container.get("lastState") or {}).get("terminated") or {}
+                why = waiting.get("message") or ended.get("message") or ""
+                return f"pod {name}: {waiting['reason']}: {why}".rstrip(": "), True
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return f"pod {name}: {condition.get('reason')}: {condition.get('message')}", False
+    return "", False
 
 
 def down(place: ClusterFiles, environ: Mapping[str, str], tell: Tell) -> None:
     """Removes the cluster with its store, and this machine's files for it, including a profile that `up` wrote."""
     tools.require(("docker", "kind"))
+    with held(place):
+        _down(place, environ, tell)
+
+
+def _down(place: ClusterFiles, environ: Mapping[str, str], tell: Tell) -> None:
     if place.name in clusters():
         delete(place)
         tell(f"cluster: {place.name} is gone, and with it what its store held")

@@ -30,6 +30,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--kueue", action="store_true", help="install Kueue and the queue `slipway` (needs a network)")
     up.add_argument("--jobset", action="store_true", help="install JobSet: roles, nodes, pipelines (needs a network)")
+    up.add_argument(
+        "--node-image", default="", metavar="IMAGE", help="the image of the node, for `kind create cluster --image`"
+    )
+    up.add_argument(
+        "--manifests",
+        type=Path,
+        metavar="FOLDER",
+        help="take jobset-VERSION.yaml and kueue-VERSION.yaml from here instead of from their projects' releases",
+    )
     down = verbs.add_parser("down", help="remove it, its store included")
     status = verbs.add_parser("status", help="show what exists of it (exit code 3: nothing)")
     arguments.add_output(status)
@@ -58,5 +67,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     # JobSet first: Kueue looks for JobSet's kinds when it starts
     additions = [name for name in ("jobset", "kueue") if getattr(args, name)]
-    print(up(place, Path.cwd(), os.environ, images=list(dict.fromkeys(args.image)), additions=additions, tell=tell))
+    images = list(dict.fromkeys(args.image))
+    options = {"node_image": args.node_image, "manifests": args.manifests}
+    print(up(place, Path.cwd(), os.environ, images=images, additions=additions, tell=tell, **options))
     return 0

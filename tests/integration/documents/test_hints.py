@@ -35,8 +35,12 @@ ELSEWHERE = {
     "launcher logs X --previous": "a pod that is gone: tests/integration/kubernetes",
     "launcher images build X": "a container engine: tests/integration/images",
     "launcher images build X --push REGISTRY": "a container engine and a registry: tests/integration/images",
-    "launcher images build X && launcher cluster up --name X --image X": "kind: tests/cluster",
+    "launcher images build X && launcher cluster up --name X --image X --jobset": "kind: tests/unit/k8s_tree",
     "launcher cluster down --name X": "kind: tests/cluster",
+    "launcher cluster up --name X --jobset": "kind: tests/unit/k8s_tree",
+    "launcher cluster up --name X X": "kind, an addition by its option: tests/unit/k8s_tree",
+    "launcher submit X --backend X --follow": "kind, rendered as it stands by tests/unit/k8s_tree",
+    "launcher rm X --yes": "an object that ran something else: tests/integration/kubernetes/test_comparing.py",
     "launcher submit --run X --store X": "a submit that was killed: tests/integration/local/test_cut_off.py",
 }
 _SHOWN = re.compile(rf"(launcher (?:{'|'.join(VERBS)})\b(?: (?:[\w./:=-]+|'[^']*'))+)")

@@ -22,6 +22,15 @@ CONTROLLERS = {
     "jobset": ("jobset-system", "JobSet"),
     "kueue": ("kueue-system", "ClusterQueue LocalQueue ResourceFlavor"),
 }
+# what kind prints after a cause: kubeadm's log, and advice
+NOISE = "\n".join(
+    [
+        *(f"[wait-control-plane] line {number}" for number in range(60)),
+        "[kubelet-check] The kubelet is not healthy after 4m0.000512047s",
+        *(f"I1123 05:00:00 round_trippers.go:632] line {number}" for number in range(60)),
+        "To see the stack trace of this error execute with --v=5 or higher",
+    ]
+)
 QUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
 
 
@@ -81,6 +90,8 @@ def docker(argv: list[str], state: State, text: str) -> str:
 def kind(argv: list[str], state: State, text: str) -> str:
     name = option(argv, "--name")
     if argv[:2] == ["get", "clusters"]:
+        if state.get("daemon_words"):  # with -q kind would say nothing
+            fail("" if "-q" in argv else state["daemon_words"])
         return "\n".join(sorted(state["clusters"]))
     if argv[:2] == ["get", "nodes"]:
         return f"{name}-control-plane" if name in state["clusters"] else ""
@@ -88,12 +99,14 @@ def kind(argv: list[str], state: State, text: str) -> str:
         if name in state["clusters"]:
             fail("ERROR: failed to create cluster: node(s) already exist for a cluster with the name")
         Path(option(argv, "--config")).read_text()
+        if state.get("pulls") and option(argv, "--image") != state["pulls"]:
+            fail('ERROR: failed to create cluster: failed to pull image "kindest/node:v1.34.0@sha256:7416"\n' + NOISE)
         whole = not state.pop("half", False)
         state["clusters"][name] = {"whole": whole, "loaded": {}, "objects": {}, "made": state["made"]}
         state["made"] += 1
         Path(option(argv, "--kubeconfig")).write_text("config")
         if not whole:
-            fail("ERROR: failed to create cluster: failed to init node with kubeadm")
+            fail("ERROR: failed to create cluster: failed to init node with kubeadm\n" + NOISE)
     elif argv[:2] == ["delete", "cluster"]:
         state["clusters"].pop(name, None)
     elif argv[:2] == ["export", "kubeconfig"]:
@@ -105,8 +118,9 @@ def kind(argv: list[str], state: State, text: str) -> str:
     elif argv[:2] == ["load", "docker-image"]:
         if argv[-1] not in state["images"]:
             fail(f"ERROR: image: {argv[-1]} not present locally")
-        host = argv[-1].partition("/")[0]
-        full = argv[-1] if "." in host and "/" in argv[-1] else f"docker.io/library/{argv[-1]}"
+        host, slash, _ = argv[-1].partition("/")
+        registry = slash and ("." in host or ":" in host or host == "localhost")
+        full = argv[-1] if registry else f"docker.io/library/{argv[-1]}"
         state["clusters"][name]["loaded"][full] = "sha256:" + hashlib.sha256(full.encode()).hexdigest()
     else:
         fail(f"kind {argv}")
@@ -140,8 +154,35 @@ def put(cluster: dict[str, Any], objects: list[dict[str, Any]]) -> None:
         cluster["objects"][f"{one['kind']}/{namespace}/{name}"] = one
 
 
+def node(state: State) -> dict[str, Any]:
+    away = state.get("unready", "")
+    condition = {"type": "Ready", "status": "False" if away else "True", "message": away or "kubelet is posting"}
+    status = {"conditions": [condition], "allocatable": {"cpu": state.get("cpus", "4")}}
+    return {"kind": "Node", "metadata": {"name": "slipway-control-plane"}, "status": status}
+
+
+def pods(cluster: dict[str, Any], state: State) -> list[dict[str, Any]]:
+    """kind's own, which ask for .95 CPUs together, and one for each Deployment."""
+    requests: dict[str, str] = {"system": "950m"}
+    requests |= {key.rpartition("/")[2]: "50m" for key in cluster["objects"] if key.startswith("Deployment/")}
+    requests |= {"jobset-controller-manager": "500m"} if "jobset-controller-manager" in requests else {}
+    listed = []
+    for name, cpu in requests.items():
+        waiting = state.get("waiting", {}).get(name)
+        status: dict[str, Any] = {"phase": "Pending" if waiting else "Running"}
+        if waiting:
+            status["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        listed.append(
+            {"kind": "Pod", "metadata": {"name": f"{name}-0"}, "spec": {"containers": [container]}, "status": status}
+        )
+    return listed
+
+
 def ready(cluster: dict[str, Any], namespace: str, name: str) -> bool:
     found = cluster["objects"].get(f"Deployment/{namespace}/{name}")
+    if name in json.loads((home() / "state.json").read_text()).get("waiting", {}):
+        return False
     if found is None or namespace != "slipway-store":
         return found is not None
     image = found["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -169,16 +210,20 @@ def kubectl(argv: list[str], state: State, text: str) -> str:
         return "ok"
     if rest[0] == "version":
         return json.dumps({"serverVersion": {"gitVersion": "v1.34.0"}})
-    if rest[:2] == ["rollout", "status"]:
-        if not ready(cluster, namespace, rest[2].removeprefix("deployment/")):
-            fail("error: timed out waiting for the condition")
-        return ""
-    if rest[:2] == ["get", "deployments"]:
+    if rest[:2] == ["wait", "node"]:
+        return "" if node(state)["status"]["conditions"][0]["status"] == "True" else fail("error: timed out waiting")
+    if rest[:2] == ["get", "nodes"]:
+        return json.dumps({"items": [node(state)]})
+    if rest[:2] == ["get", "nodes,pods"]:
+        return json.dumps({"items": [node(state), *pods(cluster, state)]})
+    if rest[:2] in (["get", "deployments"], ["get", "deployments,pods"]):
         items = [dict(one) for key, one in objects.items() if key.startswith("Deployment/")]
         for one in items:
             where = one["metadata"]
-            one["status"] = {"readyReplicas": int(ready(cluster, where["namespace"], where["name"]))}
-        return json.dumps({"items": items})
+            number = int(ready(cluster, where["namespace"], where["name"]))
+            one["status"] = {"readyReplicas": number, "updatedReplicas": number, "availableReplicas": number}
+        items = [one for one in items if namespace in ("", one["metadata"]["namespace"])]
+        return json.dumps({"items": items + (pods(cluster, state) if "pods" in rest[1] else [])})
     if rest[0] != "get":
         fail(f"kubectl {rest}")
     named = {"secret": "Secret", "cronjob": "CronJob"}[rest[1]]
@@ -200,7 +245,9 @@ def applied(rest: list[str], state: State, cluster: dict[str, Any], text: str) -
             item["data"] = {key: b64encode(value.encode()).decode() for key, value in item.pop("stringData").items()}
         put(cluster, items)
         return ""
-    name = next(name for name in CONTROLLERS if f"/{name}/" in what)
+    if state.get("offline") and what.startswith("https://"):
+        fail(f'error: unable to read URL "{what}": dial tcp: lookup github.com: no such host')
+    name = next(name for name in CONTROLLERS if f"/{name}/" in what or f"/{name}-" in what)
     metadata = {"namespace": f"{name}-system", "name": f"{name}-controller-manager"}
     spec = {"template": {"spec": {"containers": [{"image": f"{name}:released"}]}}}
     put(

@@ -49,7 +49,7 @@ def refuse_results(api: Api, value: Mapping[str, Any]) -> None:
     if inspection.errors:
         runs = " ".join(runs_of(value))
         raise Conflict(
-            f"{told(str(value.get('kind')), value, inspection)}, but first what it wrote (launcher rm {runs} --yes): "
+            f"{told(str(value.get('kind')), value, inspection)}, but first what it wrote (`launcher rm {runs} --yes`): "
             "its results do not count. `launcher submit --fresh 1` computes the job once more"
         )
 
