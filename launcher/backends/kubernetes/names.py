@@ -19,6 +19,7 @@ LABEL_PREFIX: Final = "slipway.dev/label-"  # the user's labels
 QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Kueue's LocalQueue, on the object
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPriorityClass, on the object
 PROVISIONING: Final = "provreq.kueue.x-k8s.io/"  # parameters of Kueue's ProvisioningRequest: annotations of the object
+MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"  # annotation of a Job: Kueue may start fewer pods at once
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # selects all objects of ours
 
 # annotations that tools which apply files leave on the object: kubectl and Argo CD, and Argo CD's tracking

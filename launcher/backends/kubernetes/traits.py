@@ -159,6 +159,12 @@ TRAITS: Final = Traits(
             "a device plugin's GPUs",
         ),
         Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
+        Field(
+            "min_parallelism",
+            Integer(1),
+            "of an array in a queue: so many runs are enough to begin with; Kueue starts those that fit",
+            "all at once",
+        ),
         Field("ttl", DURATION, "the finished object is deleted after it; not in files for GitOps", "it stays"),
     ),
 )

@@ -160,6 +160,24 @@ def test_a_stopped_queue_lets_nothing_in_until_it_is_resumed(place: Place, liste
     until(listed, "it to be let in again", lambda queues: (queues[0].running, queues[0].state) == (1, "open"))
 
 
+def test_an_array_starts_in_part_where_there_is_no_room_for_all(place: Place) -> None:
+    """Kueue's partial admission: quota for two of three runs."""
+    options = {"queue": "team-a", "array": True, "min_parallelism": 1}
+    need = Resources(cpus=0.4, memory=GIB)
+    jobs = []
+    for seed in range(3):
+        job = small("seeds", place.namespace, config={"seed": seed}, options=options)
+        jobs.append(replace(job, roles={key: replace(role, resources=need) for key, role in job.roles.items()}))
+    first = dict(place.backend.submit(place.backend.render(jobs), jobs))
+    (name,) = {handle.name for handle in first.values()}
+    place.cluster.wait_for("its admission", lambda: place.get("job", name)["spec"]["suspend"] is False, 120)
+    spec = place.get("job", name)["spec"]
+    assert (spec["completions"], spec["parallelism"]) == (3, 2)
+    # what Kueue lowered is not taken for a change
+    assert set(place.backend.find(list(first))) == set(first)
+    assert dict(place.backend.submit(place.backend.render(jobs), jobs)) == first
+
+
 @pytest.fixture
 def submitter(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Somebody with the rights of the shipped role `slipway-submitter`, who is nobody's administrator."""

@@ -82,7 +82,10 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "provisioning": st.dictionaries(st.sampled_from(["maxRunDurationSeconds", "a"]), TEXTS, min_size=1),
         "spot": st.just(True),
         "gpu_claim": DNS,
-        "fabric": st.builds(lambda count: {"kind": "efa", "interfaces": count}, st.integers(1, 32)),
+        "fabric": st.builds(lambda count: {"kind": "efa", "interfaces": count}, st.integers(1, 32))
+        | st.builds(
+            lambda count: {"kind": "infiniband", "interfaces": count, "resource": "rdma/ib"}, st.integers(1, 32)
+        ),
         "volumes": st.lists(VOLUMES, max_size=2, unique_by=lambda volume: volume["path"]),
         "patch": st.sampled_from(PATCHES),
     }

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.compare.carried import inspect
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.reasons import EXIT_NEVER, MAX_INFRASTRUCTURE_ATTEMPTS
 from launcher.spec.hashing import run_id, work_hash
@@ -133,3 +134,32 @@ def test_an_object_never_asks_to_be_suspended_or_named_by_the_server() -> None:
         text = msgspec.json.encode(one.documents).decode()
         assert '"suspend"' not in text
         assert '"generateName"' not in text
+
+
+def test_an_array_may_start_in_part_where_kueue_has_no_room_for_all() -> None:
+    """Kueue 0.14, pkg/controller/jobs/job: JobMinParallelismAnnotation. Its webhook takes it from 1
+    to one less than the parallelism."""
+    options = {"queue": "a", "min_parallelism": 2}
+    made = only(seeds(5, options=options)).main
+    assert made["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] == "2"
+    assert (made["spec"]["completions"], made["spec"]["parallelism"]) == (5, 5)
+    few = only(seeds(2, options=options)).main
+    assert "kueue.x-k8s.io/job-min-parallelism" not in few["metadata"]["annotations"]
+    assert "allowed: with `array: true`" in refused(job(options=options))
+    assert "allowed: with `queue`" in refused(*seeds(3, options={"min_parallelism": 2}))
+
+
+@pytest.mark.parametrize(
+    ("there", "queue", "least", "faulty"),
+    [(3, "a", 2, False), (2, "a", 2, False), (1, "a", 2, True), (6, "a", 2, True), (3, "a", None, True)],
+)
+def test_only_what_kueue_may_lower_is_taken_for_its_own(
+    there: int, queue: str, least: int | None, faulty: bool
+) -> None:
+    options = {"queue": queue, **({"min_parallelism": least} if least else {})}
+    documents = [dict(document) for document in only(seeds(5, options=options)).documents]
+    documents[-1] = msgspec.json.decode(msgspec.json.encode(documents[-1]))
+    documents[-1]["spec"]["parallelism"] = there
+    maps = {each["metadata"]["name"]: each for each in documents[:-1]}
+    errors = [fault.message for fault in inspect(documents[-1], maps, served=True).faults if fault.level == "error"]
+    assert bool(errors) == faulty, errors

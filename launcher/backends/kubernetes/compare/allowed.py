@@ -180,6 +180,8 @@ class Additions:
             return type(there) is str
         if there is ABSENT:
             return bool(wanted == "")  # servers leave empty texts out
+        if (scope, path) == ("job", "parallelism") and wanted is not ABSENT:
+            return self._in_part(there, wanted)
         if wanted is not ABSENT:
             return scope == "pod" and (self._same_quantity(path, there, wanted) or self._admitted(path, there, wanted))
         if any(type(there) is type(value) and there == value for value in DEFAULTS.get((scope, path), ())):
@@ -208,6 +210,11 @@ class Additions:
 
     def _managed(self, there: Any) -> bool:
         return self.queued and bool(there == "kueue.x-k8s.io/multikueue")
+
+    def _in_part(self, there: Any, wanted: Any) -> bool:
+        """Whether Kueue has admitted an array in part: fewer at once, not fewer in all."""
+        least = mapping(self.wanted, "metadata", "annotations").get(names.MIN_PARALLELISM)
+        return self.queued and least is not None and type(there) is int and int(least) <= there < wanted
 
     def _of_job(self, route: Route, path: str, there: Any) -> bool:
         if path == "managedBy":

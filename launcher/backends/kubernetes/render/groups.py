@@ -23,6 +23,7 @@ OF_OBJECT: Final = (
     "queue",
     "queue_priority",
     "provisioning",
+    "min_parallelism",
     "ttl",
 )  # options of an object, so equal for all its runs
 ARRAY: Final = 500  # most runs in one array: their hashes are in one annotation, which kubectl stores twice

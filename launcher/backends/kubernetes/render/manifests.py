@@ -199,8 +199,31 @@ def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> d
             names.RENDERER: __version__,
             names.STORE: job.store,
             **{f"{names.PROVISIONING}{name}": value for name, value in sorted(parameters.items())},
+            **_partial_admission(stages),
         },
     }
+
+
+def _partial_admission(stages: Sequence[Stage]) -> dict[str, str]:
+    """The annotation by which Kueue starts fewer pods of a Job at once (kueue, pkg/controller/jobs/job: JobSets have
+    none, and a number that is not below the Job's parallelism is refused). The runs of an array are independent, so the
+    rest starts later. Ranks of one run need each other and cannot be admitted in part."""
+    first = stages[0]
+    least = first.job.options.get("min_parallelism")
+    if least is None:
+        return {}
+    wrong = (
+        "with `array: true`: only the runs of an array are independent of each other"
+        if not first.job.options.get("array")
+        else "with `queue`: Kueue does it"
+        if "queue" not in first.job.options
+        else "without other stages: Kueue admits a pipeline's JobSet as a whole"
+        if len(stages) > 1
+        else ""
+    )
+    if wrong:
+        raise BadInput(f"kubernetes.min_parallelism: {first.job.name} cannot start in part; allowed: {wrong}")
+    return {names.MIN_PARALLELISM: str(least)} if least < len(first.runs) else {}
 
 
 def _namespace(job: ResolvedJob) -> dict[str, str]:
