@@ -89,7 +89,7 @@ def _stop(store: Store, opened: Sequence[Session], profile: Profile, name: str) 
     if not opened:
         raise NotFound(f"you have no open session `{name}` in {store.url}")
     jobs = {session.run: session.job for session in opened}
-    for ended in cancel_jobs(store, jobs, profile, reason="launcher dev --stop"):
+    for ended in cancel_jobs(store, jobs, profile, reason="its user stopped the session"):
         print(f"{ended.run} {ended.state}")
     return 0
 
