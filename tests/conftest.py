@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
@@ -27,6 +28,19 @@ hypothesis.settings.load_profile("busy")
 # verb, as a person at a terminal does, would wait for ever.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The first test that needs an image builds it, and the others wait for it: minutes on a quiet machine, most of an hour
+# on a busy one. Only what hangs is to be ended.
+WITH_AN_ENGINE: Final = 7200.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        limit = float(marker.args[0]) if marker is not None else 0.0
+        if "engine" in getattr(item, "fixturenames", ()) and limit < WITH_AN_ENGINE:
+            item.add_marker(pytest.mark.timeout(WITH_AN_ENGINE), append=False)
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ def weights(laptop: Laptop, run: str, to: str, *options: str) -> str:
 
 @pytest.mark.ml
 @pytest.mark.cluster
-@pytest.mark.timeout(1800)  # the image may have to be built first
 def test_the_first_example_makes_its_episodes_in_a_pod(
     laptop: Laptop, cluster: Cluster, engine: Engine, cpu_image: str
 ) -> None:

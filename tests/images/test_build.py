@@ -16,8 +16,6 @@ from launcher.spec.images.definition import Definition
 from tests.support.cpu_image import alone, build, heavy
 from tests.support.engine import ROOT, TMPFS, Engine
 
-pytestmark = pytest.mark.timeout(1800)
-
 GIB = 1 << 30
 HEAVY = ("trl-grpo", "unsloth-sft", "vllm-serve")
 # What a build may leave behind and an image must not have: caches, package lists, logs, the builder's tools.

@@ -144,7 +144,6 @@ def everywhere(path: Path, engine: Engine, server: S3Server, url: str, settings:
 
 @pytest.mark.ml
 @pytest.mark.s3
-@pytest.mark.timeout(1800)  # the image may have to be built first
 def test_a_short_login_gives_the_same_everywhere(
     tmp_path: Path,
     engine: Engine,

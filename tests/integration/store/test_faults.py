@@ -37,12 +37,7 @@ def url(s3_server: S3Server, s3_url: str, proxy: FaultProxy) -> str:
 
 @pytest.fixture
 def store(url: str) -> Store:
-    return open_store(url, deadline=10)
-
-
-@pytest.fixture
-def patient(url: str) -> Store:
-    """For a storm: six faults in a row are drawn for someone, and each may ask for a second or two."""
+    """Patient: of a storm, six faults in a row are drawn for someone, and each may ask for a second or two."""
     return open_store(url, deadline=120)
 
 
@@ -104,8 +99,7 @@ def test_a_lost_answer_to_a_create_is_known_as_ours(proxy: FaultProxy, store: St
     assert store.get("claim/mine") == b"nonce 1"
 
 
-def test_racing_creators_on_a_bad_line_have_one_winner(proxy: FaultProxy, patient: Store) -> None:
-    store = patient
+def test_racing_creators_on_a_bad_line_have_one_winner(proxy: FaultProxy, store: Store) -> None:
     proxy.seed = 3
     with proxy.storm(0.3):
         for round_ in range(4):
@@ -151,8 +145,7 @@ def tree(root: Path, seed: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_folders_through_a_storm(proxy: FaultProxy, patient: Store, tmp_path: Path, seed: int) -> None:
-    store = patient
+def test_folders_through_a_storm(proxy: FaultProxy, store: Store, tmp_path: Path, seed: int) -> None:
     files = tree(tmp_path / "from", seed)
     proxy.seed = seed
     with proxy.storm(0.15, [*DRAWN, Kind.SLOW]):
