@@ -17,7 +17,7 @@ USER_FILES: Final = ("client-certificate", "client-key", "tokenFile")
 
 
 @dataclass(frozen=True)
-class Context:
+class KubeContext:
     """`cluster` and `user` are the entries of the kubeconfig, their paths made absolute; `user_file`: the kubeconfig
     that has the user."""
 
@@ -37,7 +37,7 @@ class _Entries(dict[str, tuple[Any, Path]]):
             self.setdefault(each["name"], (each.get(key) or {}, path))
 
 
-def read(kubeconfigs: Sequence[str], wanted: str | None) -> Context:
+def read(kubeconfigs: Sequence[str], wanted: str | None) -> KubeContext:
     """The context `wanted`, or the current one. Raises BadInput for a context that is not there; ValueError, TypeError,
     AttributeError, LookupError, OSError and yaml.YAMLError for files that are no kubeconfigs."""
     import yaml
@@ -66,7 +66,7 @@ def read(kubeconfigs: Sequence[str], wanted: str | None) -> Context:
     if cluster not in clusters:
         raise ValueError(f"context `{active}` names the cluster `{cluster}`, which is not there")
     entry, user_file = users.get(user, ({}, Path()))  # without one, requests carry no login
-    return Context(
+    return KubeContext(
         name=str(active),
         namespace=str(context.get("namespace") or "default"),
         cluster=_absolute(*clusters[cluster], CLUSTER_FILES),

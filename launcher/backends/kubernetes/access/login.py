@@ -81,7 +81,7 @@ def login(context: str | None = None) -> Login:
     return Login(configuration, chosen.name, chosen.namespace, joined, as_whom, credentials)
 
 
-def credentials_of(chosen: kubeconfig.Context) -> Credentials:
+def credentials_of(chosen: kubeconfig.KubeContext) -> Credentials:
     """What requests of a context's user carry. Raises BadInput, ValueError, AttributeError."""
     user, where = chosen.user, f"kubeconfig {chosen.user_file}: user `{chosen.user_name}`"
     held, program, provider = of_user(user, chosen.user_name), user.get("exec"), user.get("auth-provider")
@@ -95,7 +95,7 @@ def credentials_of(chosen: kubeconfig.Context) -> Credentials:
     return held or Credentials()
 
 
-def _without_login(chosen: kubeconfig.Context) -> dict[str, Any]:
+def _without_login(chosen: kubeconfig.KubeContext) -> dict[str, Any]:
     """A kubeconfig of one context, with the certificate of its user and no other login."""
     kept = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
     user = {key: chosen.user[key] for key in kept if chosen.user.get(key)}
