@@ -18,7 +18,12 @@ from tests.support.cluster.fixtures import without
 from tests.support.cluster.sandbox import NoCluster
 from tests.support.documented import ROOT, blocks
 
-pytestmark = [pytest.mark.cluster("core", "jobset", "kueue", "dns", "kwok"), pytest.mark.timeout(1500)]
+# nightly: each test starts a cluster of its own, with a DNS server and kube-proxy, which CI does not build
+pytestmark = [
+    pytest.mark.cluster("core", "jobset", "kueue", "dns", "kwok"),
+    pytest.mark.nightly,
+    pytest.mark.timeout(1500),
+]
 
 ADMIN = ROOT / "docs/howto/kubernetes-admin.md"
 USERS = ROOT / "docs/howto/kubernetes.md"
