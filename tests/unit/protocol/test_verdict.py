@@ -133,6 +133,7 @@ def test_submit_of_a_run_that_can_not_go_on_completes_it() -> None:
 
 
 PROCESS = Placement("process", "box/queue-1", host="box", boot="b1", pid=10, start=5)
+MACHINE = Placement("machine", "lab/run-1", host="10.0.0.2", boot="b1", container="m1")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,11 @@ PROCESS = Placement("process", "box/queue-1", host="box", boot="b1", pid=10, sta
         (Placement("job", "uid"), Placement("job", "uid"), True, None, True),
         (Placement("job", "uid"), Placement("job", "uid"), False, None, False),
         (Placement("job", "uid"), Placement("job", "uid-2"), True, None, False),
+        # a run's machines share `where`: another boot id proves something on the same machine only
+        (MACHINE, Placement("machine", "lab/run-1", boot="b2", container="m1"), False, None, True),
+        (MACHINE, Placement("machine", "lab/run-1", boot="b2", container="m2"), True, None, False),
+        (MACHINE, Placement("machine", "lab/run-1", boot="b1", container="m1"), True, None, False),
+        (MACHINE, Placement("machine", "lab/run-2", boot="b2", container="m1"), True, None, False),
         # a set restarts as a whole, and only a higher restart number proves a lower one dead
         (Placement("set", "uid", 1), Placement("set", "uid", 2), False, None, True),
         (Placement("set", "uid", 2), Placement("set", "uid", 1), True, None, False),
