@@ -45,6 +45,7 @@ class Case:
     dtype: str = "float32"  # of the stored weights; a LoRA's are float32
     autocast: bool = False
     padded: bool = False
+    padding_free: bool = False
     checkpointing: bool = False
     lora: bool = False
     freeze_vision: bool = False
@@ -114,7 +115,7 @@ class Case:
         )
         patches = self.sequences * self.grid[0] * self.grid[1]
         tokens = self.sequences * self.tokens
-        batch = Batch(self.sequences, self.tokens, patches, tokens, self.padded)
+        batch = Batch(self.sequences, self.tokens, patches, tokens, self.padded and not self.padding_free)
         made = memory.estimate(model, training, batch, self._generation(patches))
         kept = ("weights",) if self.generate else ("weights", "optimiser state")
         stay = sum(size for name, size in made.components.items() if name.startswith(kept))
@@ -128,6 +129,8 @@ CASES = {
     "plain": Case(),
     "checkpointing": Case(checkpointing=True),
     "padded": Case(padded=True),
+    "padding_free": Case(padded=True, padding_free=True),
+    "padding_free, checkpointing": Case(padded=True, padding_free=True, checkpointing=True),
     "LoRA": Case(lora=True),
     "LoRA, checkpointing": Case(lora=True, checkpointing=True),
     "bfloat16": Case(dtype="bfloat16"),
@@ -244,6 +247,10 @@ def build(case: Case) -> tuple[Any, list[dict[str, Any]]]:
     model = AutoModelForImageTextToText.from_config(
         config, dtype=getattr(torch, case.dtype), attn_implementation=case.attention
     )
+    if case.padding_free:
+        from training.common.padding_free import without_padding
+
+        without_padding(model)
     if case.head == "chunked":
         from trl.trainer.utils import add_fused_lm_head
 

@@ -84,6 +84,7 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
             model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=config.activation_checkpointing)
     if config.adapter is not None:
         model = with_adapter(model, config.adapter, base=config.model, trainable=True)
+    tell_base(model, name, where.get("revision"))
     if config.freeze_vision:
         freeze_vision(model)
     return model, load_processor(config.model, config.max_pixels, config.min_pixels)
@@ -181,6 +182,14 @@ def with_adapter(model: Any, adapter: str, *, base: str, trainable: bool) -> Any
         return PeftModel.from_pretrained(model, name, is_trainable=trainable, **where)
     except (ValueError, RuntimeError, OSError) as error:
         raise ConfigError(f"adapter: {adapter} does not fit {base}: {' '.join(str(error).split())[:300]}") from None
+
+
+def tell_base(model: Any, name: str, revision: str | None) -> None:
+    """Tells a model's LoRA adapters which base model they lie on. An adapter from a folder names the one that it was
+    made on, perhaps without its revision, or by a folder that is gone; Unsloth's names no revision. What is merged
+    later, and who loads the saved adapter, take the base from there."""
+    for each in getattr(model, "peft_config", {}).values():
+        each.base_model_name_or_path, each.revision = name, revision
 
 
 def check_adapter(folder: Path, model: Any, base: str) -> None:

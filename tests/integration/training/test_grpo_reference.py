@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from eval.config.models import source
 from tests.integration.training.test_grpo import config, material, trainer  # noqa: F401 (material is a fixture)
-from training.common.models import lora, start_model, whole
+from training.common.models import load_model, lora, start_model, whole
 from training.options import LoraConfig
 
 pytestmark = [
@@ -74,10 +77,13 @@ def test_each_group_of_the_summary_is_known_by_its_prompt(material: tuple[Path, 
 @pytest.mark.filterwarnings(  # peft asks the hub whether the vocabulary grew, and warns when it is not there
     "ignore:Unable to fetch remote file:UserWarning", "ignore:Could not find a config file in team/tiny:UserWarning"
 )
+@pytest.mark.parametrize("way", ["new", "continued", "unsloth"])
 def test_a_lora_that_was_trained_in_shards_is_merged_into_its_own_revision(
+    way: str,
     material: tuple[Path, Path],  # noqa: F811
     hub: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A new LoRA adds nothing, so that the merged model is the one that was loaded."""
     import torch
@@ -86,8 +92,26 @@ def test_a_lora_that_was_trained_in_shards_is_merged_into_its_own_revision(
     chosen = config(material, model=hub, lora=LoraConfig(rank=2, alpha=4), steps=2)
     base = start_model(chosen)
     loaded = {name: value.clone() for name, value in base.state_dict().items()}
-    model = get_peft_model(base, lora(chosen, base))
+    match way:
+        case "new":
+            model = get_peft_model(base, lora(chosen, base))
+        case "continued":  # an adapter that was made on a copy of the model, which is gone
+            get_peft_model(base, lora(chosen, base)).save_pretrained(tmp_path / "first")
+            file = tmp_path / "first" / "adapter_config.json"
+            about = {"base_model_name_or_path": str(tmp_path / "gone"), "revision": None}
+            file.write_text(json.dumps(json.loads(file.read_text()) | about))
+            going_on = msgspec.structs.replace(chosen, lora=None, adapter=str(tmp_path / "first"))
+            model, _ = load_model(going_on)
+        case "unsloth":  # its LoRA has no revision
+            made = lora(chosen, base)
+            made.revision = None
+            first = get_peft_model(base, made)
+            monkeypatch.setattr("training.common.unsloth.load", lambda *given: first)
+            model, _ = load_model(msgspec.structs.replace(chosen, loader="unsloth"))
     model.save_pretrained(tmp_path / "adapter")
+    saved = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    name, where = source(hub)
+    assert (saved["base_model_name_or_path"], saved["revision"]) == (name, where["revision"])
     merged = whole(model, tmp_path / "adapter").state_dict()
     assert merged.keys() == loaded.keys()
     assert all(torch.equal(value, loaded[name]) for name, value in merged.items())
