@@ -55,7 +55,7 @@ def _duration(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from launcher import api
     from launcher.store import open_store
-    from launcher.verbs.dev.session import Session, as_group, choose, derived, next_of, sessions, user
+    from launcher.verbs.dev.session import Session, as_group, choose, derived, next_of, place_of, sessions, user
     from launcher.verbs.submit import failure
 
     if args.stop and (args.command or args.detach):
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         if msgspec.structs.replace(job, fresh=session.job.fresh) != session.job:
             _say(f"{session.run} was started before the job or these options changed; to take them: --stop, then again")
     else:
+        place_of(jobs.profile, job)
         tell_left_out("dev", jobs.group)
         new = next_of(store, job)
         done = api.submit(api.Jobs(as_group(new, jobs.group, was), jobs.profile))

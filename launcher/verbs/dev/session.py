@@ -121,12 +121,18 @@ def as_group(job: ResolvedJob, source: Group, was: ResolvedJob) -> Group:
     return msgspec.structs.replace(new, code=source.code, machine={run_id(job): machine} if machine else {})
 
 
-def argv(profile: Profile, session: Session, command: Sequence[str], *, tty: bool) -> list[str]:
-    """The program that brings a user into a session. Raises NotFound while its process does not run, and BadInput for a
-    backend in whose processes nobody can work."""
-    place: Backend = backend_of(session.job, profile.backend_options(session.job.backend))
+def place_of(profile: Profile, job: ResolvedJob) -> Entered:
+    """The backend of a session. Raises BadInput for one in whose processes nobody can work: asked before anything is
+    submitted, which may cost money."""
+    place: Backend = backend_of(job, profile.backend_options(job.backend))
     if not isinstance(place, Entered):
-        raise BadInput(f"{session.job.backend} has no container to work in; allowed: local, docker, kubernetes")
+        raise BadInput(f"backend `{job.backend}` has no processes that one can work in; allowed: another --backend")
+    return place
+
+
+def argv(profile: Profile, session: Session, command: Sequence[str], *, tty: bool) -> list[str]:
+    """The program that brings a user into a session. Raises NotFound while its process does not run."""
+    place = place_of(profile, session.job)
     enter = Path(__file__).with_name("enter.py").read_text()
     words = ["python", "-c", enter, session.run, *(command or SHELL)]
     return place.execute(session.run, session.job.members()[0], words, tty=tty)
