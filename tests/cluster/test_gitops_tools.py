@@ -171,7 +171,7 @@ def test_a_removed_file_keeps_its_job_and_stops_no_later_commit(scene: Scene) ->
     scene.commit()
     desk.wait_for_log(stays, "up")
     scene.remove(stays)
-    scene.repo.commit("removed")
+    scene.commit("removed")
     (later,) = scene.render(desk.job("later", "print(2)"))
     scene.commit()
     assert desk.result(later).outcome == "succeeded"
@@ -200,11 +200,12 @@ def test_an_admitted_job_with_its_flavours_toleration_keeps_back_no_later_job(sc
 def test_the_fix_of_a_bad_commit_is_taken(scene: Scene) -> None:
     desk = scene.desk
     bad = scene.jobs / "bad.yaml"
-    bad.write_text(
-        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\nspec: {template: {spec: {containers: 1}}}\n"
-    )
-    scene.repo.commit("bad")
-    scene.tool.poke()
+    # it can be read, and the API server refuses it
+    pod = {"restartPolicy": "Always", "containers": [{"name": "a", "image": "a"}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bad"}, "spec": {"template": {"spec": pod}}}
+    bad.write_text(json.dumps(job))
+    commit = scene.repo.commit("bad")
+    scene.until("a try of the bad commit", lambda: scene.tool.attempted() == commit or scene.poked())
     bad.unlink()
     (fixed,) = scene.render(desk.job("fixed", "print(4)"))
     scene.commit("fixed")

@@ -35,6 +35,9 @@ class GitOpsTool(Protocol):
     def applied(self) -> str:
         """The commit that was applied last, as a whole; empty before the first."""
 
+    def attempted(self) -> str:
+        """The commit that it tried to apply last; empty before the first."""
+
     def told(self) -> str:
         """For the message of a test that gives up."""
 
@@ -127,6 +130,10 @@ class ArgoCD:
                 return ""
         return str(status.get("sync", {}).get("revision", ""))
 
+    def attempted(self) -> str:
+        operation = self._application().get("status", {}).get("operationState", {})
+        return str(operation.get("syncResult", {}).get("revision", ""))
+
     def health(self, name: str) -> tuple[str, str]:
         """(status, message) of an object of the folder."""
         for one in self._application().get("status", {}).get("resources", ()):
@@ -198,6 +205,9 @@ class Flux:
 
     def applied(self) -> str:
         return str(self._kustomization().get("status", {}).get("lastAppliedRevision", "")).rpartition(":")[2]
+
+    def attempted(self) -> str:
+        return str(self._kustomization().get("status", {}).get("lastAttemptedRevision", "")).rpartition(":")[2]
 
     def ready(self) -> tuple[str, str, str]:
         """(status, reason, message) of its condition Ready, all the health that it tells; empty while it has none."""
