@@ -14,7 +14,7 @@ import yaml
 
 from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api
-from tests.cluster.laptop import Laptop
+from tests.cluster.laptop import UNTIL_TOLD, Laptop
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.pods import pod
 
@@ -157,3 +157,74 @@ def test_a_command_in_a_pod_without_kubectl_has_the_rights_of_whom_it_acts_as(cl
         return done.stdout == "hello\n"
 
     cluster.wait_for("her right", said_hello, 60)
+
+
+def test_a_login_that_ends_while_a_run_is_followed_is_renewed(laptop: Laptop, tmp_path: Path) -> None:
+    """The login program gives tokens of a service account that the API server revokes in the middle: each is bound to a
+    Secret, which is deleted. Who follows the run asks the program again and sees the run's end."""
+    cluster, namespace = laptop.cluster, laptop.namespace
+    cluster.kubectl("create", "serviceaccount", "person", "-n", namespace)
+    allow(cluster, namespace, f"system:serviceaccount:{namespace}:person")
+
+    def token(secret: str) -> str:
+        cluster.kubectl("create", "secret", "generic", secret, "-n", namespace)
+        bound = ("--bound-object-kind", "Secret", "--bound-object-name", secret)
+        text = cluster.kubectl("create", "token", "person", "-n", namespace, *bound).strip()
+        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": text}}
+        (tmp_path / "answer").write_text(json.dumps(answer))
+        return text
+
+    first = token("first")
+    program = tmp_path / "fake-login"
+    program.write_text(f'#!/bin/sh\necho run >> "{tmp_path}/runs-$FOLLOWER"\ncat "{tmp_path}/answer"\n')
+    program.chmod(0o755)
+    version = "client.authentication.k8s.io/v1"
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"exec": {"apiVersion": version, "command": str(program), "interactiveMode": "Never"}}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    laptop.environment["KUBECONFIG"] = str(tmp_path / "config")
+    (run,) = laptop.submit(laptop.job("waits", UNTIL_TOLD))
+    laptop.wait_for_log(run, "up")
+    command = [str(Path(sys.executable).with_name("launcher"))]
+    words = {"logs": ["logs", run], "wait": ["wait", run], "submit": ["submit", str(laptop.path / "job.yaml")]}
+    followers = [
+        subprocess.Popen(
+            [*command, *words[name], *([] if name == "wait" else ["--follow"])],
+            cwd=laptop.path,
+            env={**laptop.environment, "FOLLOWER": name},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in words
+    ]
+
+    def logins(name: str) -> int:
+        path = tmp_path / f"runs-{name}"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    try:
+        # `wait` asks the store, and the cluster only when the store is silent
+        cluster.wait_for("the followers' logins", lambda: logins("logs") and logins("submit"), 120)
+        token("second")
+        cluster.kubectl("delete", "secret", "first", "-n", namespace)
+
+        def refused() -> bool:  # the server remembers a good token for some seconds
+            nobody = ("--kubeconfig", str(tmp_path / "nobody"), "--token", first)
+            said = cluster.kubectl(*nobody, "get", "jobs", "-n", namespace, check=False)
+            return "Unauthorized" in said or "must be logged in" in said
+
+        without = {**config, "users": [{"name": config["users"][0]["name"], "user": {}}]}
+        (tmp_path / "nobody").write_text(yaml.safe_dump(without))
+        cluster.wait_for("the end of the first token", refused, 120)
+        pod_name = laptop.running_pod(run)
+        cluster.kubectl("exec", "-n", namespace, pod_name, "--", "touch", "/tmp/go")
+        said = [follower.communicate(timeout=240)[0] for follower in followers]
+    finally:
+        for follower in followers:
+            follower.kill()
+            follower.wait()
+    assert [follower.returncode for follower in followers] == [0, 0, 0], said
+    assert "continuing from the store" not in said[0]
+    assert not [text for text in said if "refuses the credentials" in text or "Traceback" in text], said
+    assert logins("logs") >= 2, said  # its first login was refused when the stream ended
