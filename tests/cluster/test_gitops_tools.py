@@ -172,9 +172,13 @@ def test_a_removed_file_keeps_its_job_and_stops_no_later_commit(scene: Scene) ->
     desk.wait_for_log(stays, "up")
     scene.remove(stays)
     scene.commit("removed")
-    (later,) = scene.render(desk.job("later", "print(2)"))
-    scene.commit()
-    assert desk.result(later).outcome == "succeeded"
+    for name in (
+        "later",
+        "latest",
+    ):  # a sync that waits for a confirmation to prune keeps back the second, not the first
+        (later,) = scene.render(desk.job(name, "print(2)"))
+        scene.commit()
+        assert desk.result(later).outcome == "succeeded"
     assert scene.uid(stays)
     desk.let_go(stays)
     assert desk.result(stays).outcome == "succeeded"
