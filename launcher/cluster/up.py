@@ -79,7 +79,7 @@ def up(
             try:
                 install(place, name, sources[name], tell)
             except SlipwayError as error:
-                again = f"launcher cluster up --name {place.name} --{name}"
+                again = f"launcher cluster up --name {place.name} " + f"--{name}"
                 raise Unreachable(
                     f"{error}\nthe cluster {place.name} is up without {name}; `{again}` adds it"
                 ) from None

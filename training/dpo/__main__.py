@@ -1,6 +1,5 @@
-import sys
-
+from training.common.entry import leave
 from training.dpo.train import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
