@@ -38,7 +38,7 @@ ELSEWHERE = {
     "launcher images build X && launcher cluster up --name X --image X --jobset": "kind: tests/unit/k8s_tree",
     "launcher cluster down --name X": "kind: tests/cluster",
     "launcher cluster up --name X --jobset": "kind: tests/unit/k8s_tree",
-    "launcher cluster up --name X X": "kind, an addition by its option: tests/unit/k8s_tree",
+    "launcher cluster up --name X": "kind, then the option of an addition: tests/unit/k8s_tree",
     "launcher submit X --backend X --follow": "kind, rendered as it stands by tests/unit/k8s_tree",
     "launcher rm X --yes": "an object that ran something else: tests/integration/kubernetes/test_comparing.py",
     "launcher status X": "a session of `launcher dev` that ended: a cluster",

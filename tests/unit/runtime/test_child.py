@@ -14,6 +14,7 @@ from launcher.runtime.child import Outcome, run_command
 from launcher.runtime.masking import Masker
 from launcher.runtime.output import OutputStream
 from launcher.runtime.spool import Spool
+from tests.support.waiting import until
 
 
 class Quiet:
@@ -95,4 +96,4 @@ def test_a_command_that_cannot_be_watched_is_ended(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(child.threading, "Thread", NoThread)
     with pytest.raises(RuntimeError, match="new thread"):
         run(tmp_path, "sleep 600", lambda seconds: None)
-    assert not procs.descendants_with_mark(str(tmp_path), "CHILD_TEST")
+    until(lambda: not procs.descendants_with_mark(str(tmp_path), "CHILD_TEST"))  # killed, and on its way out
