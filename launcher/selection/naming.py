@@ -41,7 +41,7 @@ def find(store: Store, name: str) -> Found:
     them); the only run or group whose id begins with `name`.
 
     The newest run has the latest job.json, by the store's clock. Raises NotFound with near matches, BadInput when
-    several runs or groups begin with `name`.
+    several runs or groups begin with `name`, or when the store's clock does not tell which run is the newest.
     """
     if not name or "/" in name or name != name.strip():
         raise BadInput(f"`{name}` is not the name of a run, a group or a job")
@@ -82,9 +82,23 @@ def _named(store: Store, name: str) -> Found | None:
     if not created:  # no run has a job.json yet, so none is known to be the newest
         return None
     newest = max(created, key=lambda run: (created[run], run))
+    latest = {run for run, time in created.items() if time == created[newest]}
     if _variant(store, newest):
-        return _matrix(store, name, created, newest)
+        matrix = _matrix(store, name, created, newest)
+        if not latest <= set(matrix.runs):
+            raise _undecided(name, {newest, *latest - set(matrix.runs)})
+        return matrix
+    if len(latest) > 1:
+        raise _undecided(name, latest)
     return Found((newest,), {newest: name}, told=_newest(name, newest, len(runs)))
+
+
+def _undecided(name: str, runs: Iterable[str]) -> BadInput:
+    """The store's times have a resolution of one second over S3, so they do not always tell which run came last."""
+    return BadInput(
+        f"`{name}` means the newest run of that name, and {' and '.join(sorted(runs)[:SHOWN])} came into the store at "
+        "the same time: give the run's id"
+    )
 
 
 def _newest(name: str, run: str, count: int) -> str:
@@ -105,7 +119,10 @@ def _matrix(store: Store, name: str, created: Mapping[str, float], newest: str) 
         by_label: dict[str, str] = {}
         for run in sorted(created, key=lambda run: (created[run], run)):
             if set(variants[run]) == axes:
-                by_label[label_of(name, variants[run])] = run
+                label = label_of(name, variants[run])
+                if label in by_label and created[by_label[label]] == created[run]:
+                    raise _undecided(f"{name}[{label}]", (by_label[label], run))
+                by_label[label] = run
         names = {run: f"{name}[{label}]" for label, run in sorted(by_label.items())}
         members, where = tuple(names), ""
     if len(members) == 1:

@@ -98,6 +98,9 @@ def test_any_verb_makes_it_known(laptop: Laptop, verb: str) -> None:
 
 def test_the_newest_run_of_a_name_is_the_one_that_was_applied(laptop: Laptop) -> None:
     (before,) = laptop.submit(waiting(laptop, "one"))
+    submitted = laptop.store.head(RunKeys(before).job)
+    assert submitted is not None
+    laptop.cluster.wait_for("the store's next second", lambda: laptop.store.now() > submitted.modified + 1.5, 60)
     (run,) = set(applied(laptop, {**waiting(laptop, "one"), "env": {"TEST_JOB": "one", "LR": "2"}})) - {before}
     assert f'"run": "{run}"' in laptop.launcher("status", "one", "-o", "json")
 

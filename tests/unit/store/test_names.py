@@ -59,6 +59,29 @@ def test_a_job_name_means_its_newest_run_and_says_which(file_store: Store) -> No
     assert "newest of 3 runs" in said[0]
 
 
+def test_runs_of_one_second_are_not_ordered_by_guessing(file_store: Store) -> None:
+    """S3 tells seconds: which of two runs came last is unknown, and `cancel hello` must not end the wrong one."""
+    old = job(file_store, "hello", NOW - 5, config={"count": 0})
+    runs = [job(file_store, "hello", NOW, config={"count": k}) for k in (1, 2)]
+    with pytest.raises(BadInput, match=f"`hello` means the newest run.*{min(runs)} and {max(runs)} came.*run's id"):
+        asked(file_store, "hello")
+    assert asked(file_store, old)[0].runs == (old,)
+
+
+@pytest.mark.parametrize("grouping", ["groups", "applied", "a matrix no more"])
+def test_two_matrices_of_one_second_are_not_ordered_by_guessing(file_store: Store, grouping: str) -> None:
+    first = matrix(file_store, [0.1, 0.2], NOW, labels={"edit": "1"})
+    if grouping == "a matrix no more":
+        job(file_store, "train", NOW)
+    else:
+        second = matrix(file_store, [0.1, 0.2], NOW, labels={"edit": "2"})
+    if grouping == "groups":
+        for runs in (first, second):
+            grouped(file_store, runs, ["train[lr=0.1]", "train[lr=0.2]"], NOW)
+    with pytest.raises(BadInput, match="came into the store at the same time"):
+        asked(file_store, "train")
+
+
 def test_an_only_run_needs_no_word(file_store: Store) -> None:
     run = job(file_store, "hello", NOW)
     assert asked(file_store, "hello") == (Selection((run,)), [])
