@@ -34,6 +34,7 @@ PAGES: Final = {
 FILES: Final = {
     "tests/unit/spec/broken/*.txt": "tests.unit.spec.corpus",
     "tests/unit/kubernetes/golden/*/*": "tests.unit.kubernetes.update",
+    "tests/unit/azureml/golden/*": "tests.unit.azureml.test_render",
     "tests/unit/lambda_labs/golden/*": "tests.unit.lambda_labs.test_render",
     "tests/unit/kubernetes_validate/rules.yaml": "tests.unit.kubernetes_validate.update",
 }

@@ -1,0 +1,200 @@
+"""Job -> the command jobs of Azure ML, one for each role, as `az ml job create --file` takes them. Pure, and without
+the SDK."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from launcher.backends.azureml import names
+from launcher.backends.azureml.script import command
+from launcher.backends.base import Rendered
+from launcher.errors import BadInput
+from launcher.spec.hashing import encode_job, run_hash, run_id, work_hash
+from launcher.spec.model import ResolvedJob, Role
+from launcher.spec.yaml_text import dump
+
+SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
+INLINE: Final = 32 * 1024  # bytes of job.json in a variable; the runtime reads a longer one from the store
+LONGEST: Final = 256  # characters of a property that we write
+SMALLEST_SHM: Final = 1 << 20  # bytes
+_UNITS: Final = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"), (1, "b"))
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def render(group: Sequence[ResolvedJob]) -> Rendered:
+    """One file for each run. Raises BadInput with every reason why Azure ML cannot run one of the jobs."""
+    if wrong := [f"{job.name}: {line}" for job in group for line in refusals(job)]:
+        raise BadInput("\n".join(wrong))
+    works = {work_hash(job) for job in group} if any(job.inputs for job in group) else set()
+    warnings = [
+        f"{job.name} is billed while it waits for {item.job or item.work}: submit it when that has ended"
+        for job in group
+        for item in job.inputs.values()
+        if item.work in works
+    ]
+    warnings += [
+        f"{job.name}: its roles are jobs of their own, which reach each other only in one virtual network"
+        for job in group
+        if len(job.roles) > 1
+    ]
+    texts = {run_id(job): "---\n".join(map(dump, documents(job))) for job in group}
+    return Rendered(
+        {f"{run}.yaml": text for run, text in texts.items()}, {run: f"{run}.yaml" for run in texts}, tuple(warnings)
+    )
+
+
+def refusals(job: ResolvedJob) -> Iterator[str]:
+    """A line for everything in a job that this backend cannot do."""
+    options = job.options
+    for name in names.PLACE:
+        if not options.get(name):
+            yield f"azureml.{name}: is missing; allowed: that of the workspace; slipway.yaml can hold it"
+    if ("compute" in options) == ("instance_type" in options):
+        both = "not with instance_type" if "compute" in options else "is missing"
+        yield f"azureml.compute: {both}; allowed: a cluster, or `instance_type` for serverless compute"
+    for name in ("locations", "tier", "priority"):
+        if name in options and "instance_type" not in options:
+            yield f"azureml.{name}: is of serverless compute only; allowed: with instance_type"
+    if job.limits.deadline is None:
+        yield "limits.deadline: is missing: azureml bills until a run ends; allowed: a duration: 6h"
+    for name in sorted(job.secrets):
+        yield f"secrets: `{name}`: everybody who may read the workspace would see it; allowed: none"
+    yield from _store_refusals(job)
+    for role, chosen in job.roles.items():
+        if chosen.restarts and chosen.replicas > 1 and chosen.leader:
+            yield f"roles.{role}.restarts: not for the leading role of several nodes; allowed: 0"
+        if chosen.resources.shm is not None and chosen.resources.shm < SMALLEST_SHM:
+            yield f"roles.{role}.resources.shm: docker takes no less than 1Mi; allowed: 1Mi or more"
+
+
+def _store_refusals(job: ResolvedJob) -> Iterator[str]:
+    scheme = job.store.partition("://")[0]
+    if len(job.store) > LONGEST or not job.store.isprintable():
+        yield f"store: its URL is a property of the job; allowed: at most {LONGEST} characters in one line"
+    if scheme == "az":
+        if "account" not in parse_qs(urlsplit(job.store).query):
+            yield "store: a node does not know the storage account; allowed: az://CONTAINER/PREFIX?account=NAME"
+        if "identity" not in job.options:
+            yield "azureml.identity: is missing: the run opens its store with it; allowed: {kind: managed}"
+    elif scheme != "file":
+        yield f"store: a node has no credentials for {scheme}://; allowed: az://CONTAINER/PREFIX?account=NAME"
+
+
+def documents(job: ResolvedJob) -> list[dict[str, Any]]:
+    """The command jobs of a run: the leading role's last, so that a run whose job of its name exists has them all."""
+    order = sorted(job.roles, key=lambda role: (role == job.leading, role))
+    return [_document(job, role) for role in order]
+
+
+def _document(job: ResolvedJob, role: str) -> dict[str, Any]:
+    run, options, chosen = run_id(job), job.options, job.roles[role]
+    document: dict[str, Any] = {
+        "$schema": SCHEMA,
+        "type": "command",
+        "name": names.job_name(run, role, job.leading),
+        "display_name": job.name if role == job.leading else f"{job.name} {role}",
+        "experiment_name": options.get("experiment", "slipway"),
+        "tags": {names.TAG: run, **{f"label-{key}": value for key, value in sorted(job.labels.items())}},
+        "properties": {
+            names.RUN: run,
+            names.ROLE: role,
+            names.ROLES: ",".join(sorted(job.roles)),
+            names.FINGERPRINT: run_hash(job),
+            names.STORE: job.store,
+            names.GIT[0]: names.GIT[1],
+        },
+        "environment": {"image": image(job, role)},
+        "environment_variables": _variables(job, run, role),
+        "command": command(job, run),
+    }
+    if "compute" in options:
+        document["compute"] = f"azureml:{options['compute']}"
+    document["resources"] = _resources(chosen, options)
+    if chosen.replicas > 1:
+        document["distribution"] = {"type": "pytorch", "process_count_per_instance": 1}
+    queue = {"job_tier": options.get("tier"), "priority": options.get("priority")}
+    if queue := {name: value for name, value in queue.items() if value is not None}:
+        document["queue_settings"] = queue
+    if (identity := options.get("identity")) is not None:
+        document["identity"] = _identity(identity)
+    document["limits"] = {"timeout": names.lifetime(job)}
+    if services := _services(options):
+        document["services"] = services
+    return document
+
+
+def image(job: ResolvedJob, role: str) -> str:
+    """The image by digest, without the tag, which then has no effect."""
+    image_of_role = job.roles[role].image
+    path, slash, last = image_of_role.reference.rpartition("/")
+    return f"{path}{slash}{last.partition(':')[0]}@{image_of_role.digest}"
+
+
+def _resources(chosen: Role, options: Mapping[str, Any]) -> dict[str, Any]:
+    resources: dict[str, Any] = {"instance_count": chosen.replicas}
+    if "instance_type" in options:
+        resources["instance_type"] = options["instance_type"]
+    if "locations" in options:
+        resources["locations"] = list(options["locations"])
+    if chosen.resources.shm is not None:
+        resources["shm_size"] = shm_size(chosen.resources.shm)
+    if options.get("docker_args"):
+        resources["docker_args"] = " ".join(options["docker_args"])
+    return resources
+
+
+def shm_size(size: int) -> str:
+    """Bytes as docker writes them, exact: `16g`."""
+    return next(f"{size // factor}{unit}" for factor, unit in _UNITS if size % factor == 0)
+
+
+def _identity(identity: Mapping[str, str]) -> dict[str, str]:
+    if identity["kind"] == "user":
+        return {"type": "user_identity"}
+    return {"type": "managed", **({"client_id": identity["client_id"]} if "client_id" in identity else {})}
+
+
+def _services(options: Mapping[str, Any]) -> dict[str, Any]:
+    services: dict[str, Any] = {}
+    if "ssh_public_key" in options:
+        services["ssh"] = {"type": "ssh", "ssh_public_keys": options["ssh_public_key"], "nodes": "all"}
+    if "tensorboard" in options:
+        services["tensorboard"] = {"type": "tensor_board", "log_dir": options["tensorboard"]}
+    return services
+
+
+def _variables(job: ResolvedJob, run: str, role: str) -> dict[str, str]:
+    """The environment of the runtime. Everybody who may read the workspace sees it, so none is a secret."""
+    variables = {
+        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        "PYTHONUNBUFFERED": "1",
+        "SLIPWAY_STORE": job.store,
+        "SLIPWAY_RUN": run,
+        "SLIPWAY_ROLE": role,
+    }
+    encoded = encode_job(job).decode()
+    # Azure ML reads ${{...}} as a reference to an input
+    if len(encoded.encode()) <= INLINE and "${{" not in encoded:
+        variables["SLIPWAY_JOB"] = encoded
+    return variables
+
+
+def parse(text: str, where: str) -> list[dict[str, Any]]:
+    """Reads a rendered file back. Raises BadInput."""
+    try:
+        parsed = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
+    except yaml.YAMLError as error:
+        raise BadInput(f"{where}: {error}") from None
+    for document in parsed:
+        fine = isinstance(document, dict) and document.get("type") == "command"
+        if not fine or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}", str(document.get("name", ""))):
+            raise BadInput(f"{where}: it is not a command job of Azure ML with a name")
+    if not parsed:
+        raise BadInput(f"{where}: it holds no job")
+    return parsed

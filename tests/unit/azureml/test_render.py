@@ -1,0 +1,168 @@
+"""What is rendered for Azure ML, compared with the SDK's own objects, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.backends.azureml import render, rest
+from launcher.errors import BadInput
+from launcher.spec.hashing import run_id
+from launcher.spec.model import Limits, ResolvedJob, Resources, Role
+from tests.unit.azureml.jobs import BLOCK, IMAGE, JOBS, PLACE, SERVERLESS, given
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
+GOLDEN = Path(__file__).parent / "golden"
+WORKSPACE = rest.workspace_id(PLACE["subscription"], PLACE["resource_group"], PLACE["workspace"])
+
+
+def texts() -> dict[Path, str]:
+    """The golden files, for `make golden`: each job's YAML, and the bodies of the requests that create it."""
+    files = {}
+    for name, one in JOBS.items():
+        bodies = [rest.body(document, WORKSPACE) for document in render.documents(one)]
+        (files[GOLDEN / f"{name}.yaml"],) = render.render([one]).documents.values()
+        files[GOLDEN / f"{name}.json"] = json.dumps(bodies, indent=1, sort_keys=True) + "\n"
+    return files
+
+
+@pytest.mark.parametrize("path", sorted(texts()), ids=lambda path: path.name)
+def test_golden(path: Path) -> None:
+    assert texts()[path] == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_the_sdk_makes_the_same_body_of_our_yaml(name: str) -> None:
+    """The oracle is azure-ai-ml: what it reads of the YAML, and what it would send. Before it asks the service it names
+    the compute only, and has the environment itself, with the version that it will register."""
+    (text,) = render.render([JOBS[name]]).documents.values()
+    for document in render.parse(text, name):
+        theirs = sdk_body(yaml.safe_dump(document))
+        ours = copy.deepcopy(rest.body(document, WORKSPACE))
+        environment = theirs["properties"].pop("environmentId")
+        assert environment.image == f"{IMAGE.reference.removesuffix(':1')}@{IMAGE.digest}"
+        registered = f"{WORKSPACE}/environments/{environment.name}/versions/{environment.version}"
+        assert ours["properties"].pop("environmentId") == registered
+        if "computeId" in ours["properties"]:
+            assert (
+                ours["properties"].pop("computeId") == f"{WORKSPACE}/computes/{theirs['properties'].pop('computeId')}"
+            )
+        assert ours == theirs
+
+
+def sdk_body(text: str) -> dict[str, Any]:
+    from azure.ai.ml import load_job
+
+    loaded = load_job(io.StringIO(text))
+    made: dict[str, Any] = loaded._to_job()._to_rest_object().as_dict()
+    return made
+
+
+@pytest.mark.parametrize("seconds", [1, 59, 60, 3600, 3661, 86399, 86400, 90061, 30 * 86400])
+def test_a_duration_is_written_as_the_sdk_writes_it(seconds: int) -> None:
+    from azure.ai.ml._utils.utils import to_iso_duration_format
+
+    assert rest.duration(seconds) == to_iso_duration_format(seconds)
+
+
+def test_the_same_bytes_whatever_the_order_of_the_roles() -> None:
+    one = JOBS["roles"]
+    turned = given("roles", one.options, roles=dict(reversed(one.roles.items())))
+    assert render.render([one]).documents == render.render([turned]).documents
+
+
+def run_command(one: ResolvedJob, folder: Path, runtime: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command of a job as a node does, with a shell script in place of python."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").write_text(f"#!/bin/sh\n{runtime}\n")
+    (folder / "bin" / "python").chmod(0o755)
+    document = render.documents(one)[-1]
+    environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **document["environment_variables"], **variables}
+    return subprocess.run(
+        ["bash", "-c", document["command"]], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_node_tells_its_rank_and_its_place_to_the_runtime(tmp_path: Path) -> None:
+    one = JOBS["two-nodes-spot"]
+    says = (
+        'echo "$SLIPWAY_RANK"; echo "$SLIPWAY_PLACEMENT"; env | grep -c "^RANK=\\|^MASTER_ADDR=\\|^NODE_RANK="; exit 0'
+    )
+    done = run_command(one, tmp_path, says, NODE_RANK="1", RANK="1", MASTER_ADDR="10.0.0.4", WORLD_SIZE="2")
+    assert done.returncode == 0, done.stderr
+    rank, placement, leaked = done.stdout.splitlines()
+    assert rank == "1"
+    assert leaked == "0"
+    place = json.loads(placement)
+    assert place["kind"] == "machine"
+    assert place["where"] == f"{PLACE['subscription']}/ml/lab/{run_id(one)}"
+    assert len(place["container"]) == 36
+
+
+@pytest.mark.parametrize("code", [0, 78])
+def test_a_code_that_is_final_ends_the_node(tmp_path: Path, code: int) -> None:
+    assert run_command(JOBS["one-gpu"], tmp_path, f"exit {code}").returncode == code
+
+
+def test_any_other_code_starts_the_runtime_again(tmp_path: Path) -> None:
+    runtime = "echo start >> starts; [ $(wc -l < starts) -lt 3 ] && exit 75; exit 0"
+    sleep = tmp_path / "quick"
+    sleep.mkdir()
+    (sleep / "sleep").write_text("#!/bin/sh\necho $1 >> pauses\n")
+    (sleep / "sleep").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{sleep}:{os.environ['PATH']}"
+    assert run_command(JOBS["one-gpu"], tmp_path, runtime, PATH=path).returncode == 0
+    assert (tmp_path / "starts").read_text().count("start") == 3
+    assert (tmp_path / "pauses").read_text().split() == ["5", "10"]
+
+
+def test_sigterm_reaches_the_runtime_which_ends_by_itself(tmp_path: Path) -> None:
+    runtime = "trap 'echo asked > asked; exit 143' TERM; kill -TERM $PPID; while :; do sleep 0.05; done"
+    assert run_command(JOBS["one-gpu"], tmp_path, runtime).returncode == 143
+    assert (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"options": {**BLOCK, "workspace": ""}}, "azureml.workspace: is missing; allowed: that of the workspace"),
+        ({"options": PLACE | {"identity": {"kind": "managed"}}}, "azureml.compute: is missing; allowed: a cluster, or"),
+        ({"options": {**SERVERLESS, "compute": "gpu"}}, "azureml.compute: not with instance_type; allowed"),
+        ({"options": {**BLOCK, "tier": "spot"}}, "azureml.tier: is of serverless compute only"),
+        ({"options": {**BLOCK, "locations": ["westus"]}}, "azureml.locations: is of serverless compute only"),
+        ({"options": {**PLACE, "compute": "gpu"}}, "azureml.identity: is missing: the run opens its store with it"),
+        ({"limits": Limits()}, "limits.deadline: is missing: azureml bills until a run ends"),
+        ({"secrets": {"HF_TOKEN": "x"}}, "secrets: `HF_TOKEN`: everybody who may read the workspace would see it"),
+        ({"store": "s3://bucket/x"}, "store: a node has no credentials for s3://; allowed: az://"),
+        ({"store": "az://runs/x"}, "store: a node does not know the storage account; allowed: az://CONTAINER"),
+        (
+            {"store": f"az://runs/{'x' * 300}?account=a"},
+            "store: its URL is a property of the job; allowed: at most 256",
+        ),
+        (
+            {"roles": {"main": Role(("x",), IMAGE, leader=True, resources=Resources(shm=4096))}},
+            "roles.main.resources.shm: docker takes no less than 1Mi",
+        ),
+        (
+            {"roles": {"main": Role(("x",), IMAGE, leader=True, replicas=2, restarts=1)}},
+            "roles.main.restarts: not for the leading role of several nodes",
+        ),
+    ],
+)
+def test_what_azure_ml_cannot_run_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        render.render([given("one", **changes)])
+    assert said in str(refused.value)
+
+
+def test_roles_warn_of_their_network() -> None:
+    (warning,) = render.render([JOBS["roles"]]).warnings
+    assert "reach each other only in one virtual network" in warning
