@@ -209,6 +209,14 @@ def deadline(running: float, limit: float | None) -> Stop | None:
     return Stop(Reason.DEADLINE, f"the command has run for {limit:g} s over all attempts")
 
 
+def budget(held: float, limit: float | None) -> Stop | None:
+    """Ends a command whose run has spent its budget. `held`: seconds for which the attempts have held their machines,
+    all together; `limit`: seconds for which the budget pays."""
+    if limit is None or held < limit:
+        return None
+    return Stop(Reason.BUDGET, f"the budget is spent: it pays for {limit:.0f} s over all attempts")
+
+
 # the end
 
 

@@ -25,6 +25,7 @@ class RetryPolicy(NamedTuple):
     infrastructure: int = MAX_INFRASTRUCTURE_ATTEMPTS  # failures of the infrastructure without a new checkpoint between
     retry_memory: bool = False  # out_of_memory is tried again
     deadline: float | None = None  # seconds of running time, all attempts together
+    budget: float | None = None  # seconds for which the budget pays, all attempts together
 
     @staticmethod
     def of(job: ResolvedJob) -> RetryPolicy:
@@ -32,6 +33,7 @@ class RetryPolicy(NamedTuple):
             retries=job.limits.retries,
             retry_memory=Reason.OUT_OF_MEMORY in job.limits.retry_on,
             deadline=job.limits.deadline,
+            budget=job.limits.paid_seconds,
         )
 
 
@@ -48,6 +50,7 @@ class AttemptFacts(NamedTuple):
     outputs: bool = False  # every declared output has its manifest
     checkpoint: int = -1  # the newest complete step
     running: float = 0.0  # seconds
+    held: float = 0.0  # seconds from its claim on: it is billed for them
 
 
 class RunFacts(NamedTuple):
@@ -194,6 +197,7 @@ def facts(
                 outputs=outputs <= attempt.outputs,
                 checkpoint=max(attempt.checkpoints, default=-1),
                 running=attempt.running(members[0]),
+                held=attempt.held(members[0]),
             )
         )
     leading = job.roles[job.leading].replicas

@@ -78,6 +78,7 @@ class Beat(Record, frozen=True):
     metrics: int = 0  # bytes of the metrics in the store
     lost: int = 0  # bytes of log and metrics that were lost because a disk was full
     outputs: dict[str, int] = {}  # live output -> its newest complete version
+    held: float = 0.0  # seconds since the claim
 
 
 class Complete(Record, frozen=True):
@@ -121,6 +122,7 @@ class Exit(Record, frozen=True):
         LeftOut, ...
     ] = ()  # files of outputs and checkpoints that could not be stored, as `<output>/<name>`; the first few
     left_out_count: int = 0  # how many files could not be stored in all
+    held: float = 0.0  # seconds from the claim to this exit
 
 
 class Cancel(Record, frozen=True):

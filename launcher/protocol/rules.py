@@ -34,6 +34,7 @@ class Rule(StrEnum):
     ADOPT = "works/ is read before a claim: work that another run has done is adopted, not computed again"
     OWN_PLACE = "only the run's own place can say that nothing of the run will start again"
     COMES_BACK = "an object of a run that GitOps applied is made again: gone for less than the bound, it says nothing"
+    BUDGET = "no attempt begins once the budget is spent by the earlier ones, whatever their reasons"
     NEWEST = "a command continues from the newest complete checkpoint of all earlier attempts"
 
 

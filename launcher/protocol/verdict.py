@@ -56,10 +56,11 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
     if Rule.FINAL not in rules or not run.attempts or not ended(run.attempts[-1]):
         return None
     users = streak = 0
-    newest, running, policy = -1, 0.0, run.policy
+    newest, running, held, policy = -1, 0.0, 0.0, run.policy
     for number, attempt in enumerate(run.attempts, 1):
         reason = reason_of(attempt, run.leading, rules)
         running += attempt.running
+        held += attempt.held
         if attempt.checkpoint > newest:
             newest, streak = attempt.checkpoint, 0
         memory = reason is Reason.OUT_OF_MEMORY and policy.retry_memory
@@ -74,6 +75,8 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
             return Verdict("failed", number, reason)
     if policy.deadline is not None and running >= policy.deadline:
         return Verdict("failed", len(run.attempts), Reason.DEADLINE)
+    if policy.budget is not None and held >= policy.budget and Rule.BUDGET in rules:
+        return Verdict("failed", len(run.attempts), Reason.BUDGET)
     return None
 
 

@@ -49,6 +49,12 @@ class AttemptView:
             return self.exits[leader].running
         return self.beats[leader][0].running if leader in self.beats else 0.0
 
+    def held(self, leader: str) -> float:
+        """Seconds for which the attempt has held its machines: from its claim to the leader's exit, or to the last
+        heartbeat if it was killed. Older runtimes told only how long the command ran."""
+        record = self.exits.get(leader) or (self.beats[leader][0] if leader in self.beats else None)
+        return max(record.held, record.running) if record is not None else 0.0
+
     def live(self, leader: str) -> Mapping[str, int]:
         """Live output -> its newest version, as the leader's exit or last heartbeat says."""
         if leader in self.exits:

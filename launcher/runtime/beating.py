@@ -86,12 +86,14 @@ class Beating:
         nonce: str,
         claimed: float,
         before: float,
+        held_before: float = 0.0,
         fed: Callable[[float], None] = lambda began: None,
         trouble: Callable[[str], None] = lambda what: None,
     ) -> None:
         """
         claimed  boot time just before the claim was written
         before   seconds the command ran in earlier attempts
+        held_before  seconds for which earlier attempts held their machines
         halt     called from a thread with every reason to stop
         fed      called after each heartbeat that reached the store, with the boot time at which it began
         trouble  called with why a heartbeat did not reach the store, and with "" when one did
@@ -100,6 +102,7 @@ class Beating:
         self._store, self._job, self._index, self._helper, self._state = store, job, index, helper, state
         self._clock, self._log, self._halt, self._nonce, self._before = clock, log, halt, nonce, before
         self._run, self._keys = RunKeys(run), RunKeys(run).attempt(number)
+        self._claimed, self._held_before = claimed, held_before
         self._members = job.members()
         self._stopping = False
         self._over = threading.Event()
@@ -142,19 +145,34 @@ class Beating:
         """A Stop when the command has reached its deadline, all attempts together; else None."""
         return decide.deadline(self._before + self._running(), self._job.limits.deadline)
 
+    def budget(self) -> Stop | None:
+        """A Stop when the run has spent its budget, all attempts together; else None."""
+        return decide.budget(self._held_before + self.held(), self._job.limits.paid_seconds)
+
+    def held(self) -> float:
+        """Seconds since the claim."""
+        return self._clock.boottime() - self._claimed
+
+    def earlier(self, running: float, held: float) -> None:
+        """What the earlier attempts have used, once they are over."""
+        self._before, self._held_before = running, held
+
     def _running(self) -> float:
         since = self._state.since
         return max(self._state.running, 0.0 if since is None else self._clock.boottime() - since)
 
     def _watch_clock(self) -> bool:
-        """Checks the fence and the deadline. Neither waits for a heartbeat, which may hang in the network."""
+        """Checks the fence, the deadline and the budget. None waits for a heartbeat, which may hang in the network."""
         rest = min(1.0, self._job.timing.fence / 20)
         limit = self._job.limits.deadline
         if limit is not None and not self._stopping:
             rest = min(rest, max(0.01, limit - self._before - self._running()))
+        paid = self._job.limits.paid_seconds
+        if paid is not None and not self._stopping:
+            rest = min(rest, max(0.01, paid - self._held_before - self.held()))
         if self._clock.wait(self._over, rest):
             return False
-        stop = self.fence() or (None if self._stopping else self.deadline())
+        stop = self.fence() or (None if self._stopping else self.deadline() or self.budget())
         if stop is not None:
             self._tell(stop)
         return True
@@ -196,6 +214,7 @@ class Beating:
             *state.first,
             *state.stored,
             outputs,
+            self.held(),
         )
         stop = self.fence()
         if stop is not None:

@@ -187,6 +187,7 @@ class Member:
             nonce=self._nonce,
             claimed=self._claimed_at,
             before=before,
+            held_before=sum(attempt.held(leader) for attempt in self.previous),
             fed=self._fed,
             trouble=self._patiently.trouble,
         )
@@ -263,6 +264,10 @@ class Member:
                         self._view = view
                         self.previous = tuple(old for old in view.attempts if old.number < self._number)
                         self._settled = True
+                        if self._beating is not None:
+                            leader = self.members[0]
+                            used = [(old.running(leader), old.held(leader)) for old in self.previous]
+                            self._beating.earlier(sum(run for run, _ in used), sum(held for _, held in used))
                     case steps.Finish(verdict):
                         result = self._finish(view, verdict)
                         self._halt(Stop(Reason.LOST, f"the run is {result.outcome}"))
@@ -340,6 +345,8 @@ class Member:
         if self.index == 0 and ended.reason is Reason.SUCCEEDED and not outputs_done:
             ended = msgspec.structs.replace(ended, reason=Reason.OUTPUT_MISSING)
         ended = msgspec.structs.replace(ended, member=self.member, nonce=self._nonce)
+        if self._beating is not None:
+            ended = msgspec.structs.replace(ended, held=self._beating.held())
         try:
             return self._end(ended, outputs_done, data)
         finally:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,15 @@ BUILT_IN: Final = {
 }
 
 
+class MachineChoice(NamedTuple):
+    """The machines that a job allows, one for each rank. `types`: any of them may be taken; `regions`: () for any;
+    `spot`: machines that may be taken away, which have prices of their own."""
+
+    types: tuple[str, ...]
+    regions: tuple[str, ...] = ()
+    spot: bool = False
+
+
 class Traits(msgspec.Struct, frozen=True):
     """What is known of a backend without loading it. The defaults are the careful ones: a remote backend that costs
     money.
@@ -48,6 +57,8 @@ class Traits(msgspec.Struct, frozen=True):
     settings         what its block in slipway.yaml holds instead, where that is not the defaults of jobs
     extra            the extra of this distribution that installs its SDK
     bills            it costs money while a run lasts: a job must have a deadline
+    machines         the block -> the machines that a provider bills, one for each rank: a run needs a known price;
+                     None: it costs what the profile says for GPUs or cores, and nothing without
     needs_digest     images must be pinned by a digest
     runs_images      a role runs in an image; without it in the launcher's own Python environment
     on_this_machine  it shares the local supervisor, its slots and `launcher secrets` with the local backend
@@ -64,6 +75,7 @@ class Traits(msgspec.Struct, frozen=True):
     settings: Struct | None = None
     extra: str | None = None
     bills: bool = True
+    machines: Callable[[Mapping[str, Any]], MachineChoice] | None = None
     needs_digest: bool = True
     runs_images: bool = True
     on_this_machine: bool = False

@@ -114,9 +114,13 @@ def _role(role: Role) -> dict[str, Any]:
 
 
 def run_hash(job: ResolvedJob) -> str:
-    """sha256 over job.json without `variant` and the inputs' `job`, which are only displayed."""
+    """sha256 over job.json without `variant` and the inputs' `job`, which are only displayed, and without the list
+    price in a budget, which a newer launcher may list otherwise."""
     inputs = {name: msgspec.structs.replace(item, job=None) for name, item in job.inputs.items()}
-    return _digest(msgspec.structs.replace(job, variant={}, inputs=inputs))
+    limits = job.limits
+    if limits.budget is not None and limits.budget.listed:
+        limits = msgspec.structs.replace(limits, budget=msgspec.structs.replace(limits.budget, listed=0.0))
+    return _digest(msgspec.structs.replace(job, variant={}, inputs=inputs, limits=limits))
 
 
 def run_id(job: ResolvedJob, fingerprint: str = "") -> str:

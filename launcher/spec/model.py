@@ -6,7 +6,7 @@ All sizes are bytes, all durations seconds.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -93,10 +93,22 @@ class Output(Frozen, frozen=True):
     done: str | None = None  # checkpoints: the file that marks a folder as complete
 
 
+# seconds of a run that its budget keeps back: providers bill full minutes, and a machine takes a while to end
+BUDGET_MARGIN: Final = 60.0
+
+
 class Budget(Frozen, frozen=True):
+    """`hourly`, `listed`: the price of the whole run per hour in the same currency, from the profile or from the table
+    of list prices; the other one is 0. A list price is in no hash: a new table makes no other run of the same job."""
+
     amount: float
     currency: str = "USD"
-    hourly: float = 0.0  # price of the whole run per hour, in the same currency
+    hourly: float = 0.0
+    listed: float = 0.0
+
+    @property
+    def price(self) -> float:
+        return self.hourly or self.listed
 
 
 class Limits(Frozen, frozen=True):
@@ -106,6 +118,14 @@ class Limits(Frozen, frozen=True):
     retry_on: tuple[str, ...] = ()
     budget: Budget | None = None
     grace: float = 30.0  # from SIGTERM to SIGKILL
+
+    @property
+    def paid_seconds(self) -> float | None:
+        """Seconds for which the attempts together may hold their machines before the budget ends the run; None without
+        a budget. Kept back: the time to stop, as long again to save, and BUDGET_MARGIN."""
+        if self.budget is None or not self.budget.price:
+            return None
+        return self.budget.amount / self.budget.price * 3600 - 2 * self.grace - BUDGET_MARGIN
 
 
 class Timing(Frozen, frozen=True):

@@ -309,27 +309,64 @@ class _Resolver:
             )
         if "budget" in limits:
             amount, currency = limits["budget"]
-            limits["budget"] = Budget(amount, currency, self.price(roles, currency))
+            limits["budget"] = self.budget(roles, amount, currency, limits.get("grace", Limits().grace))
         if "retry_on" in limits:
             limits["retry_on"] = tuple(limits["retry_on"])
         return Limits(**limits)
 
+    def budget(self, roles: Mapping[str, Role], amount: float, currency: str, grace: float) -> Budget:
+        """The budget with the price of the whole run per hour; where the job allows several machines, of the
+        dearest."""
+        before = len(self.at.problems.found)
+        budget = self.machine_budget(roles, amount, currency)
+        if budget is None:
+            budget = Budget(amount, currency, self.price(roles, currency))
+        paid = Limits(budget=budget, grace=grace).paid_seconds
+        if paid is not None and paid <= 0 and len(self.at.problems.found) == before:
+            whole = amount / budget.price * 3600
+            message = f"pays for {whole:.0f} s of this run, at {budget.price:g} {currency} per hour"
+            self.at.problem(("limits", "budget"), message, f"more than {whole - paid:.0f} s, which are kept to stop it")
+        return budget
+
+    def machine_budget(self, roles: Mapping[str, Role], amount: float, currency: str) -> Budget | None:
+        """The budget of a run on machines that a provider bills; None on another backend."""
+        if self.traits.machines is None:
+            return None
+        from launcher.spec.prices.rates import rate  # reads the table, for these backends only
+
+        job = ResolvedJob(self.values["name"], dict(roles), self.profile.store, self.backend, options=self.options())
+        hourly, listed = rate(job, self.profile.prices), rate(job, {})
+        if hourly.missing:
+            units = ", ".join(f"`{unit}`" for unit in hourly.missing)
+            known = f"`prices: {{{hourly.missing[0]}: 1.50 {currency}}}` in slipway.yaml"
+            self.at.problem(("limits", "budget"), f"the price of {units} is not known", known)
+            return Budget(amount, currency)
+        if hourly.currency != currency:
+            told = f"the price of the run is in {hourly.currency}, the budget in {currency}"
+            self.at.problem(("limits", "budget"), told)
+        if hourly == listed:
+            return Budget(amount, currency, listed=float(listed.high))
+        return Budget(amount, currency, hourly=float(hourly.high))
+
     def price(self, roles: Mapping[str, Role], currency: str) -> float:
-        """The price of the whole run per hour."""
+        """The price of the whole run per hour, by the profile's prices of GPUs and cores."""
+        from launcher.spec.prices.rates import unit_price
+
         total = 0.0
         for role in roles.values():
-            resources = role.resources
-            unit, count = (resources.gpu or "gpu", float(resources.gpus)) if resources.gpus else ("cpu", resources.cpus)
-            price = self.profile.prices.get(unit)
-            if price is None:
+            price = unit_price(self.backend, role.resources, self.profile.prices)
+            if isinstance(price, str):
                 known = (
-                    ", ".join(sorted(self.profile.prices)) or f"`prices: {{{unit}: 1.50 {currency}}}` in slipway.yaml"
+                    ", ".join(sorted(self.profile.prices)) or f"`prices: {{{price}: 1.50 {currency}}}` in slipway.yaml"
                 )
-                self.at.problem(("limits", "budget"), f"the price of `{unit}` is not known", known)
+                self.at.problem(("limits", "budget"), f"the price of `{price}` is not known", known)
                 return 0.0
-            if price[1] != currency:
+            unit, count = price
+            if unit.currency != currency:
+                name = unit.origin.removeprefix("prices: ").removesuffix(" in the profile")
                 self.at.problem(
-                    ("limits", "budget"), f"the price of `{unit}` is in {price[1]}, the budget in {currency}"
+                    ("limits", "budget"), f"the price of `{name}` is in {unit.currency}, the budget in {currency}"
                 )
-            total += price[0] * count * role.replicas
+            # floats, as ever: the product is part of the run's hash
+            total += float(unit.amount) * count * role.replicas
         return total

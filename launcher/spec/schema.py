@@ -143,7 +143,7 @@ LIMITS: Final = Struct(
     Field("start_deadline", DURATION, "maximum waiting time before the first attempt", "none"),
     Field("retries", Integer(0, 100), "how often a failed command is tried again", "0"),
     Field("retry_on", ListOf(Choice(("out_of_memory",))), "failures of a command that are tried again as well", "none"),
-    Field("budget", MONEY, "the run ends before it costs more; needs a price in the profile", "none"),
+    Field("budget", MONEY, "the run ends before it costs more, all attempts together; needs a known price", "none"),
     Field("grace", DURATION, "from SIGTERM to SIGKILL", "30s"),
 )
 TIMING: Final = Struct(

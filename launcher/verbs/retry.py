@@ -138,5 +138,5 @@ def _limits(job: ResolvedJob, value: Mapping[str, Any]) -> dict[str, Any]:
             raise BadInput(
                 f"--set limits.budget: the run was submitted without a budget in {currency}; submit it again"
             )
-        given["budget"] = Budget(amount, currency, old.hourly)
+        given["budget"] = Budget(amount, currency, old.hourly, old.listed)
     return given

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from launcher.spec.backends import Traits
+from launcher.spec.backends import MachineChoice, Traits
 from launcher.spec.structures import Field, ListOf, Struct
 from launcher.spec.types import DURATION, Text
 
 _NAME: Final = r"[a-z0-9][a-z0-9_-]*"
 
+
+def machines(options: Mapping[str, Any]) -> MachineChoice:
+    """Lambda has no spot machines."""
+    return MachineChoice(tuple(options.get("instance_types", ())), tuple(options.get("regions", ())))
+
+
 TRAITS: Final = Traits(
     module="launcher.backends.lambda_labs",
     diagnosis="launcher.backends.lambda_labs.diagnosis:diagnose",
     extra="lambda",
+    machines=machines,
     block=Struct(
         "a Lambda block",
         Field(

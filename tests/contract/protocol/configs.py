@@ -12,6 +12,7 @@ TWO: Final = {"ranks": 2, "leading": 2}
 SET: Final = {**TWO, "mode": "set"}
 ROLES: Final = {"ranks": 2, "leading": 1}
 FEW: Final = RetryPolicy(retries=1, infrastructure=2)
+PAID: Final = RetryPolicy(retries=1, infrastructure=2, budget=2.0)
 BOTH_RUN: Final = (
     "backend A starts rank 0",
     "backend A starts rank 1",
@@ -40,6 +41,7 @@ CONFIGS: Final[dict[str, Config]] = {
     "a submitter, cancelled, nothing ever starts": config(
         submitted=False, job=False, submitters=1, cancel=1, submitter=1, starts=False
     ),
+    "one rank, a budget": config(crash=2, user=1, policy=PAID),
     "two places": config(places=2, crash=2),
     "two places, cut off": config(places=2, cut=1, policy=FEW),
     "two places, frozen": config(places=2, freeze=1, crash=1, policy=FEW),
@@ -70,6 +72,8 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: one rank, pids prove": config(mode="process", crash=2, term=1, cut=1),
     "large: one rank, a new machine each time": config(mode="host", crash=2, term=1, cut=1),
     "large: one rank, cut off and force-deleted": config(cut=1, force=1, crash=1),
+    "large: two places, a budget": config(places=2, crash=1, cut=1, policy=PAID),
+    "large: two ranks, a budget": config(**SET, crash=1, policy=PAID),
     "large: two submitters": config(submitted=False, job=False, submitters=2, crash=1, submitter=2, lost=1, gone=1),
     "large: two places": config(places=2, crash=2, lost=1, user=1),
     "large: two places, cut off": config(places=2, cut=2, policy=FEW),
@@ -118,5 +122,6 @@ ABLATIONS: Final[dict[Rule, Config]] = {
     Rule.ADOPT: config(served=1),
     Rule.OWN_PLACE: config(stranger=True, term=1),
     Rule.COMES_BACK: config(applied=True, mode="host", removed=1),
+    Rule.BUDGET: config(crash=1, policy=PAID),
     Rule.NEWEST: config(crash=2, steps=1),
 }

@@ -65,6 +65,8 @@ class Model(World):
             broken.append("ATTEMPT AFTER A REASON THAT IS NEVER TRIED AGAIN")
         if sum(RULES[reason].counts for reason in reasons) > self.c.policy.retries:
             broken.append("MORE ATTEMPTS THAN RETRIES ALLOW")
+        if self.spent(earlier):
+            broken.append("AN ATTEMPT BEYOND THE BUDGET")
         return tuple(broken)
 
     def _next(self, s: State) -> Iterator[Step]:
@@ -117,6 +119,12 @@ class Model(World):
                     True,
                     (),
                 )
+
+        if self.c.policy.budget is not None and not self.spent(s.atts):
+            for q in s.procs:
+                if q.rank == 0 and q.n and q.child == RUNS and not q.frozen:
+                    t = self.att(s, q.n, held=s.atts[q.n - 1].held + 1)
+                    yield f"attempt {q.n} is billed for another unit of time", t, True, ()
 
     # one process
 
@@ -287,6 +295,9 @@ class Model(World):
         """What the user's command does, reachable store or not."""
         if q.child != RUNS:
             return
+        if self.spent(s.atts):  # its own clock says so, reachable store or not
+            t = self.proc(s, q, child=IDLE, pc="end", mem=Reason.BUDGET)
+            yield f"{name} stops: the budget is spent", t, True, ()
         if q.rank < self.c.leading:
             yield f"{name}: command exits 0", self.proc(s, q, child=EXITED_0, pc="end", mem=Reason.SUCCEEDED), True, ()
         if q.rank == 0 and not q.cut and q.step + 1 < self.c.steps:

@@ -48,6 +48,7 @@ class Att(NamedTuple):
     outputs: bool = False
     checkpoint: int = -1
     settled: bool = False  # one beat and the kill time have passed since the next claim
+    held: int = 0  # units of time for which it is billed; counted only where there is a budget
 
 
 class Obj(NamedTuple):

@@ -18,9 +18,10 @@ from launcher.runtime.beating import SystemClock
 from launcher.runtime.member import Leave, Member, Started
 from launcher.runtime.peers import wait_endpoints
 from launcher.spec.hashing import run_id
-from launcher.spec.model import Role
+from launcher.spec.model import Budget, ResolvedJob, Role, Timing
 from launcher.store.base import Store
 from launcher.store.file import FileStore
+from launcher.store.layout import RunKeys
 from tests.contract.protocol.drive import LIVING, job, placement
 from tests.support.waiting import HANGS
 
@@ -144,6 +145,52 @@ def test_the_deadline_counts_all_attempts(folder: Store) -> None:
     result = read_run(folder, run_id(made)).result
     assert result is not None
     assert (result.outcome, result.reason, result.running) == ("failed", Reason.DEADLINE, 101.0)
+
+
+def test_the_budget_counts_all_attempts_and_no_further_one_begins(folder: Store) -> None:
+    """3,600 USD per hour are 1 USD per second: 220 USD pay for 220 s, of which 60 s and twice the grace are kept."""
+    made = job(folder, retries=5)
+    limits = msgspec.structs.replace(made.limits, grace=0.0, budget=Budget(220.0, "USD", 3600.0))
+    made = msgspec.structs.replace(made, limits=limits, timing=Timing(beat=0.05))
+    assert made.limits.paid_seconds == 160.0
+    first = begun(folder, made)
+    assert first.end(Exit("main-0", Reason.PREEMPTED), outputs_done=False) == EXIT_PREEMPTED
+    held_for(folder, made, 1, 100.0)
+    machine = Sleeper()
+    second = begun(folder, made, clock=machine)
+    machine.slept = 45.0
+    assert not second.stopped.wait(0.15)
+    machine.slept = 60.0
+    assert second.stopped.wait(HANGS)
+    assert second.stop is not None
+    assert second.stop.reason is Reason.BUDGET
+    assert second.end(Exit("main-0", Reason.BUDGET), outputs_done=False) == 78
+    result = read_run(folder, run_id(made)).result
+    assert result is not None
+    assert (result.outcome, result.reason) == ("failed", Reason.BUDGET)
+
+
+def test_a_retry_never_begins_beyond_the_budget(folder: Store) -> None:
+    made = job(folder, retries=5)
+    limits = msgspec.structs.replace(made.limits, grace=0.0, budget=Budget(220.0, "USD", 3600.0))
+    made = msgspec.structs.replace(made, limits=limits, timing=Timing(beat=0.05))
+    first = begun(folder, made)
+    assert first.end(Exit("main-0", Reason.PREEMPTED), outputs_done=False) == EXIT_PREEMPTED
+    held_for(folder, made, 1, 160.0)
+    LIVING.clear()
+    left = Member(folder, made, "main-0", placement()).start()
+    assert isinstance(left, Leave)
+    assert left.code == 78
+    view = read_run(folder, run_id(made))
+    assert view.result is not None
+    assert (view.result.reason, len(view.attempts)) == (Reason.BUDGET, 1)
+
+
+def held_for(store: Store, made: ResolvedJob, number: int, seconds: float) -> None:
+    """Says of an attempt that it has held its machine for so long."""
+    key = RunKeys(run_id(made)).attempt(number).exit("main-0")
+    ended = msgspec.json.decode(store.get(key), type=Exit)
+    store.put(key, msgspec.json.encode(msgspec.structs.replace(ended, held=seconds)))
 
 
 def test_endpoints_of_a_role_reach_the_other(folder: Store) -> None:

@@ -143,6 +143,7 @@ class World:
                     broken=att.broken,
                     outputs=att.outputs,
                     checkpoint=att.checkpoint,
+                    held=float(att.held),
                 )
             )
         return RunFacts(tuple(made), result, cancelled, self.c.leading, self.c.policy, adopted)
@@ -173,6 +174,10 @@ class World:
     def stops(self, s: State, q: Proc) -> tuple[steps.Stop, ...]:
         result = s.result.outcome if s.result else None
         return self.glances(result, s.cancel, len(s.atts) > q.n, s.atts[q.n - 1], q.rank)
+
+    def spent(self, atts: tuple[Att, ...]) -> bool:
+        """Whether these attempts have spent the budget."""
+        return decide.budget(float(sum(att.held for att in atts)), self.c.policy.budget) is not None
 
     # small changes
 

@@ -59,7 +59,7 @@ def test_of_records() -> None:
                 broken=Broken("main-1", "main-0", "why", "n"),
                 outputs=frozenset({"out"}),
                 checkpoints=(10, 30),
-                beats={"main-0": (Beat(1, "running", running=12.0), NOW - 1)},
+                beats={"main-0": (Beat(1, "running", running=12.0, held=20.0), NOW - 1)},
             )
         ),
         JOB,
@@ -72,6 +72,7 @@ def test_of_records() -> None:
         outputs=True,
         checkpoint=30,
         running=12.0,
+        held=20.0,
     )
     bare = facts(view(replace(attempt(), claims={}, claimed={})), JOB).attempts[0]
     assert bare == AttemptFacts((False,) * 3, (None,) * 3, (False,) * 3)

@@ -13,7 +13,12 @@ from launcher.reasons import Reason
 
 
 def attempt(
-    *exits: Reason | None, gone: bool = False, outputs: bool = False, checkpoint: int = -1, running: float = 0.0
+    *exits: Reason | None,
+    gone: bool = False,
+    outputs: bool = False,
+    checkpoint: int = -1,
+    running: float = 0.0,
+    held: float = 0.0,
 ) -> AttemptFacts:
     return AttemptFacts(
         claimed=(True,) * len(exits),
@@ -22,6 +27,7 @@ def attempt(
         outputs=outputs,
         checkpoint=checkpoint,
         running=running,
+        held=held,
     )
 
 
@@ -71,6 +77,15 @@ def test_deadline_is_summed_over_attempts() -> None:
     killed = attempt(None, gone=True, running=49.0)  # from its last beat
     assert exhausted(run(first, killed, deadline=100.0)) is None
     assert exhausted(run(first, killed, deadline=99.0)) == Verdict("failed", 2, Reason.DEADLINE)
+
+
+def test_the_budget_is_spent_by_all_attempts_together() -> None:
+    first = attempt(Reason.PREEMPTED, held=50.0)
+    killed = attempt(None, gone=True, held=49.0)  # from its last beat
+    assert exhausted(run(first, killed, budget=100.0)) is None
+    assert exhausted(run(first, killed, budget=99.0)) == Verdict("failed", 2, Reason.BUDGET)
+    done = attempt(Reason.SUCCEEDED, outputs=True, held=100.0)
+    assert verdict(run(first, done, budget=99.0)) == Verdict("succeeded", 2, Reason.SUCCEEDED)
 
 
 @pytest.mark.parametrize(
