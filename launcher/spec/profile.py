@@ -39,7 +39,12 @@ _FIELDS: Final = (
     Field("backend", Choice(tuple(backends())), "the backend of jobs that name none", "local"),
     Field("secrets", PLACES, "where secrets are kept: NAME: place", "`local`: launcher secrets set NAME"),
     Field("images", MapOf(Text(), _PINNED), "the catalogue: name: registry/name@sha256:...", "none"),
-    Field("prices", MapOf(Text(), MONEY), "per hour: of a GPU by name or as `gpu`, of a core as `cpu`, of a rank as `node`, of a machine by its type", "none"),
+    Field(
+        "prices",
+        MapOf(Text(), MONEY),
+        "per hour: a GPU by name or `gpu`, a core (`cpu`), a rank (`node`), a machine by its type",
+        "none",
+    ),
     Field("labels", MapOf(LABEL_KEY, LABEL_VALUE), "labels of every job", "none"),
     *(
         Field(name, each.settings or each.block, f"defaults for jobs on {name}", "none")
