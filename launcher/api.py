@@ -120,11 +120,12 @@ def resolve_loaded(
     from launcher.spec.backends import traits
     from launcher.spec.profile import load_profile
     from launcher.spec.resolve import resolve
+    from launcher.spec.turns import named
 
     settings = load_profile(cwd, profile, os.environ, store)
-    backends = {variant.values.get("backend") for job in loaded.jobs for variant in job.variants}
+    backends = {name for job in loaded.jobs for one in job.variants for name in named(one.values.get("backend"))}
     environment = ""
-    names = {backend or settings.backend, *filter(None, backends)}
+    names = {backend or settings.backend, *backends}
     if not all(traits(name).runs_images for name in names):
         from launcher.spec.environment import local_environment
 
@@ -317,7 +318,7 @@ def _lines(store: Store, run: str, role: str | None, rank: int, attempt: int | N
     if view.result is not None and view.result.adopted is not None:
         run, adopted = view.result.source(run)
         view, attempt = read_run(store, run, full=False), attempt or adopted
-    numbers = [one.number for one in view.attempts]
+    numbers = [one.number for one in view.computing]
     number = attempt if attempt is not None else max(numbers, default=0)
     if number not in numbers:
         raise NotFound(f"{run}: {why_missing(store, run) or f'no attempt {number}' if number else 'it has not begun'}")

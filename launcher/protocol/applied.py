@@ -17,6 +17,7 @@ from launcher.protocol.records import Event
 from launcher.protocol.view import RunView
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.turns import as_written
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -34,7 +35,7 @@ def note_applied(store: Store, run: str, namespace: str = "") -> None:
 def write_applied(store: Store, run: str, job: ResolvedJob, namespace: str = "") -> None:
     """Writes job.json of a run that was applied, and before it the note that says so."""
     note_applied(store, run, namespace)
-    store.create(RunKeys(run).job, encode_job(job))
+    store.create(RunKeys(run).job, encode_job(as_written(job)))
 
 
 def was_applied(view: RunView) -> bool:

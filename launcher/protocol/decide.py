@@ -21,6 +21,7 @@ from launcher.protocol.steps import (
     Leave,
     LookForWork,
     LookUp,
+    Move,
     PutClaim,
     PutJob,
     PutWorks,
@@ -31,13 +32,16 @@ from launcher.protocol.steps import (
     Wait,
     WriteExit,
 )
-from launcher.protocol.verdict import Verdict, ended, exhausted, finished, verdict
+from launcher.protocol.verdict import Verdict, ended, exhausted, finished, reason_of, verdict
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"
 # seconds without a sign of life after which nobody makes the object of an applied run again: longer than the intervals
 # of Flux (10 min in k8s/gitops) and Argo CD (3 min)
 GONE_FOR_GOOD: Final = 1800.0
+# ends of an object after which the run may go on at the next of its backends
+NO_PLACE: Final = (Reason.CAPACITY, Reason.QUOTA, Reason.UNSCHEDULABLE, Reason.PREEMPTED, Reason.EVICTED)
+DISPLACED: Final = (Reason.PREEMPTED, Reason.EVICTED)
 
 
 def leaving(outcome: str, rules: Rules = ALL) -> Leave:
@@ -57,12 +61,13 @@ def _code(code: int, rules: Rules) -> int:
 
 
 def start(
-    run: RunFacts, member: int, works: bool = True, served: bool | None = False, rules: Rules = ALL
+    run: RunFacts, member: int, works: bool = True, served: bool | None = False, rules: Rules = ALL, turn: int = 0
 ) -> Leave | Finish | PutWorks | LookForWork | Adopt | PutClaim | Break | Wait:
     """The next step of a process that has no claim yet.
 
     works   the works/ record is in the store, or is not needed
     served  another run has done this work and may be adopted; None: not looked for yet
+    turn    of the backend that started this process, in the order of the run's job
     """
     if run.result is not None:
         if _lacks_works(run, works, rules):
@@ -75,8 +80,11 @@ def start(
     live = last is not None and not ended(last)
     if run.cancelled:
         if Rule.ONE_END in rules and not live:
-            return Finish(Verdict("cancelled", len(run.attempts), Reason.CANCELLED))
+            return Finish(Verdict("cancelled", run.last, Reason.CANCELLED))
         return leaving("cancelled", rules)  # the leader of the live attempt writes the result after its command ended
+    if run.turn != turn and Rule.TURN in rules:
+        moved = f"it is the turn of the run's backend {run.turn + 1}; this is its backend {turn + 1}"
+        return Leave(EXIT_NEVER, Reason.LOST, moved)
     if last is None or not live:
         if member > 0:
             return Wait("for the leader")
@@ -335,7 +343,7 @@ def finish(
         active = active or None
     if active or Rule.ONE_END not in rules:
         return None
-    number = len(run.attempts)
+    number = run.last
     if run.attempts and not ended(run.attempts[-1]):
         return None
     final = exhausted(run, rules)
@@ -345,14 +353,52 @@ def finish(
         return Finish(Verdict("cancelled", number, Reason.CANCELLED))
     if active is None:
         return None
+    if Rule.NEXT_BACKEND in rules and move(run, active, evidence, absent=absent, rules=rules) is not None:
+        return None
     if evidence is not None:
         return Finish(Verdict("failed", number, evidence))
-    if run.attempts and absent is not None and Rule.COMES_BACK in rules:
+    if run.since_move and absent is not None and Rule.COMES_BACK in rules:
         # no fault removes an object: somebody did, and whoever applies it would have made it again
         return Finish(Verdict("cancelled", number, Reason.CANCELLED)) if absent >= GONE_FOR_GOOD else None
-    if run.attempts:
+    if run.since_move:
         return Finish(Verdict("failed", number, Reason.LOST))
     return None  # job.json is in the store, but the backend never got the run: it has to be submitted again
+
+
+def move(
+    run: RunFacts,
+    active: bool | None,
+    evidence: Reason | None = None,
+    rules: Rules = ALL,
+    *,
+    own: bool = True,
+    absent: float | None = None,
+    asked: bool = False,
+) -> Move | None:
+    """The step that moves a run to the next of its backends, because it was preempted or has no place; None: it stays.
+
+    evidence  why the backend's object ended, or why it is ended now: it waited too long for its first process
+    asked     a person asks for it: whatever the reason, and even if the newest attempt lives, which then stops
+
+    The others are as in `finish`.
+    """
+    if run.result is not None or run.cancelled or run.turn + 1 >= run.backends or verdict(run, rules) is not None:
+        return None
+    number = len(run.attempts) + 1 if Rule.MOVE_CLAIMS in rules else 0  # 0: whichever is free when it is put
+    if asked:
+        return Move(number, Reason.PREEMPTED)
+    if absent is not None or (run.attempts and not ended(run.attempts[-1])):
+        return None  # what applied its object from Git says where it runs
+    if evidence in NO_PLACE:
+        return Move(number, evidence)
+    if not run.since_move:
+        return None
+    reason = reason_of(run.attempts[-1], run.leading, rules)
+    if reason in DISPLACED:
+        return Move(number, reason)
+    # the object is gone, so that nothing of it is started again: a machine that was taken away
+    gone = active is False and (own or Rule.OWN_PLACE not in rules)
+    return Move(number, reason) if gone and reason is Reason.LOST and evidence is None else None
 
 
 class BackendObject(NamedTuple):
@@ -369,6 +415,7 @@ class Submission(NamedTuple):
     job: bool = False  # job.json is there
     object: BackendObject | None = None
     submitted: bool = False  # backend.submit of this process has returned
+    turn: int = 0  # of the backend to which this submit gives the run, in the order of its job
     served: bool | None = False  # another run has done this work and may be adopted
 
 
@@ -384,6 +431,8 @@ def submit(
         return CancelThere() if run.cancelled and Rule.CANCEL_AGAIN in rules else Attached()
     if not known.job:
         return PutJob()
+    if run.turn != known.turn and Rule.TURN in rules:
+        return Attached()
     if known.object is None:
         return LookUp() if Rule.ATTACH in rules else Attached()
     if known.object.there and not known.object.ours:
@@ -395,6 +444,6 @@ def submit(
         return Finish(end)
     over = not run.attempts or ended(run.attempts[-1])
     if run.cancelled:
-        return Finish(Verdict("cancelled", len(run.attempts), Reason.CANCELLED)) if over else Attached()
+        return Finish(Verdict("cancelled", run.last, Reason.CANCELLED)) if over else Attached()
     step = _adopting(known.served, rules) if over else None
     return Submit() if step is None else step

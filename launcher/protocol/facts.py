@@ -51,6 +51,7 @@ class AttemptFacts(NamedTuple):
     checkpoint: int = -1  # the newest complete step
     running: float = 0.0  # seconds
     held: float = 0.0  # seconds from its claim on: it is billed for them
+    move: bool = False  # not an attempt: its claim moved the run to its next backend
 
 
 class RunFacts(NamedTuple):
@@ -60,6 +61,23 @@ class RunFacts(NamedTuple):
     leading: int = 1  # how many of the members are ranks of the leading role
     policy: RetryPolicy = RetryPolicy()
     adopted: bool = False  # another run did the work, so this run needs no works/ record
+    backends: int = 1  # on how many backends the run may start, in the order of its job
+
+    @property
+    def turn(self) -> int:
+        """Which of its backends may start an attempt now, from 0: each move is to the next one."""
+        return sum(attempt.move for attempt in self.attempts)
+
+    @property
+    def since_move(self) -> tuple[AttemptFacts, ...]:
+        """The attempts of the backend whose turn it is."""
+        moves = [number for number, attempt in enumerate(self.attempts, 1) if attempt.move]
+        return self.attempts[moves[-1] :] if moves else self.attempts
+
+    @property
+    def last(self) -> int:
+        """The number of the newest attempt in which something could compute; 0 before the first."""
+        return max((number for number, attempt in enumerate(self.attempts, 1) if not attempt.move), default=0)
 
 
 def proves_dead(
@@ -170,6 +188,10 @@ def facts(
             nothing = (False,) * len(members)
             attempts.append(AttemptFacts(nothing, (None,) * len(members), (True,) * len(members)))
             continue
+        if attempt.moved_to:
+            nothing = (False,) * len(members)
+            attempts.append(AttemptFacts(nothing, (None,) * len(members), (True,) * len(members), move=True))
+            continue
         claim = attempt.claims.get(members[0])
         following = view.attempt(attempt.number + 1)
         superseded = following.claimed.get(members[0]) if following else None
@@ -203,7 +225,8 @@ def facts(
     leading = job.roles[job.leading].replicas
     result = view.result.outcome if view.result else None
     adopted = view.result is not None and view.result.adopted is not None
-    return RunFacts(tuple(attempts), result, view.cancelled, leading, RetryPolicy.of(job), adopted)
+    policy = RetryPolicy.of(job)
+    return RunFacts(tuple(attempts), result, view.cancelled, leading, policy, adopted, 1 + len(job.alternatives))
 
 
 def _placement(attempt: AttemptView | None, member: str) -> Placement | None:

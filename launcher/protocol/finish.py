@@ -33,7 +33,7 @@ Here = Callable[[Placement | None], bool]  # whether a claim was made at this pl
 
 def own_place(view: RunView, here: Here) -> bool:
     """Whether the newest attempt of a run was started at the place of `here`."""
-    places = [claim.placement for attempt in view.attempts[-1:] for claim in attempt.claims.values()]
+    places = [claim.placement for attempt in view.since_move[-1:] for claim in attempt.claims.values()]
     return all(map(here, places)) if places else here(None)
 
 

@@ -78,7 +78,7 @@ def fold(view: RunView, now: float | None = None) -> Status:
     # a person is shown silence by the store's times, even if a clock that can be set gave them
     shown = facts(replace(view, settable=False), job) if view.settable else seen
     leader = job.members()[0]
-    last = view.attempts[-1] if view.attempts else None
+    last = view.computing[-1] if view.computing else None
     running = sum(attempt.running(leader) for attempt in view.attempts)
     steps = [attempt.checkpoints[-1] for attempt in view.attempts if attempt.checkpoints]
     beat = last.beats[leader][0] if last and leader in last.beats else None
@@ -90,7 +90,7 @@ def fold(view: RunView, now: float | None = None) -> Status:
         name=name,
         state=state,
         attempt=last.number if last else 0,
-        attempts=len(view.attempts),
+        attempts=len(view.computing),
         phase=beat.phase if beat and not state.final else "",
         step=beat.step if beat else None,
         total=beat.total if beat else None,
@@ -103,7 +103,7 @@ def fold(view: RunView, now: float | None = None) -> Status:
         ended=view.result.time if view.result else None,
         running=max(running, view.result.running if view.result else 0.0),
         stale=not state.final
-        and bool(shown.attempts)
+        and bool(shown.since_move)
         and shown.attempts[-1].exits[0] is None
         and shown.attempts[-1].gone[0],
         lost=view.result.lost if view.result else last.lost if last else 0,
@@ -132,12 +132,20 @@ def _state(view: RunView, seen: RunFacts, beat: Beat | None) -> tuple[State, Rea
     if not seen.attempts:
         return State.QUEUED, None, ""
     last = seen.attempts[-1]
+    if last.move:
+        return State.STARTING, None, moved(view.attempts[-1])
     if ended(last):
         reason = reason_of(last, seen.leading)
         return State.STARTING, reason, f"attempt {len(seen.attempts)} ended ({reason}); the next has not begun"
     if beat is not None and beat.phase in ("running", "asking", "saving", "stopping"):
         return State.RUNNING, None, ""
     return State.STARTING, None, ""
+
+
+def moved(attempt: AttemptView) -> str:
+    """Where an attempt's claim moved the run, and why."""
+    why = next((claim.why for claim in attempt.claims.values() if claim.why), "")
+    return f"moved to {attempt.moved_to}{': ' + why if why else ''}"
 
 
 def _unwritten(end: Verdict) -> str:
@@ -167,7 +175,7 @@ def _members(last: AttemptView, job: ResolvedJob, seen: RunFacts) -> tuple[Membe
                 host=last.claims[member].placement.host,
                 reason=last.exits[member].reason if member in last.exits else None,
                 seen=last.seen(member),
-                stale=member not in last.exits and seen.attempts[-1].gone[index],
+                stale=member not in last.exits and seen.attempts[last.number - 1].gone[index],
                 usage=dict(beat.usage) if beat else {},
             )
         )

@@ -17,7 +17,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 class Placement(Record, frozen=True):
     """Where a rank runs, in enough detail for others to know when it is gone.
 
-    kind        process | container | job | set | machine
+    kind        process | container | job | set | machine; nowhere: of a claim that moves the run
     where       equal strings mean the same place: host + queue entry, cluster + Job uid, JobSet uid, instance id
     generation  restart number of a JobSet; a higher number proves that ranks of a lower one are dead
     boot, pid, start   the runtime's process: boot id, pid, start time in clock ticks since boot
@@ -41,10 +41,20 @@ class Placement(Record, frozen=True):
 
 
 class Claim(Record, frozen=True):
+    """Opens an attempt, or joins it. With `moved_to`, the claim of the leader by which the run goes to another of its
+    backends: nothing computes in that attempt.
+
+    runtime   version of the launcher in the image
+    moved_to  the backend that may start the next attempts; ""
+    why       why the run was moved
+    """
+
     placement: Placement
     nonce: str
     time: float
-    runtime: str = ""  # version of the launcher in the image
+    runtime: str = ""
+    moved_to: str = ""
+    why: str = ""
 
 
 class Formed(Record, frozen=True):

@@ -35,6 +35,9 @@ class Rule(StrEnum):
     OWN_PLACE = "only the run's own place can say that nothing of the run will start again"
     COMES_BACK = "an object of a run that GitOps applied is made again: gone for less than the bound, it says nothing"
     BUDGET = "no attempt begins once the budget is spent by the earlier ones, whatever their reasons"
+    TURN = "only the backend whose turn it is starts an attempt of a run that has several"
+    MOVE_CLAIMS = "a move is the next attempt's claim: it comes before the old backend's next attempt, or not at all"
+    NEXT_BACKEND = "a run that was preempted, or got no place, does not end while one of its backends is left"
     NEWEST = "a command continues from the newest complete checkpoint of all earlier attempts"
 
 

@@ -40,6 +40,14 @@ class PutClaim(NamedTuple):
     attempt: int
 
 
+class Move(NamedTuple):
+    """Create the leader's claim in an attempt as the one that moves the run to its next backend; then end the run's
+    object on the backend that it leaves, and submit it to the next."""
+
+    attempt: int
+    reason: Reason
+
+
 class Break(NamedTuple):
     """Put broken.json (create-only) into an attempt because a member failed or is gone, then decide again."""
 

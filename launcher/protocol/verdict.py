@@ -58,6 +58,8 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
     users = streak = 0
     newest, running, held, policy = -1, 0.0, 0.0, run.policy
     for number, attempt in enumerate(run.attempts, 1):
+        if attempt.move:
+            continue
         reason = reason_of(attempt, run.leading, rules)
         running += attempt.running
         held += attempt.held
@@ -74,9 +76,9 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
         if users > policy.retries or streak >= policy.infrastructure:
             return Verdict("failed", number, reason)
     if policy.deadline is not None and running >= policy.deadline:
-        return Verdict("failed", len(run.attempts), Reason.DEADLINE)
+        return Verdict("failed", run.last, Reason.DEADLINE)
     if policy.budget is not None and held >= policy.budget and Rule.BUDGET in rules:
-        return Verdict("failed", len(run.attempts), Reason.BUDGET)
+        return Verdict("failed", run.last, Reason.BUDGET)
     return None
 
 

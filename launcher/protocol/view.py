@@ -62,6 +62,11 @@ class AttemptView:
         return self.beats[leader][0].outputs if leader in self.beats else {}
 
     @property
+    def moved_to(self) -> str:
+        """The backend to which this attempt's claim moved the run; "" of an attempt in which something computes."""
+        return next((claim.moved_to for claim in self.claims.values() if claim.moved_to), "")
+
+    @property
     def lost(self) -> int:
         """Bytes of logs and metrics that were lost because disks were full."""
         by_member = {member: beat.lost for member, (beat, _) in self.beats.items()}
@@ -94,6 +99,22 @@ class RunView:
     def known(self) -> bool:
         """Whether the store holds anything of this run."""
         return bool(self.job or self.result or self.cancelled or self.attempts)
+
+    @property
+    def turn(self) -> int:
+        """How often the run was moved to the next of its backends."""
+        return sum(bool(attempt.moved_to) for attempt in self.attempts)
+
+    @property
+    def computing(self) -> tuple[AttemptView, ...]:
+        """The attempts without those whose claim only moved the run."""
+        return tuple(attempt for attempt in self.attempts if not attempt.moved_to)
+
+    @property
+    def since_move(self) -> tuple[AttemptView, ...]:
+        """The attempts of the backend that may start the run now."""
+        moves = [index for index, attempt in enumerate(self.attempts, 1) if attempt.moved_to]
+        return self.attempts[moves[-1] :] if moves else self.attempts
 
     def attempt(self, number: int) -> AttemptView | None:
         return next((attempt for attempt in self.attempts if attempt.number == number), None)

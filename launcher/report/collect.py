@@ -174,7 +174,7 @@ def _pictures(
 
 def _attempts(name: str, view: RunView, finished: float | None) -> list[AttemptLine]:
     lines = []
-    for attempt in view.attempts:
+    for attempt in view.computing:
         starts = [claim.time for claim in attempt.claims.values() if claim.time]
         ends = [end.ended for end in attempt.exits.values() if end.ended]
         ends += [beat.time for beat, _ in attempt.beats.values() if beat.time] if not ends else []

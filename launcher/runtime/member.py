@@ -115,13 +115,13 @@ class Member:
                 if run.result == "succeeded" and not works:
                     record = work_run(work_hash(self.job), self.run)
                     works = self._patiently(lambda: self.store.head(record)) is not None  # noqa: B023 - called at once
-                step = decide.start(run, self.index, works, served)
+                step = decide.start(run, self.index, works, served, turn=self.job.turn)
                 if isinstance(step, steps.LookForWork):
                     done = self._patiently(lambda: find_done(self.store, self.job, self.run, self._holds))
                     served = done is not None
                     if served:
                         continue  # looking at the inputs may have taken long: read the run again
-                    step = decide.start(run, self.index, works, served)
+                    step = decide.start(run, self.index, works, served, turn=self.job.turn)
                 match step:
                     case Leave():
                         return step._replace(code=self._code(step, view))
@@ -167,7 +167,7 @@ class Member:
 
     def _begin(self, view: RunView, number: int) -> Started:
         self._number, self._view = number, view
-        self.previous = tuple(attempt for attempt in view.attempts if attempt.number < number)
+        self.previous = tuple(attempt for attempt in view.computing if attempt.number < number)
         leader = self.members[0]
         before = sum(attempt.running(leader) for attempt in self.previous)
         if len(self.members) == 1:
@@ -262,7 +262,7 @@ class Member:
                 match step:
                     case steps.Go():
                         self._view = view
-                        self.previous = tuple(old for old in view.attempts if old.number < self._number)
+                        self.previous = tuple(old for old in view.computing if old.number < self._number)
                         self._settled = True
                         if self._beating is not None:
                             leader = self.members[0]

@@ -20,6 +20,7 @@ def check_job(values: Mapping[str, Any], at: Context) -> None:
     """Applies every rule that concerns a single job (one variant)."""
     if values.get("name") == RESERVED:
         at.problem(("name",), f"`{RESERVED}` is reserved: the ids of groups begin with it")
+    _backends(values, at)
     _commands(values, at)
     _roles(values, at)
     _resources(values, at)
@@ -27,6 +28,15 @@ def check_job(values: Mapping[str, Any], at: Context) -> None:
     _secrets(values, at)
     _timing(values, at)
     check_references(values, at)
+
+
+def _backends(values: Mapping[str, Any], at: Context) -> None:
+    given = values.get("backend")
+    names: list[str] = given if type(given) is list else []
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            message = f"`{name}` is named twice: a run goes to each of its backends once"
+            at.problem(("backend", index), message, "each backend once")
 
 
 def _commands(values: Mapping[str, Any], at: Context) -> None:

@@ -20,6 +20,7 @@ import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec.model import SCHEMA, ResolvedJob, Role
+from launcher.spec.turns import as_written
 
 ID_DIGITS: Final = 12  # hex digits of the hash in a run's id
 MAX_INTEGER: Final = 2**63 - 1
@@ -115,12 +116,12 @@ def _role(role: Role) -> dict[str, Any]:
 
 def run_hash(job: ResolvedJob) -> str:
     """sha256 over job.json without `variant` and the inputs' `job`, which are only displayed, and without the list
-    price in a budget, which a newer launcher may list otherwise."""
+    price in a budget, which a newer launcher may list otherwise. It is the same at every turn of the job's backends."""
     inputs = {name: msgspec.structs.replace(item, job=None) for name, item in job.inputs.items()}
     limits = job.limits
     if limits.budget is not None and limits.budget.listed:
         limits = msgspec.structs.replace(limits, budget=msgspec.structs.replace(limits.budget, listed=0.0))
-    return _digest(msgspec.structs.replace(job, variant={}, inputs=inputs, limits=limits))
+    return _digest(msgspec.structs.replace(as_written(job), variant={}, inputs=inputs, limits=limits))
 
 
 def run_id(job: ResolvedJob, fingerprint: str = "") -> str:

@@ -137,6 +137,14 @@ class Timing(Frozen, frozen=True):
     fence: float = 720.0
 
 
+class Alternative(Frozen, frozen=True):
+    """Another backend on which the run may go on, with what its block and the profile say of it: as in ResolvedJob."""
+
+    backend: str
+    options: dict[str, Any] = {}
+    secrets: dict[str, str] = {}
+
+
 class ResolvedJob(Frozen, frozen=True):
     """A run. `launcher.spec.hashing` gives its work hash, run hash and id."""
 
@@ -158,6 +166,8 @@ class ResolvedJob(Frozen, frozen=True):
     resume: str | None = None
     timing: Timing = Timing()
     store_access: bool = False  # the command gets the store's credentials
+    alternatives: tuple[Alternative, ...] = ()  # the job's other backends; see launcher.spec.turns
+    turn: int = 0  # which of its backends `backend` is, in the order of the job; 0 in job.json
 
     @property
     def leading(self) -> str:

@@ -3,7 +3,8 @@ the folders of code overlays, because only the profile says where the store and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from launcher.spec.joining import ResolvedRun, Runs, joined, plain_input
 from launcher.spec.loaded import Loaded, LoadedJob, Variant
 from launcher.spec.matrix import MAX_VARIANTS
 from launcher.spec.model import (
+    Alternative,
     Budget,
     Code,
     Image,
@@ -35,6 +37,7 @@ from launcher.spec.profile import Profile
 from launcher.spec.schema import JOB
 from launcher.spec.source import Route
 from launcher.spec.texts import LOCAL_PLACE
+from launcher.spec.turns import named
 from launcher.spec.types import Context
 from launcher.spec.variant import label as label_of_picks
 
@@ -89,6 +92,7 @@ def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str 
         runs_by_job[job.name] = Runs(_runs(job, runs_by_job, profile, environment, backend, fresh, problems))
     problems.check()
     all_runs = tuple(item for runs in runs_by_job.values() for item in runs.made)
+    _refuse_moving_stages(all_runs, problems)
     return Group(
         id=group_id(item.run for item in all_runs),
         runs=tuple(item.job for item in all_runs),
@@ -99,6 +103,18 @@ def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str 
         _made=all_runs,
         _profile=profile,
     )
+
+
+def _refuse_moving_stages(runs: Iterable[ResolvedRun], problems: Problems) -> None:
+    """A pipeline is one object on its backend, which orders its stages: one of them cannot leave."""
+    by_run = {item.run: item for item in runs}
+    stages = {run for item in by_run.values() for run in (item.run, *item.upstream) if item.upstream}
+    for run in stages:
+        resolved = by_run[run]
+        if resolved.job.alternatives:
+            at = Context(resolved.source[1].at.document, problems, resolved.source[1].at.sources)
+            at.problem(("backend",), "several backends are for jobs that are no stage of a pipeline", "one backend")
+    problems.check()
 
 
 def _with_overlay(job: LoadedJob, profile: Profile, problems: Problems) -> LoadedJob:
@@ -203,7 +219,8 @@ class _Resolver:
         self.at = Context(variant.at.document, problems, variant.at.sources)
         self.profile = profile
         self.environment = environment
-        self.backend: str = backend or self.values.get("backend") or profile.backend
+        names = (backend,) if backend else named(self.values.get("backend")) or (profile.backend,)
+        self.backend, self.others = names[0], names[1:]
         self.traits = traits(self.backend)
         self.fresh = fresh
 
@@ -214,6 +231,9 @@ class _Resolver:
             for name, output in values.get("outputs", {}).items()
         }
         roles = self.roles()
+        others = [self.alternative(index, roles) for index in range(1, 1 + len(self.others))]
+        # a budget holds wherever the run goes, so it counts at the price of the dearest backend
+        limits = [self.limits(roles), *(each for _, each in others)]
         return ResolvedJob(
             name=values["name"],
             roles=roles,
@@ -223,13 +243,32 @@ class _Resolver:
             inputs={name: plain_input(i) for name, i in values.get("inputs", {}).items() if "job" not in i},
             outputs=outputs,
             secrets=self.secrets(),
-            limits=self.limits(roles),
+            limits=max(limits, key=lambda each: each.budget.price if each.budget is not None else 0.0),
             labels={**self.profile.labels, **values.get("labels", {})},
             options=self.options(),
+            alternatives=tuple(alternative for alternative, _ in others),
             fresh=self.fresh or values.get("fresh", 0),
             timing=Timing(**values.get("timing", {})),
             **{name: values[name] for name in PLAIN if name in values},
         )
+
+    def alternative(self, index: int, roles: Mapping[str, Role]) -> tuple[Alternative, Limits]:
+        """The job's backend of that place in its list, and the limits with its price. What it computes there must be
+        the same work."""
+        there, names = copy(self), (self.backend, *self.others)
+        there.backend = self.others[index - 1]
+        there.traits = traits(there.backend)
+        if there.traits.runs_images != self.traits.runs_images:
+            without = there.backend if self.traits.runs_images else self.backend
+            message = f"a run can't move between {self.backend} and {there.backend}: {without} runs no images"
+            self.at.problem(("backend", index), message, "backends that compute the same")
+        elif there.traits.on_this_machine and any(traits(name).on_this_machine for name in names[:index]):
+            message = f"{there.backend} shares this machine's queue with another backend of the list"
+            self.at.problem(("backend", index), message, "one backend of this machine")
+        elif there.roles() != roles:
+            message = f"{there.backend} would run another image than {self.backend}"
+            self.at.problem(("backend", index), message, "an image with a digest")
+        return Alternative(there.backend, there.options(), there.secrets()), there.limits(roles)
 
     def options(self) -> dict[str, Any]:
         """The options of the backend's block; the job's override the profile's. `secrets` reads the places of

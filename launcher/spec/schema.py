@@ -135,6 +135,12 @@ OUTPUTS: Final = Forms(
     {list: (ListOf(FOLDER), lambda names: {name: {} for name in names})},
     {"": MapOf(FOLDER, OUTPUT, empty=True)},
 )
+_BACKEND: Final = Choice(tuple(backends()))
+BACKEND: Final = Forms(
+    "a backend or a list of backends",
+    {str: (_BACKEND, str), list: (ListOf(_BACKEND, least=1), lambda names: names if len(names) > 1 else names[0])},
+    {},
+)
 LIMITS: Final = Struct(
     "a mapping of limits",
     Field(
@@ -170,7 +176,12 @@ _BEFORE: Final = (
     Field("limits", LIMITS, "time, tries and money", "no limits"),
     Field("labels", MapOf(LABEL_KEY, LABEL_VALUE), "to select runs by", "none"),
     Field("roles", ROLES, "kinds of containers; top-level image, command, env, resources are their defaults", "`main`"),
-    Field("backend", Choice(tuple(backends())), "where it runs", "the profile's, or local"),
+    Field(
+        "backend",
+        BACKEND,
+        "where it runs; of a list the first, then each in turn when it is preempted or finds no place",
+        "the profile's, or local",
+    ),
 )
 _AFTER: Final = (
     Field(

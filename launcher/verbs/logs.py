@@ -17,7 +17,7 @@ from launcher.store.logs import Log, Piece
 
 def pick_attempt(view: RunView, number: int | None, previous: bool) -> int | None:
     """The attempt to show; None when there is none yet. Raises NotFound for an unknown number."""
-    numbers = [attempt.number for attempt in view.attempts]
+    numbers = [attempt.number for attempt in view.computing]
     if number is not None:
         if number not in numbers:
             has = f"it has {', '.join(map(str, numbers))}" if numbers else "it has none yet"
@@ -48,9 +48,9 @@ def pick_members(view: RunView, number: int, role: str | None, rank: int | None)
 def tail_of_failure(store: Store, run: str, count: int) -> tuple[str, list[str]]:
     """(the member with the most severe end in the last attempt, its last lines as printable text)."""
     view = read_run(store, run)
-    if not view.attempts:
+    if not view.computing:
         return "", []
-    last = view.attempts[-1]
+    last = view.computing[-1]
     worst = max(last.exits.values(), key=lambda end: RULES[end.reason].severity, default=None)
     members = view.job.members() if view.job is not None else ("main-0",)
     member = worst.member if worst is not None else members[0]

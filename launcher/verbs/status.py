@@ -23,6 +23,7 @@ from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
+from launcher.spec.turns import at_turn, order
 from launcher.store.base import Store
 from launcher.store.layout import RUNS, RunKeys, work_run
 from launcher.userdata.cache import Cache
@@ -94,7 +95,7 @@ def to_line(view: RunView, status: Status) -> Line:
         run=view.run,
         name=status.name,
         state=status.state,
-        backend=job.backend if job is not None else "",
+        backend=order(job)[view.turn] if job is not None else "",
         labels=dict(job.labels) if job is not None else {},
         attempt=status.attempt or 0,
         attempts=status.attempts,
@@ -179,7 +180,7 @@ def _incomplete(store: Store, view: RunView, status: Status) -> bool:
     ended when its highest attempt has exited or is silent for too long, when it was cancelled, or when it has no
     attempt: then only the backend can know that it will never start."""
     if view.result is None:
-        exited = not view.attempts or bool(view.attempts[-1].exits)
+        exited = not view.since_move or bool(view.attempts[-1].exits)
         return status.stale or exited or view.cancelled
     work = view.result.work if view.result.adopted is None else ""
     return view.result.outcome == "succeeded" and bool(work) and store.head(work_run(work, view.run)) is None
@@ -188,7 +189,7 @@ def _incomplete(store: Store, view: RunView, status: Status) -> bool:
 def _silent(view: RunView) -> bool:
     """Whether a rank of the highest attempt misses heartbeats. Long before the attempt counts as dead, its backend may
     know why: a lost node, a pod that hangs."""
-    if view.result is not None or view.job is None or not view.attempts:
+    if view.result is not None or view.job is None or not view.since_move:
         return False
     last, patience = view.attempts[-1], SILENT * view.job.timing.beat
     beats = [last.seen(member) for member in last.claims if member not in last.exits]
@@ -214,7 +215,7 @@ class Said(NamedTuple):
 def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
     """Asks the run's backend. A backend on which the run does not run (another folder's queue, another cluster) knows
     nothing of it, even if it has an object of that name."""
-    job = view.job
+    job = at_turn(view.job, view.turn) if view.job is not None else None
     backend = backend_of(job) if job is not None else None
     if job is None or backend is None:
         return Said(None)
@@ -223,7 +224,7 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         if observation is None and isinstance(backend, Spread):
             for line in backend.elsewhere([view.run]).values():
                 return Said(None, message=f"unknown from here: {line}")
-        if observation is None and not view.attempts and not view.cancelled:
+        if observation is None and not view.since_move and not view.cancelled:
             command = repair(store.url, view.run, backend.place)
             if command:
                 return Said(
@@ -262,7 +263,7 @@ def _elsewhere(view: RunView) -> str:
     from launcher.spec.backends import traits
 
     local = view.job is not None and traits(view.job.backend).on_this_machine
-    for attempt in view.attempts[-1:]:
+    for attempt in view.since_move[-1:]:
         for claim in attempt.claims.values():
             by = "another queue than this folder's" if local else "another cluster than the one that is asked here"
             host = claim.placement.host or "a host that its claim does not name"

@@ -34,6 +34,7 @@ from launcher.spec.code import Overlay
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
+from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.check import conditional_puts_hold
@@ -218,7 +219,7 @@ class _Rounds:
             pass
 
     def put_job(self, run: str, one: _One) -> None:
-        one.wrote = not self.plan and self.store.create(layout.RunKeys(run).job, encode_job(one.job))
+        one.wrote = not self.plan and self.store.create(layout.RunKeys(run).job, encode_job(as_written(one.job)))
         if not self.plan and not one.wrote:
             stored = decode_job(self.store.get(layout.RunKeys(run).job))
             if run_hash(stored) != one.hashed:
@@ -311,7 +312,7 @@ def _read(store: Store, run: str) -> RunView:
 
 
 def _known(view: RunView, job: ResolvedJob, hashed: str) -> decide.Submission:
-    return decide.Submission(facts(view, job), job=_ours(view, hashed), served=None)
+    return decide.Submission(facts(view, job), job=_ours(view, hashed), served=None, turn=job.turn)
 
 
 def _ours(view: RunView, hashed: str) -> bool:

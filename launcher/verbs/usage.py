@@ -62,9 +62,9 @@ def _one(store: Store, line: Line, memory: Memory) -> Used | None:
         view = glance(store, line.run, memory)
     except NotFound:
         return None
-    if view is None or view.job is None or not view.attempts:
+    if view is None or view.job is None or not view.since_move:
         return None
-    last = view.attempts[-1]
+    last = view.since_move[-1]
     ranks = tuple(_rank(store, line.run, last, member) for member in view.job.members() if member in last.claims)
     return total(line, view.job, ranks)
 

@@ -8,10 +8,11 @@ from launcher import foreign
 from launcher.cli.printing import output
 from launcher.cli.printing.units import clock, duration, steps
 from launcher.protocol.deleted import why_missing
-from launcher.protocol.fold import Status, fold
+from launcher.protocol.fold import Status, fold, moved
 from launcher.protocol.read import read_run
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
+from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.verbs.status import Line
@@ -37,12 +38,14 @@ def _attempt(view: RunView, attempt: AttemptView) -> dict[str, Any]:
     started = min((claim.time for claim in attempt.claims.values() if claim.time), default=None)
     ended = max((end.ended for end in attempt.exits.values() if end.ended), default=None)
     latest = attempt is view.attempts[-1] and view.result is None
+    told = moved(attempt) if attempt.moved_to else ""
+    latest = latest or bool(told)  # nothing computed in it, so nothing was lost
     return {
         "attempt": attempt.number,
         "reason": str(worst.reason) if worst else None if latest else "lost",
         "member": worst.member if worst else None,
         "code": worst.code if worst else None,
-        "message": worst.message if worst else attempt.broken.why if attempt.broken else "",
+        "message": worst.message if worst else attempt.broken.why if attempt.broken else told,
         "started": started,
         "ended": ended,
         "checkpoint": attempt.checkpoints[-1] if attempt.checkpoints else None,
@@ -96,7 +99,7 @@ def print_details(store: Store, line: Line, now: float) -> None:
         facts.append(("age", f"{duration(now - line.created)}, since {clock(line.created)}"))
     job = view.job
     if job is not None:
-        facts.append(("backend", job.backend))
+        facts.append(("backend", ", then ".join(order(job)[: view.turn + 1])))
         if job.labels:
             facts.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items()))))
         if job.limits.deadline is not None:

@@ -57,7 +57,7 @@ class Feed:
             return
         if observation is None or not observation.active:
             return
-        self.began = number = view.attempts[-1].number if view.attempts else 0
+        self.began = number = view.computing[-1].number if view.computing else 0
         members = pick_members(view, number, self.choice.role, self.choice.rank)
         for member in members:
             log = Log(self.store, RunKeys(self.run).attempt(number), member)
@@ -96,7 +96,7 @@ class Feed:
             self.threads = []
         # the result is read first: everything written before it is then visible
         view = read_run(self.store, self.run, full=False)
-        number = view.attempts[-1].number if view.attempts else 0
+        number = view.computing[-1].number if view.computing else 0
         if number != self.attempt:
             self._drain(close=True)
             if self.attempt:

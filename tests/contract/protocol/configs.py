@@ -11,6 +11,7 @@ from tests.contract.protocol.states import Config, config
 TWO: Final = {"ranks": 2, "leading": 2}
 SET: Final = {**TWO, "mode": "set"}
 ROLES: Final = {"ranks": 2, "leading": 1}
+ORDERED: Final = {"places": 2, "ordered": True}
 FEW: Final = RetryPolicy(retries=1, infrastructure=2)
 PAID: Final = RetryPolicy(retries=1, infrastructure=2, budget=2.0)
 BOTH_RUN: Final = (
@@ -59,6 +60,18 @@ CONFIGS: Final[dict[str, Config]] = {
     ),
     "two ranks, another run does the work": config(**SET, crash=1, served=1),
     "applied from Git": config(applied=True, mode="host", removed=1, pruned=1, crash=1, cancel=1, policy=FEW),
+    "two backends, preempted": config(**ORDERED, term=1, crash=1, policy=FEW),
+    "two backends, checkpoints": config(**ORDERED, term=1, steps=2, policy=FEW),
+    "two backends, frozen and moved": config(**ORDERED, freeze=1, asked=1, policy=FEW),
+    "two backends, cut off and moved": config(**ORDERED, cut=1, asked=1, policy=FEW),
+    "two backends, given up": config(**ORDERED, gone=2, crash=1, policy=FEW),
+    "two backends, cancelled": config(**ORDERED, mode="host", term=1, asked=1, cancel=1, policy=FEW),
+    "two backends, a submitter": config(
+        **ORDERED, submitted=False, job=False, submitters=1, submitter=1, lost=1, asked=1, policy=FEW
+    ),
+    "two backends, the first starts late": config(
+        **ORDERED, submitted=False, job=False, submitters=1, waited=1, force=1, asked=1, policy=FEW
+    ),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
     "two ranks, cancelled": config(**SET, crash=1, cancel=1),
@@ -89,6 +102,13 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: applied from Git, preempted": config(
         applied=True, mode="host", removed=2, pruned=1, crash=1, cancel=1, term=1, policy=FEW
     ),
+    "large: two backends": config(**ORDERED, term=1, crash=1, cut=1, asked=1, policy=FEW),
+    "large: two backends, frozen and moved": config(**ORDERED, freeze=2, term=1, asked=1, policy=FEW),
+    "large: two backends, two submitters": config(
+        **ORDERED, submitted=False, job=False, submitters=2, submitter=1, lost=1, asked=1, cancel=1, policy=FEW
+    ),
+    "large: three backends": config(places=3, ordered=True, term=2, crash=1, policy=FEW),
+    "large: two ranks, two backends": config(**SET, **ORDERED, term=1, freeze=1, asked=1, policy=FEW),
     "large: two ranks, restarted together": config(**SET, crash=2, user=1),
     "large: two ranks, restarted one by one": config(**TWO, crash=2, cut=1, policy=FEW),
     "large: two ranks, force-deleted": config(**SET, force=1, crash=1),
@@ -123,5 +143,8 @@ ABLATIONS: Final[dict[Rule, Config]] = {
     Rule.OWN_PLACE: config(stranger=True, term=1),
     Rule.COMES_BACK: config(applied=True, mode="host", removed=1),
     Rule.BUDGET: config(crash=1, policy=PAID),
+    Rule.TURN: config(**ORDERED, term=1),
+    Rule.MOVE_CLAIMS: config(**ORDERED, term=1),
+    Rule.NEXT_BACKEND: config(**ORDERED, gone=1),
     Rule.NEWEST: config(crash=2, steps=1),
 }

@@ -45,18 +45,24 @@ class Model(World):
                 if (q.n != other.n or q.rank == other.rank) and not excused:
                     broken.append("TWO LIVE COMMANDS")
         if len(t.atts) > len(s.atts):
-            if len(s.atts) >= self.c.policy.retries + self.c.policy.infrastructure * (self.c.steps + 1) + 1:
+            if (
+                sum(not att.move for att in s.atts)
+                >= self.c.policy.retries + self.c.policy.infrastructure * (self.c.steps + 1) + 1
+            ):
                 broken.append("UNBOUNDED ATTEMPTS")
-            if s.atts and not {"cut", "force", "freeze"} & set(self.names):
+            asked = t.atts[-1].move and s.faults != t.faults  # by a person
+            if s.atts and not asked and not {"cut", "force", "freeze"} & set(self.names):
                 leader = self.owner(s, len(s.atts), 0)
                 exited = s.atts[-1].exits[0] not in (None, Reason.SUCCEEDED)
                 if leader and leader.child and not exited and s.result is None:
                     broken.append("A HEALTHY ATTEMPT WAS SUPERSEDED")
+        if self.c.ordered and any(obj.state == "active" for obj in t.objs[self.turn(t) + 1 :]):
+            broken.append("A BACKEND GOT THE RUN BEFORE ITS TURN")
         return tuple(broken)
 
     def one_too_many(self, s: State, number: int) -> tuple[str, ...]:
         """Attempt `number` has just found the earlier ones over: may there be another?"""
-        earlier = s.atts[: number - 1]
+        earlier = tuple(att for att in s.atts[: number - 1] if not att.move)
         reasons = [
             max((r for r in a.exits if r), key=lambda r: RULES[r].severity, default=Reason.LOST) for a in earlier
         ]
@@ -192,8 +198,9 @@ class Model(World):
         last = len(s.atts)
         leader = self.owner(s, last, 0) if last else None
         beating = leader is not None and not leader.cut and s.atts[-1].beats[0] == BEATS and s.atts[-1].exits[0] is None
+        turn = q.place if self.c.ordered else 0
         for moved in (False, True) if beating else (False,):
-            step = self.start(self.seen(s, q, moved), q.rank, s.works, q.served, self.rules)
+            step = self.start(self.seen(s, q, moved), q.rank, s.works, q.served, self.rules, turn)
             match step:
                 case steps.Wait():
                     if q.served is not None and "served" in self.names:  # it looks again after a wait
@@ -283,6 +290,8 @@ class Model(World):
                 found.append("A COMMAND STARTED AFTER CANCEL")
             if s.result:
                 found.append("A COMMAND STARTED AFTER THE RESULT")
+            if self.c.ordered and q.place != self.turn(s):
+                found.append("A COMMAND STARTED AT A BACKEND THAT THE RUN HAS LEFT")
             if q.late and q.rank == 0:
                 found.append("WORK THAT ANOTHER RUN HAS DONE IS COMPUTED AGAIN")
             if any(self.whole(att) for att in s.atts):
@@ -384,6 +393,8 @@ class Model(World):
         for k, sub in enumerate(s.subs):
             yield from self.submitting(s, k, sub)
         yield from self.reaping(s)
+        if self.c.ordered:
+            yield from self.moving(s)
         if self.c.stranger:
             yield from self.asking_elsewhere(s)
         if self.c.applied:
@@ -430,12 +441,13 @@ class Model(World):
             yield f"{name} CRASHES", now(self.spend(s, "submitter"), "dead"), False, ()
         if sub.pc == "read":
             served = None if "served" in self.names else False
-            known = decide.Submission(self.seen(s, None), s.job, served=served)
+            known = decide.Submission(self.seen(s, None), s.job, served=served, turn=self.turn(s))
             yield f"{name} reads the run", now(s, "go", known), True, ()
             return
         known = sub.known
         assert known is not None
-        obj = s.objs[0]
+        place = known.turn
+        obj = s.objs[place]
         match decide.submit(known, self.rules):
             case steps.PutJob():
                 yield f"{name} puts job.json", now(s._replace(job=True), "go", known._replace(job=True)), True, ()
@@ -450,7 +462,7 @@ class Model(World):
             case steps.Submit():
                 t = s
                 if obj.state == "none":
-                    t = s._replace(objs=put(s.objs, 0, obj._replace(state="active")))
+                    t = s._replace(objs=put(s.objs, place, obj._replace(state="active")))
                 after = known._replace(submitted=True, run=self.seen(t, None))
                 yield f"{name}: backend.submit, reads cancel.json", now(t, "go", after), True, ()
                 if self.left(s, "lost"):
@@ -465,7 +477,8 @@ class Model(World):
                 yield f"{name} is done", now(s, "done"), True, ()
 
     def reaping(self, s: State) -> Iterator[Step]:
-        active = any(obj.state == "active" for obj in s.objs)
+        mine = s.objs[self.turn(s)] if self.c.ordered else None
+        active = any(obj.state == "active" for obj in s.objs) if mine is None else mine.state == "active"
         if s.reaper is not None:
             t, broken = self.put_result(s._replace(reaper=None), s.reaper)
             yield f"reap puts result {s.reaper.outcome}", t, True, broken
@@ -473,6 +486,8 @@ class Model(World):
         if any(sub.pc != "done" for sub in s.subs) and not self.c.slow_reaper:
             return
         evidence = Reason.UNSCHEDULABLE if any(obj.state == "failed" for obj in s.objs) else None
+        if mine is not None:
+            evidence = Reason.CAPACITY if mine.state == "failed" else None
         absent = None
         if self.c.applied and all(obj.state == "away" for obj in s.objs):
             absent = decide.GONE_FOR_GOOD if s.quiet else 0.0
@@ -488,6 +503,46 @@ class Model(World):
                 yield f"reap puts result {verdict.outcome}", t, True, (*broken, *wrong)
             case steps.PutWorks():
                 yield "reap puts works/", s._replace(works=True), True, ()
+
+    def moving(self, s: State) -> Iterator[Step]:
+        """Whoever moves the run: a reaper, a person. Its put may come long after it decided, and it may die before it
+        tells the backends; then the next reaper does."""
+        turn = self.turn(s)
+        obj = s.objs[turn]
+        for place in range(turn):
+            if s.objs[place].state == "active":
+                for t in self.end_all(s, place):
+                    t = t._replace(objs=put(t.objs, place, t.objs[place]._replace(state="deleted")))
+                    yield f"backend {'ABCD'[place]} is told that the run has left", t, True, ()
+        open_run = s.result is None and not s.cancel
+        if turn and obj.state == "none" and open_run:
+            t = s._replace(objs=put(s.objs, turn, obj._replace(state="active")))
+            yield f"the run is submitted to backend {'ABCD'[turn]}", t, True, ()
+        if s.mover is not None:
+            t = s._replace(mover=None)
+            number = s.mover.attempt or len(s.atts) + 1
+            if len(s.atts) >= number:
+                yield f"the move comes too late: claim {number} is taken", t, True, ()
+                return
+            empty = (None,) * self.c.ranks
+            new = Att(empty, (QUIET,) * self.c.ranks, empty, move=True)
+            yield f"claim {number} moves the run", t._replace(atts=(*s.atts, new)), True, ()
+            return
+        active: bool | None = obj.state == "active"
+        evidence = Reason.CAPACITY if obj.state == "failed" else None
+        run = self.seen(s, None)
+        if obj.state != "none" and (step := decide.move(run, active, evidence, self.rules)) is not None:
+            yield f"a reaper decides to move it: {step.reason}", s._replace(mover=step), True, ()
+        if active and not run.since_move and self.left(s, "waited"):
+            step = decide.move(run, active, Reason.UNSCHEDULABLE, self.rules)
+            if step is not None:
+                yield "it WAITED TOO LONG, a reaper moves it", self.spend(s, "waited")._replace(mover=step), False, ()
+        if self.left(s, "asked") and (step := decide.move(run, active, None, self.rules, asked=True)) is not None:
+            number = step.attempt or len(s.atts) + 1
+            empty = (None,) * self.c.ranks
+            new = Att(empty, (QUIET,) * self.c.ranks, empty, move=True)
+            t = self.spend(s, "asked")._replace(atts=(*s.atts, new))
+            yield f"a person MOVES the run by claim {number}", t, False, ()
 
     def asking_elsewhere(self, s: State) -> Iterator[Step]:
         """`status` in another folder, or with another cluster: nothing of the run is there."""

@@ -49,6 +49,7 @@ class Att(NamedTuple):
     checkpoint: int = -1
     settled: bool = False  # one beat and the kill time have passed since the next claim
     held: int = 0  # units of time for which it is billed; counted only where there is a budget
+    move: bool = False  # its claim moves the run to its next backend
 
 
 class Obj(NamedTuple):
@@ -77,6 +78,7 @@ class State(NamedTuple):
     result: Verdict | None = None
     works: bool = False
     reaper: Verdict | None = None  # what a slow reaper is about to put
+    mover: steps.Move | None = None  # what somebody is about to put who moves the run
     served: bool = False  # another run has done this work, and its outputs are there
     once_served: bool = False
     file: bool = True  # of an applied run: Git has its file
@@ -88,6 +90,7 @@ class Config(NamedTuple):
     number), host (a new machine each time, which proves nothing), process (one machine, pids prove)."""
 
     places: int = 1
+    ordered: bool = False  # the places are backends of one job, in its order: only the first gets the run at first
     ranks: int = 1
     leading: int = 1
     mode: str = "job"
@@ -108,6 +111,7 @@ class Config(NamedTuple):
 
 def config(**given: object) -> Config:
     """Faults by name (crash, cut, freeze, force, term, user, memory, cancel, lost, gone, submitter;
+    asked: a person moves the run; waited: it waited too long for a place;
     removed: somebody deletes the object, pruned: its file goes from Git; served: another run
     does the work, deleted: its outputs go); the rest are fields."""
     fields = {key: value for key, value in given.items() if key in Config._fields}

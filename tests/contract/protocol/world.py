@@ -66,8 +66,9 @@ class World:
     def initial(self) -> State:
         c = self.c
         obj = Obj("active" if c.submitted else "none", tuple((0, "P") for _ in range(c.ranks)))
+        objs = (obj, *(obj._replace(state="none") if c.ordered else obj for _ in range(c.places - 1)))
         faults = tuple(left for _, left in c.faults)
-        return self.started(State((), (), (obj,) * c.places, (Sub("read"),) * c.submitters, faults, c.job))
+        return self.started(State((), (), objs, (Sub("read"),) * c.submitters, faults, c.job))
 
     def started(self, s: State) -> State:
         """Every process that a backend is about to start."""
@@ -121,6 +122,10 @@ class World:
         ]
         made = []
         for k, att in enumerate(atts):
+            if att.move:
+                nothing = (False,) * self.c.ranks
+                made.append(AttemptFacts(nothing, att.exits, (True,) * self.c.ranks, move=True))
+                continue
             leader = claims[0][k]
             dead = []
             for r in range(self.c.ranks):
@@ -146,7 +151,12 @@ class World:
                     held=float(att.held),
                 )
             )
-        return RunFacts(tuple(made), result, cancelled, self.c.leading, self.c.policy, adopted)
+        backends = self.c.places if self.c.ordered else 1
+        return RunFacts(tuple(made), result, cancelled, self.c.leading, self.c.policy, adopted, backends)
+
+    def turn(self, s: State) -> int:
+        """Which backend may start the run now; where they have no order, the first is asked."""
+        return sum(att.move for att in s.atts)
 
     def seen(self, s: State, q: Proc | None, moved: bool = False) -> RunFacts:
         living = frozenset((x.place, x.inc, x.rank) for x in s.procs) if self.c.mode == "process" else frozenset()
@@ -223,7 +233,13 @@ class World:
             more = step.verdict.outcome != "succeeded" and exhausted(self.seen(s, None)) is None
             there = any(obj.state in ("active", "away") for obj in s.objs)
             return ("ENDED THOUGH WHAT APPLIED IT MAKES IT AGAIN",) if more and there else ()
-        there = any(obj.state == "active" for obj in s.objs)
+        if self.c.ordered:
+            turn = self.turn(s)
+            if more and turn + 1 < self.c.places and s.objs[turn].state == "failed":
+                return ("GAVE UP BEFORE THE LAST BACKEND",)
+            there = s.objs[turn].state == "active"
+        else:
+            there = any(obj.state == "active" for obj in s.objs)
         return ("ENDED THOUGH ITS BACKEND STILL HAS IT",) if more and there else ()
 
     def whole(self, att: Att) -> bool:

@@ -133,7 +133,8 @@ def _stages(runs: Mapping[str, StageRun], upstream: Mapping[str, tuple[str, ...]
         return levels[run]
 
     for run in runs.values():
-        if not run.job.options.get("array"):
+        # a run that may move has an object of its own: the others of an array stay
+        if not run.job.options.get("array") or run.job.alternatives:
             stages.append(Stage((run,), upstream.get(run.id, ())))
             continue
         if len(run.job.members()) > 1:
