@@ -28,7 +28,7 @@ class ParseError(ValueError):
 
 
 class ActionType(StrEnum):
-    """The 24 types of the episode schema, then those that only some dialects know."""
+    """The 24 types of the episode schema 1.0.0, then those that only some dialects know."""
 
     CLICK = "click"
     DOUBLE_CLICK = "double_click"
@@ -60,28 +60,32 @@ class ActionType(StrEnum):
     MOUSE_UP = "mouse_up"
     KEY_DOWN = "key_down"
     KEY_UP = "key_up"
+    ZOOM = "zoom"
+    CURSOR_POSITION = "cursor_position"
+    CALL_USER = "call_user"
 
 
 MAX_NUMBER: Final = 2**53 - 1  # the largest whole number that every reader of JSON keeps
 POINTED: Final = frozenset({"x", "y", "element"})
 DIRECTIONS: Final = ("up", "down", "left", "right")
-BUTTONS: Final = ("left", "middle", "right")
+BUTTONS: Final = ("left", "middle", "right", "back", "forward")
+MAX_PATH: Final = 1000  # points of a drag between its start and its end
 
 # type -> (fields that must be set, fields that may be set). "point" stands for x and y together, or element.
 FIELDS: Final[dict[ActionType, tuple[frozenset[str], frozenset[str]]]] = {
     kind: (frozenset(must.split()), frozenset(may.split()))
     for kind, must, may in [
-        (ActionType.CLICK, "point", "modifiers"),
-        (ActionType.DOUBLE_CLICK, "point", "modifiers"),
-        (ActionType.RIGHT_CLICK, "point", "modifiers"),
-        (ActionType.MIDDLE_CLICK, "point", "modifiers"),
-        (ActionType.TRIPLE_CLICK, "point", "modifiers"),
-        (ActionType.DRAG, "x y x2 y2", "modifiers button duration"),
-        (ActionType.SCROLL, "direction", "point amount modifiers"),
-        (ActionType.HOVER, "point", ""),
+        (ActionType.CLICK, "", "point modifiers button"),
+        (ActionType.DOUBLE_CLICK, "", "point modifiers button"),
+        (ActionType.RIGHT_CLICK, "", "point modifiers"),
+        (ActionType.MIDDLE_CLICK, "", "point modifiers"),
+        (ActionType.TRIPLE_CLICK, "", "point modifiers button"),
+        (ActionType.DRAG, "x2 y2", "x y path modifiers button duration"),
+        (ActionType.SCROLL, "direction", "point amount distance modifiers"),
+        (ActionType.HOVER, "point", "modifiers"),
         (ActionType.TYPE, "text", "element"),
-        (ActionType.KEY, "keys", ""),
-        (ActionType.HOTKEY, "keys", ""),
+        (ActionType.KEY, "keys", "duration"),
+        (ActionType.HOTKEY, "keys", "duration"),
         (ActionType.CLICK_AND_TYPE, "point text", ""),
         (ActionType.WAIT, "", "duration"),
         (ActionType.SCREENSHOT, "", ""),
@@ -101,7 +105,16 @@ FIELDS: Final[dict[ActionType, tuple[frozenset[str], frozenset[str]]]] = {
         (ActionType.MOUSE_UP, "", "point button"),
         (ActionType.KEY_DOWN, "keys", ""),
         (ActionType.KEY_UP, "keys", ""),
+        (ActionType.ZOOM, "x y x2 y2", ""),
+        (ActionType.CURSOR_POSITION, "", ""),
+        (ActionType.CALL_USER, "", "text"),
     ]
+}
+# what `button` may say: a click with the right button is a right_click, and no type says the same twice
+CLICK_BUTTONS: Final = {
+    ActionType.CLICK: ("back", "forward"),
+    ActionType.DOUBLE_CLICK: BUTTONS[1:],
+    ActionType.TRIPLE_CLICK: BUTTONS[1:],
 }
 
 
@@ -114,6 +127,20 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _lists(value: Any) -> Any:
+    """Tuples as lists, also within tuples."""
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _checked(name: str, value: Any, low: float, high: float) -> float:
+    """The number as a float. Raises ActionError for anything else, and for one out of range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ActionError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
+    if value > sys.float_info.max:  # also a whole number that no float holds
+        raise ActionError(f"{name} must be finite")
+    return float(value) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
@@ -122,13 +149,20 @@ def _is_unicode(text: str) -> bool:
 class Action:
     """One action of an agent. Fields that do not belong to its type must stay None, or ActionError is raised.
 
-    x, y          the point, or where a drag starts, or where a window goes; in [0, 1]
-    x2, y2        where a drag ends; in [0, 1]
+    x, y          the point, or where a drag starts, or where a window goes, or the first corner of a zoom; in [0, 1].
+                  A click, a scroll or a drag without them happens or starts where the pointer is
+    x2, y2        where a drag ends, or the other corner of a zoom; in [0, 1]
+    path          the points of a drag between its start and its end, in their order: (x, y), each in [0, 1]
     width, height of a window; in [0, 1]
     element       the number of a mark (Set-of-Marks), instead of x and y
     keys          lower-case key names; exactly one for key, key_down, key_up; at least two for hotkey
+    modifiers     keys that are held during the action
     amount        wheel clicks, positive; None leaves it to the desktop
-    duration      seconds
+    distance      how far to scroll instead of the number of clicks: in heights of the screen, or widths for left and
+                  right; positive
+    button        of a drag, mouse_down and mouse_up: None is the left one. Of a click: back or forward only, as
+                  right_click and middle_click are types of their own. Of double_click and triple_click: any but left
+    duration      seconds; of key and hotkey: how long they are held
     """
 
     type: ActionType
@@ -150,6 +184,8 @@ class Action:
     window_title: str | None = None
     width: float | None = None
     height: float | None = None
+    path: tuple[tuple[float, float], ...] | None = None
+    distance: float | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -158,10 +194,12 @@ class Action:
             raise ActionError(f"unknown action type {self.type!r}") from None
         for name in ("x", "y", "x2", "y2", "width", "height"):
             self._number(name, 0.0, 1.0)
-        for name in ("amount", "duration"):
+        for name in ("amount", "distance", "duration"):
             self._number(name, 0.0, math.inf)
-        if self.amount == 0:
-            raise ActionError("amount must be above 0")
+        for name in ("amount", "distance"):
+            if getattr(self, name) == 0:
+                raise ActionError(f"{name} must be above 0")
+        self._path()
         for name in ("element", "monitor_id"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -183,14 +221,19 @@ class Action:
         self._shape()
 
     def _number(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if value is None:
+        if (value := getattr(self, name)) is not None:
+            object.__setattr__(self, name, _checked(name, value, low, high))
+
+    def _path(self) -> None:
+        if self.path is None:
             return
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise ActionError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
-        if value > sys.float_info.max:  # also a whole number that no float holds
-            raise ActionError(f"{name} must be finite")
-        object.__setattr__(self, name, float(value) + 0.0)  # + 0.0 turns -0.0 into 0.0
+        points = list(self.path) if isinstance(self.path, list | tuple) else []
+        if not points or not all(isinstance(point, list | tuple) and len(point) == 2 for point in points):
+            raise ActionError(f"path must be a list of points [x, y], not {_shown(self.path)}")
+        if len(points) > MAX_PATH:
+            raise ActionError(f"path must have at most {MAX_PATH} points")
+        checked = tuple((_checked("x of path", x, 0.0, 1.0), _checked("y of path", y, 0.0, 1.0)) for x, y in points)
+        object.__setattr__(self, "path", checked)
 
     def _names(self, name: str) -> None:
         value = getattr(self, name)
@@ -218,6 +261,13 @@ class Action:
             raise ActionError(f"{self.type} needs {' and '.join(sorted(missing))}")
         if extra := given - must - may:
             raise ActionError(f"{self.type} does not take {' and '.join(sorted(extra))}")
+        if (self.x is None) != (self.y is None):
+            raise ActionError(f"{self.type} takes x and y together")
+        if self.amount is not None and self.distance is not None:
+            raise ActionError(f"{self.type} takes amount or distance")
+        allowed = CLICK_BUTTONS.get(self.type, BUTTONS)
+        if self.button is not None and self.button not in allowed:
+            raise ActionError(f"button of {self.type} must be one of {', '.join(allowed)}, not {self.button}")
         if self.keys is not None and (len(self.keys) == 1) == (self.type is ActionType.HOTKEY):
             raise ActionError(f"{self.type} takes {'two keys or more' if len(self.keys) == 1 else 'one key'}")
 
@@ -241,7 +291,7 @@ class Action:
         for name in ARGUMENTS:
             value = getattr(self, name)
             if value is not None:
-                out[name] = list(value) if isinstance(value, tuple) else value
+                out[name] = _lists(value)
         return out
 
     @classmethod

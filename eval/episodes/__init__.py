@@ -2,6 +2,7 @@
 
 from eval.episodes.episode import (
     MARKER,
+    READ_VERSIONS,
     SCHEMA_VERSION,
     STEPS,
     Episode,
@@ -17,6 +18,7 @@ from eval.episodes.episode import (
 
 __all__ = [
     "MARKER",
+    "READ_VERSIONS",
     "SCHEMA_VERSION",
     "STEPS",
     "Episode",

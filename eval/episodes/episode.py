@@ -1,6 +1,8 @@
 """Episode folders: `NNN.png` (the frame before action NNN, and a final frame), `steps.jsonl`, and `episode.json`.
 
-episode.json is written last: a folder without it is an episode that was cut off. Names follow the episode schema 1.0.0.
+episode.json is written last: a folder without it is an episode that was cut off. Names follow the episode schema 1.1.0,
+which is 1.0.0 with more: `further_actions` of a step, and of actions `path`, `distance` and the types zoom,
+cursor_position and call_user. Episodes of 1.0.0 are read as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
 
-SCHEMA_VERSION: Final = "1.0.0"
+SCHEMA_VERSION: Final = "1.1.0"
+READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)
 MARKER: Final = "episode.json"
 STEPS: Final = "steps.jsonl"
 
@@ -32,6 +35,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     screenshot   file name of the frame before the action
     action       None when the answer was no valid action; `parse_error` then says why
+    further_actions  the actions of the same answer after `action`, in their order: all were done before the next frame
     time         Unix seconds when the answer came; None where time has no meaning (made or converted episodes)
     metrics      numbers about this step, e.g. {"correct": 1.0, "in_box": 1.0}
     token_ids    the sampled tokens, and their log probabilities, when the agent gives them
@@ -53,14 +57,17 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     logprobs: list[float] | None = None
     expected: Expected | None = None
     marks: dict[int, Box] = {}
+    further_actions: tuple[Action, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         out = {name: getattr(self, name) for name in self.__struct_fields__}
         out["action"] = None if self.action is None else self.action.to_json()
         if self.expected is not None:
             out["expected"] = {"action": self.expected.action.to_json(), "box": self.expected.box}
-        if not self.marks:
-            del out["marks"]
+        out["further_actions"] = [action.to_json() for action in self.further_actions]
+        for name in ("marks", "further_actions"):
+            if not out[name]:
+                del out[name]
         return {k: v for k, v in out.items() if v is not None or k in ("action", "response", "thought", "parse_error")}
 
     @classmethod
@@ -68,13 +75,21 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Raises EpisodeError."""
         try:
             action, expected = data.get("action"), data.get("expected")
-            step = msgspec.convert({**data, "action": None, "expected": None}, cls, str_keys=True)
+            further = data.get("further_actions", [])
+            step = msgspec.convert(
+                {**data, "action": None, "expected": None, "further_actions": []}, cls, str_keys=True
+            )
             for name, value in (("action", action), ("expected", expected)):
                 if not isinstance(value, dict | None):
                     raise EpisodeError(f"{name} must be an object or null, not {value!r}")
+            if not isinstance(further, list) or not all(isinstance(item, dict) for item in further):
+                raise EpisodeError(f"further_actions must be a list of objects, not {further!r}")
+            if further and action is None:
+                raise EpisodeError("further_actions without an action")
             return msgspec.structs.replace(
                 step,
                 action=None if action is None else Action.from_json(action),
+                further_actions=tuple(map(Action.from_json, further)),
                 expected=None if expected is None else _expected(expected),
             )
         except (msgspec.ValidationError, ActionError, TypeError) as error:
@@ -185,8 +200,8 @@ def read_episode(folder: Path) -> Episode:
         raise EpisodeError(f"{folder}: no {Path(str(error.filename)).name}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise EpisodeError(f"{folder}: {error}") from None
-    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
-        raise EpisodeError(f"{folder}: not an episode of schema {SCHEMA_VERSION}")
+    if not isinstance(data, dict) or data.get("schema_version") not in READ_VERSIONS:
+        raise EpisodeError(f"{folder}: not an episode of schema {' or '.join(READ_VERSIONS)}")
     if data.pop("steps", None) != len(steps) or any(step.index != i for i, step in enumerate(steps)):
         raise EpisodeError(f"{folder}: {STEPS} does not have the steps that {MARKER} counts")
     try:

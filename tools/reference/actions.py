@@ -22,7 +22,9 @@ same dialect writes the targets of training and reads the answers of an evaluati
 action is a parse failure: it counts against the agent, and is never repaired or guessed.
 
 Coordinates are fractions of the screen: `x=0.25` is a quarter of the width from the left edge, `y=0.5` is half of the
-height from the top edge. Durations are seconds. `amount` counts clicks of the wheel. Names of keys are lower case.
+height from the top edge. Durations are seconds. `amount` counts clicks of the wheel; `distance` is how far to scroll
+instead, in heights of the screen (widths for left and right). Names of keys are lower case. A click, a scroll or a drag
+without `x` and `y` happens or starts where the pointer is.
 """
 TYPES: Final = """\
 ## The types of actions
@@ -39,8 +41,11 @@ KIND: Final = ActionType
 ACTIONS: Final = (
     Action(KIND.CLICK, **POINT),
     Action(KIND.CLICK, **POINT, modifiers=("ctrl",)),
+    Action(KIND.CLICK),
+    Action(KIND.CLICK, **POINT, button="back"),
     Action(KIND.CLICK, element=7),
     Action(KIND.DOUBLE_CLICK, **POINT),
+    Action(KIND.DOUBLE_CLICK, **POINT, button="right"),
     Action(KIND.DOUBLE_CLICK, element=7),
     Action(KIND.RIGHT_CLICK, **POINT),
     Action(KIND.RIGHT_CLICK, element=7),
@@ -48,14 +53,19 @@ ACTIONS: Final = (
     Action(KIND.TRIPLE_CLICK, **POINT),
     Action(KIND.DRAG, **POINT, x2=0.75, y2=0.5),
     Action(KIND.DRAG, **POINT, x2=0.75, y2=0.5, button="right", duration=0.5),
+    Action(KIND.DRAG, **POINT, path=((0.5, 0.75),), x2=0.75, y2=0.5),
+    Action(KIND.DRAG, x2=0.75, y2=0.5),
+    Action(KIND.SCROLL, direction="down"),
     Action(KIND.SCROLL, direction="down", amount=3),
     Action(KIND.SCROLL, **POINT, direction="right", amount=2),
+    Action(KIND.SCROLL, **POINT, direction="down", distance=0.5),
     Action(KIND.SCROLL, element=7, direction="down", amount=3),
     Action(KIND.HOVER, **POINT),
     Action(KIND.TYPE, text='He said "no".\n'),
     Action(KIND.TYPE, element=7, text="alice"),
     Action(KIND.KEY, keys=("enter",)),
     Action(KIND.HOTKEY, keys=("ctrl", "c")),
+    Action(KIND.KEY, keys=("space",), duration=1.5),
     Action(KIND.CLICK_AND_TYPE, **POINT, text="alice"),
     Action(KIND.WAIT),
     Action(KIND.WAIT, duration=2.0),
@@ -74,6 +84,9 @@ ACTIONS: Final = (
     Action(KIND.MOUSE_UP),
     Action(KIND.KEY_DOWN, keys=("shift",)),
     Action(KIND.KEY_UP, keys=("shift",)),
+    Action(KIND.ZOOM, **POINT, x2=0.75, y2=0.75),
+    Action(KIND.CURSOR_POSITION),
+    Action(KIND.CALL_USER),
     Action(KIND.DONE),
     Action(KIND.DONE, text="42"),
     Action(KIND.FAIL),

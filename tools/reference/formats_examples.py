@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 EPISODE: Final = {
-    "schema_version": "1.0.0",
+    "schema_version": "1.1.0",
     "episode_id": "login-7",
     "task_id": "login",
     "instruction": "Log in as alice.",

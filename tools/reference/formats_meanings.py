@@ -7,7 +7,7 @@ from typing import Final
 ACTION_MEANING: Final = "an [action](actions.md#the-types-of-actions) with its `type` and the fields of that type"
 
 EPISODE: Final = {
-    "schema_version": "the version of this format: `1.0.0`",
+    "schema_version": "the version of this format: `1.1.0`; `1.0.0` is read, too",
     "episode_id": "names the episode; unique in its folder",
     "task_id": "names the task; every try at the task has the same",
     "instruction": "the task in words, as the agent got it",
@@ -41,6 +41,7 @@ STEP: Final = {
     "token_ids": "the sampled tokens, where the agent gives them",
     "logprobs": "their log probabilities, natural logarithm",
     "expected": "what an expert would do here: `{action, box}`; `box` is where a point counts as the same, or null",
+    "further_actions": "a list: the actions of the same answer after `action`, done before the next frame; since 1.1.0",
     "marks": "numbered boxes that a prompt with marks draws on the frame; the frame's file has none of them",
 }
 SHARD: Final = {

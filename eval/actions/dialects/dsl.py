@@ -17,12 +17,20 @@ from eval.actions.geometry import Cells, OutOfFrame
 
 # The order in which arguments are written; any order is read.
 ORDER: Final = (
-    *("x", "y", "x2", "y2", "text", "key", "keys", "direction", "amount", "button", "modifiers", "duration"),
+    *("x", "y", "x2", "y2", "text", "key", "keys", "direction", "amount", "distance", "button"),
+    *("modifiers", "duration", "path"),
     *("url", "app_name", "monitor_id", "window_title", "width", "height"),
 )
-COORDINATES: Final = frozenset({"x", "y", "x2", "y2", "width", "height"})
+COORDINATES: Final = frozenset({"x", "y", "x2", "y2", "width", "height", "path"})
 STRINGS: Final = frozenset({"text", "key", "direction", "button", "url", "app_name", "window_title"})
 LISTS: Final = frozenset({"keys", "modifiers"})
+# An Action may happen where the pointer is; in the DSL these always say where.
+PLACED: Final = frozenset(
+    (
+        *(ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK, ActionType.MIDDLE_CLICK),
+        *(ActionType.TRIPLE_CLICK, ActionType.DRAG),
+    )
+)
 ONE_KEY: Final = frozenset({ActionType.KEY, ActionType.KEY_DOWN, ActionType.KEY_UP})
 
 ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -111,6 +119,8 @@ class Dsl(Dialect):
             raise Unrepresentable(f"{action.type} at a coordinate has no form with marks")
         if not self.marks and "element" in given:
             raise Unrepresentable(f"{action.type} on a mark has no coordinate form")
+        if action.type in PLACED and not {"x", "element"} & set(given):
+            raise Unrepresentable(f"{action.type} where the pointer is has no form in the DSL")
         if action.type in ONE_KEY:
             given["key"] = given.pop("keys")[0]
         arguments = []
@@ -125,6 +135,9 @@ class Dsl(Dialect):
         return f"{action.type.name}({', '.join(arguments)})"
 
     def _value(self, name: str, value: Any) -> str:
+        if name == "path":
+            points = (f"[{self._value('x', x)}, {self._value('y', y)}]" for x, y in value)
+            return "[" + ", ".join(points) + "]"
         if name in COORDINATES:
             return f"{value:.{self.decimals}f}" if self.frame is None else str(self._cell(self.frame, name, value))
         if name in STRINGS:
@@ -152,6 +165,8 @@ class Dsl(Dialect):
             raise ParseError(f"more than one action: {tokens.peek()[1][:60]!r} after the first")
         if "key" in values:
             values["keys"] = (values.pop("key"),)
+        if kind in PLACED and not {"x", "y", "element"} & set(values):
+            raise ParseError(f"{kind} needs {'element' if self.marks else 'x and y'}")
         try:
             return Action(kind, **values)
         except ActionError as error:
@@ -200,10 +215,24 @@ class Dsl(Dialect):
             return tuple(items)
         if name == "monitor_id":
             return self._integer(tokens)
+        if name == "path":
+            return self._points(tokens)
         number = tokens.take("number")
         return (
             float(number) if name not in COORDINATES or self.frame is None else self._fraction(self.frame, name, number)
         )
+
+    def _points(self, tokens: _Tokens) -> list[tuple[float, float]]:
+        points: list[tuple[float, float]] = []
+        tokens.take("mark", "[")
+        while not points or tokens.skip(","):
+            tokens.take("mark", "[")
+            x = self._read(tokens, "x")
+            tokens.take("mark", ",")
+            points.append((x, self._read(tokens, "y")))
+            tokens.take("mark", "]")
+        tokens.take("mark", "]")
+        return points
 
     def in_frame(self, frame: Cells) -> Dsl:
         if self.marks:

@@ -200,6 +200,14 @@ class PyAutoGui(Dialect):
         kind, names = action.type, {value: key for key, value in CLICKS.items()}
         if action.element is not None or action.modifiers is not None:
             raise Unrepresentable(f"PyAutoGUI code cannot say {kind} with a mark or with modifiers")
+        if action.path is not None or action.distance is not None:
+            raise Unrepresentable(f"PyAutoGUI code cannot say {kind} with a path or a distance")
+        if kind in (ActionType.KEY, ActionType.HOTKEY) and action.duration is not None:
+            raise Unrepresentable(f"PyAutoGUI code cannot say {kind} with a duration")
+        if action.button in ("back", "forward") or (kind in names and action.button is not None):
+            raise Unrepresentable(f"PyAutoGUI code cannot say {kind} with button {action.button}")
+        if action.x is None and (kind in names or kind is ActionType.DRAG):
+            raise Unrepresentable(f"{kind} without coordinates")
         at = "" if action.x is None or action.y is None else self._at(action.x, action.y)
         if kind is ActionType.TRIPLE_CLICK:
             return f"computer.triple_click({at})"

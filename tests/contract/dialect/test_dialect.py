@@ -48,7 +48,9 @@ def without_places(action: Action) -> Action:
     button where it is the left one, which is the default."""
     places = {name: 0.5 for name in PLACES if getattr(action, name) is not None}
     keys = action.keys and tuple(key.lower() if len(key) > 1 else key for key in action.keys)
-    return replace(action, **places, keys=keys, button=None if action.button == "left" else action.button)
+    path = action.path and ((0.5, 0.5),) * len(action.path)
+    button = None if action.button == "left" else action.button
+    return replace(action, **places, keys=keys, path=path, button=button)
 
 
 @pytest.mark.parametrize("action", NEEDED, ids=lambda action: action.type.value)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from eval.actions import Action, ActionType
 from eval.episodes import (
     Episode,
     EpisodeError,
@@ -27,11 +28,13 @@ FRAME = Image.new("RGB", (4, 3))
 
 @st.composite
 def episodes(draw: st.DrawFn) -> Episode:
+    decisions = draw(st.lists(st.none() | st.lists(actions(), min_size=1, max_size=3), max_size=3))
     steps = tuple(
         Step(
             index=index,
             screenshot=frame_name(index),
-            action=draw(st.none() | actions()),
+            action=decision and decision[0],
+            further_actions=tuple((decision or [])[1:]),
             response=draw(st.none() | TEXT),
             thought=draw(st.none() | TEXT),
             parse_error=draw(st.none() | TEXT),
@@ -42,7 +45,7 @@ def episodes(draw: st.DrawFn) -> Episode:
             token_ids=draw(st.none() | st.lists(st.integers(0, 10**6), max_size=3)),
             logprobs=draw(st.none() | st.lists(st.floats(-100, 0), max_size=3)),
         )
-        for index in range(draw(st.integers(0, 3)))
+        for index, decision in enumerate(decisions)
     )
     return Episode(
         episode_id=draw(NAME),
@@ -146,7 +149,7 @@ def test_a_wrong_marker_is_refused(values: dict[str, Any], tmp_path: Path) -> No
     "values",
     [
         {"index": 5},
-        {"action": {"type": "click"}},
+        {"action": {"type": "hover"}},
         {"action": {"type": "clack"}},
         {"action": "CLICK"},
         {"action": []},
@@ -169,3 +172,27 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / "e" / name).write_text("{")
         with pytest.raises(EpisodeError):
             read_episode(tmp_path / "e")
+
+
+def test_an_episode_of_schema_1_0_is_read_and_one_of_1_1_holds_several_actions(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    made = Episode(
+        episode_id="e",
+        task_id="t",
+        instruction="i",
+        screen=(4, 3),
+        steps=(Step(index=0, screenshot="000.png", action=Action(ActionType.CLICK, x=0.5, y=0.5)),),
+    )
+    write_episode(old, made, [FRAME])
+    marker = json.loads((old / "episode.json").read_text())
+    assert marker["schema_version"] == "1.1.0"
+    (old / "episode.json").write_text(json.dumps(marker | {"schema_version": "1.0.0"}))
+    assert "further_actions" not in (old / "steps.jsonl").read_text()
+    assert read_episode(old).steps == made.steps
+
+    lines = {"action": {"type": "click"}, "further_actions": [{"type": "key", "keys": ["a"]}, {"type": "wait"}]}
+    step = Step.from_json({"index": 0, "screenshot": "000.png", **lines})
+    assert [action.type for action in step.further_actions] == ["key", "wait"]
+    for wrong in ({"action": None}, {"further_actions": {}}, {"further_actions": [1]}, {"further_actions": [{}]}):
+        with pytest.raises(EpisodeError):
+            Step.from_json({"index": 0, "screenshot": "000.png", **lines, **wrong})

@@ -21,7 +21,7 @@ from PIL import Image
 
 from eval.actions import Action
 from eval.config import ConfigError
-from eval.episodes import MARKER, SCHEMA_VERSION, STEPS, Episode, EpisodeError, is_complete, read_episode
+from eval.episodes import MARKER, READ_VERSIONS, STEPS, Episode, EpisodeError, is_complete, read_episode
 from training.data.faults import BadSample
 from training.data.ingest.config import EpisodesConfig
 from training.data.ingest.source import inside, lines, picture
@@ -57,8 +57,8 @@ def load(folder: Path) -> tuple[Episode, list[Path]]:
     except (ValueError, OSError, RecursionError) as error:
         raise BadSample("broken_episode", f"{MARKER}: {error}") from None
     version = version.get("schema_version") if isinstance(version, dict) else None
-    if version != SCHEMA_VERSION:
-        raise BadSample("wrong_schema", f"schema_version is {version!r}, not {SCHEMA_VERSION!r}")
+    if version not in READ_VERSIONS:
+        raise BadSample("wrong_schema", f"schema_version is {version!r}, not {' or '.join(map(repr, READ_VERSIONS))}")
     _on_screen(folder)
     try:
         episode = read_episode(folder)

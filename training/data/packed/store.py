@@ -33,7 +33,7 @@ INDEX: Final = "images.parquet"
 FORMAT: Final = "slipway-dataset"
 VERSION: Final = 1
 
-NUMBERS: Final = ("x", "y", "x2", "y2", "amount", "duration", "width", "height")
+NUMBERS: Final = ("x", "y", "x2", "y2", "amount", "distance", "duration", "width", "height")
 WHOLE: Final = ("element", "monitor_id")
 LISTS: Final = ("keys", "modifiers")
 TEXTS: Final = ("text", "direction", "button", "url", "app_name", "window_title")
@@ -143,6 +143,7 @@ def schema() -> Any:
         + [(name, whole) for name in WHOLE]
         + [(name, pa.list_(text)) for name in LISTS]
         + [(name, text) for name in TEXTS]
+        + [("path", pa.list_(pa.list_(number)))]
     )
     step = pa.struct(
         [
@@ -160,6 +161,7 @@ def schema() -> Any:
             ("token_ids", pa.list_(whole)),
             ("logprobs", pa.list_(number)),
             ("expected", pa.struct([("action", action), ("box", box)])),
+            ("further_actions", pa.list_(action)),  # absent in rows of the episode schema 1.0.0
             ("marks", pa.list_(pa.struct([("number", whole), ("box", box)]))),
             ("extra", text),  # JSON
         ]
@@ -196,7 +198,7 @@ def schema() -> Any:
 STEP_FIELDS: Final = frozenset(
     (
         *("index", "screenshot", "action", "response", "thought", "parse_error", "reward", "done", "time", "metrics"),
-        *("token_ids", "logprobs", "expected", "marks"),
+        *("token_ids", "logprobs", "expected", "marks", "further_actions"),
     )
 )
 PLAIN_STEP: Final = ("index", "screenshot", "response", "thought", "parse_error", "reward", "done", "time")
@@ -234,6 +236,7 @@ def _step_row(step: Step, image: str) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(step, name) for name in PLAIN_STEP}
     row["image"] = image
     row["action"] = None if step.action is None else step.action.to_json()
+    row["further_actions"] = [further.to_json() for further in step.further_actions]
     row["metrics"] = [{"name": name, "value": value} for name, value in step.metrics.items()]
     row["token_ids"] = step.token_ids
     row["logprobs"] = step.logprobs
@@ -271,6 +274,8 @@ def _step(row: Mapping[str, Any]) -> Step:
     values: dict[str, Any] = {name: row[name] for name in PLAIN_STEP}
     if row["action"] is not None:
         values["action"] = action(row["action"])
+    if row.get("further_actions"):
+        values["further_actions"] = tuple(map(action, row["further_actions"]))
     if row["metrics"]:
         values["metrics"] = {item["name"]: item["value"] for item in row["metrics"]}
     values["token_ids"] = row["token_ids"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -131,8 +132,24 @@ def test_the_schema_knows_every_field_of_today() -> None:
     """A field that is added to an episode works through `extra`; it should get a column of its own here."""
     assert set(Step.__struct_fields__) == store.STEP_FIELDS
     assert set(Episode.__struct_fields__) == store.EPISODE_FIELDS
-    arguments = {"type", *store.NUMBERS, *store.WHOLE, *store.LISTS, *store.TEXTS}
+    arguments = {"type", "path", *store.NUMBERS, *store.WHOLE, *store.LISTS, *store.TEXTS}
     from eval.actions import Action
 
     assert set(Action.__dataclass_fields__) == arguments
     assert msgspec.structs.fields(Step)
+
+
+def test_rows_that_were_packed_before_schema_1_1_are_read() -> None:
+    """The file was written by the packer of 2026-11-23 before `path`, `distance` and `further_actions` had columns."""
+    (row,) = pq.read_table(Path(__file__).parent / "stored/rows-1.0.0.parquet").to_pylist()
+    assert "further_actions" not in row["steps"][0]
+    read = store.from_row(row)
+    assert read.schema_version == "1.0.0"
+    assert [step.action and step.action.to_json() for step in read.steps] == [
+        {"type": "drag", "x": 0.1, "y": 0.2, "x2": 0.3, "y2": 0.4, "button": "right", "duration": 0.5},
+        None,
+        {"type": "hotkey", "keys": ["ctrl", "c"]},
+    ]
+    assert [step.further_actions for step in read.steps] == [(), (), ()]
+    packed_again = through_parquet([store.to_row(read, ["a", "b", "c", "d"], "folder")])
+    assert store.from_row(packed_again[0]) == read
