@@ -45,6 +45,18 @@ class Handle(msgspec.Struct, frozen=True):
     place: Mapping[str, str] = {}
 
 
+class BilledMachine(msgspec.Struct, frozen=True):
+    """A machine that costs money now. `since`: when billing began, in seconds since the epoch; 0: it has not begun yet,
+    or nobody knows. `cents`: an hour, by the backend's own list; 0: it does not say."""
+
+    id: str
+    member: str
+    type: str = ""
+    region: str = ""
+    cents: int = 0
+    since: float = 0.0
+
+
 class BackendObservation(msgspec.Struct, frozen=True):
     """The state of one of a backend's objects.
 
@@ -57,6 +69,7 @@ class BackendObservation(msgspec.Struct, frozen=True):
     billed    it costs money, active or not: somebody must end it
     overdue   why it must be ended whatever its run does: a machine past its deadline; "": it may go on
     applied   somebody else than `launcher submit` applies the object (GitOps), and may make it again when it is gone
+    machines  where a run has machines of its own: those that are billed
     """
 
     handle: Handle
@@ -69,6 +82,7 @@ class BackendObservation(msgspec.Struct, frozen=True):
     billed: bool = False
     overdue: str = ""
     applied: bool = False
+    machines: tuple[BilledMachine, ...] = ()
 
 
 class CarriedRun(msgspec.Struct, frozen=True):
@@ -174,6 +188,16 @@ class Forwards(Protocol):
     def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
         """The argv of a program that forwards the ports until it ends. `ports`: (port here, port of the member). Raises
         NotFound when the member does not run."""
+        ...
+
+
+@runtime_checkable
+class EndsDuplicates(Protocol):
+    """A backend on which a lost answer may start a member twice. The second does no work, but it is billed."""
+
+    def end_duplicates(self, *, plan: bool) -> Iterator[tuple[str, str]]:
+        """Ends every machine that does no work because another one of the same member does; yields (run, what was
+        ended and why). `plan`: ends nothing. Raises Unreachable."""
         ...
 
 

@@ -32,7 +32,7 @@ from launcher.protocol.steps import (
     Wait,
     WriteExit,
 )
-from launcher.protocol.verdict import Verdict, ended, exhausted, finished, reason_of, verdict
+from launcher.protocol.verdict import Verdict, deserted, ended, exhausted, finished, reason_of, verdict
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"
@@ -344,7 +344,7 @@ def finish(
     if active or Rule.ONE_END not in rules:
         return None
     number = run.last
-    if run.attempts and not ended(run.attempts[-1]):
+    if run.attempts and not ended(run.attempts[-1]) and not (active is False and deserted(run.attempts[-1])):
         return None
     final = exhausted(run, rules)
     if final is not None:

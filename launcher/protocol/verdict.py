@@ -23,6 +23,13 @@ def ended(attempt: AttemptFacts) -> bool:
     return attempt.exits[0] is not None or attempt.gone[0]
 
 
+def deserted(attempt: AttemptFacts) -> bool:
+    """Whether the leader never came, and every member that did has exited or is gone. Where the backend can start no
+    process any more, nobody is left who would ever end this attempt."""
+    rest = zip(attempt.claimed, attempt.exits, attempt.gone, strict=True)
+    return not attempt.claimed[0] and all(end is not None or gone for claimed, end, gone in rest if claimed)
+
+
 def complete(attempt: AttemptFacts, leading: int) -> bool:
     """Every leading rank exited 0 and every declared output has its manifest."""
     return attempt.outputs and all(reason is Reason.SUCCEEDED for reason in attempt.exits[:leading])

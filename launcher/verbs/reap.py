@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Carries
+from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
@@ -74,6 +74,7 @@ def reap(
             rows += reaped
     for name, backend in backends.items():
         rows += [row for row in _objects(store, name, backend, plan) if row.did != "unknown" or row.run not in applied]
+        rows += _duplicates(name, backend, plan)
     return rows
 
 
@@ -258,6 +259,16 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
             rows += [Reaped(run, "stopped", f"{object_name} still ran; {fate}") for run, fate in fates.items()]
         except SlipwayError as error:
             rows.append(Reaped(carried[0].handle.run, "unreachable", str(error)))
+    return rows
+
+
+def _duplicates(name: str, backend: Backend, plan: bool) -> list[Reaped]:
+    rows: list[Reaped] = []
+    if isinstance(backend, EndsDuplicates):
+        try:
+            rows += [Reaped(run, "stopped", text) for run, text in backend.end_duplicates(plan=plan)]
+        except SlipwayError as error:
+            rows.append(Reaped(name, "unreachable", str(error)))
     return rows
 
 

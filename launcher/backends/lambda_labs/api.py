@@ -13,13 +13,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any, Final, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
 from launcher.backends.lambda_labs.wire import (
+    AuditAnswer,
+    AuditEvent,
     CloudInstance,
     FaultAnswer,
     InstanceAnswer,
@@ -105,6 +109,19 @@ class LambdaApi:
 
     def types(self) -> Mapping[str, OfferedType]:
         return self._read("/instance-types", TypesAnswer).data
+
+    def audit_events(self, since: float) -> Iterator[AuditEvent]:
+        """What was done to instances of the account, page by page. `since`: seconds since the epoch. Raises
+        LambdaRefused where the key may not read it."""
+        start = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        token = ""
+        while True:
+            query = {"start": start, "resource_type": "instance", **({"page_token": token} if token else {})}
+            page = self._read(f"/audit-events?{urlencode(query)}", AuditAnswer).data
+            yield from page.events
+            if not page.page_token or page.page_token == token:
+                return
+            token = page.page_token
 
     # changing
 

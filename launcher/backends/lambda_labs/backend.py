@@ -6,24 +6,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.base import BackendObservation, BilledMachine, Handle, Rendered
 from launcher.backends.lambda_labs import access, names
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
-from launcher.backends.lambda_labs.launching import Times, ensure, mine
+from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.logs import follow
-from launcher.backends.lambda_labs.overdue import overdue
-from launcher.backends.lambda_labs.records import recorded
+from launcher.backends.lambda_labs.overdue import duplicates, overdue
+from launcher.backends.lambda_labs.records import record_end, recorded
 from launcher.backends.lambda_labs.render import parse, render
+from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
-from launcher.errors import BadInput, Conflict
+from launcher.errors import BadInput, Conflict, NotFound
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
-from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.hashing import decode_job, run_hash, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store import Store, open_store
 from launcher.store.layout import RunKeys
@@ -45,6 +48,7 @@ class LambdaBackend:
         self._stores: dict[str, Store] = {}
         self._gone: set[str] = set()  # ids that were seen gone: they never come back
         self._listing: tuple[float, list[CloudInstance]] | None = None
+        self._unlisted: list[CloudInstance] | None = None  # asked for once: a reaper's process is short
         self._lock = threading.Lock()
 
     @property
@@ -106,12 +110,40 @@ class LambdaBackend:
             access.check([jobs[run]], self._folders)
             credentials = msgspec.json.encode(access.access(jobs[run])).decode()
             store = self._store(file.store)
-            machines = [ensure(self.api, store, file, machine, credentials, self.times) for machine in file.machines]
+            handles[run] = Handle(run, self.name, run, file.fingerprint, {"store": file.store})
+            with suppress(RunOver):  # then the handle names no machine, and the caller sees why in the store
+                machines = [ensure(self.api, store, file, each, credentials, self.times) for each in file.machines]
+                handles[run] = self._handle(run, machines)
             self._forget()
-            handles[run] = self._handle(run, machines)
         return handles
 
     # observing
+
+    def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
+        """The runs that need no launch: every member has a machine, or the run was cancelled and one is left to end. A
+        run of which one machine is missing counts as not there, so that submit launches what is missing."""
+        handles = {}
+        for run in runs:
+            living = self._living(run)
+            if not living:
+                continue
+            store = self._store(living[0].tag(names.STORE))
+            body = store.read(RunKeys(run).job)
+            members = decode_job(body[0]).members() if body is not None else ()
+            whole = {each.tag(names.MEMBER) for each in living}.issuperset(members)
+            if whole or store.head(RunKeys(run).cancel) is not None:
+                handles[run] = self._handle(run, living)
+        return handles
+
+    def _living(self, run: str) -> list[CloudInstance]:
+        """The run's machines that live: those that the list shows, and those that are known by their ids."""
+        living = {each.id: each for each in mine(self._instances(), run) if each.living and each.id not in self._gone}
+        url = next(iter(living.values())).tag(names.STORE) if living else str(self.options.get("store") or "")
+        known = recorded(self._store(url), run) if url else {}
+        for instance_id in {each for ids in known.values() for each in ids} - set(living):
+            if (instance := self._instance(instance_id)) is not None:
+                living[instance_id] = instance
+        return mine(list(living.values()), run)
 
     def look_up(self, run: str) -> BackendObservation | None:
         living = [each for each in mine(self._instances(), run) if each.living and each.id not in self._gone]
@@ -132,12 +164,16 @@ class LambdaBackend:
         handle = self._handle(run, living)
         if self._ended(handle):
             text = f"billed until `launcher reap` ends it: {', '.join(each.id for each in living)}"
-            return BackendObservation(handle, active=False, phase="ended", evidence=text, billed=True)
+            return BackendObservation(
+                handle, active=False, phase="ended", evidence=text, billed=True, machines=_billed(living)
+            )
         phases = {each.status for each in living}
         phase = "booting" if phases == {"booting"} else "running"
         unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
         evidence = f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else ""
-        return BackendObservation(handle, active=True, phase=phase, evidence=evidence, billed=True)
+        return BackendObservation(
+            handle, active=True, phase=phase, evidence=evidence, billed=True, machines=_billed(living)
+        )
 
     def _ended(self, handle: Handle) -> bool:
         url = handle.place.get("store", "")
@@ -169,14 +205,34 @@ class LambdaBackend:
         return follow(store, handle.run, f"{role}-{rank}", previous, poll, active)
 
     def mine(self) -> Iterator[BackendObservation]:
-        runs: dict[str, list[CloudInstance]] = {}
-        for each in self._instances():
-            if each.living and each.tag(names.ACCOUNT) == self.account and (run := each.tag(names.RUN)):
-                runs.setdefault(run, []).append(each)
-        for run in sorted(runs):
-            living = mine(runs[run], run)
+        for run, living in self._ours().items():
             seen = self._observe(run, living)
             yield msgspec.structs.replace(seen, overdue=overdue(living, self._store) if seen.active else "")
+
+    def _ours(self) -> dict[str, list[CloudInstance]]:
+        """Run -> its machines that live. Two witnesses: the list, and the audit events, which name a machine that the
+        list does not show."""
+        shown = self._instances()
+        if self._unlisted is None:
+            self._unlisted = unlisted(self.api, {each.id for each in shown}, time.time())
+        living = {each.id: each for each in (*self._unlisted, *shown) if each.living and each.id not in self._gone}
+        runs: dict[str, list[CloudInstance]] = {}
+        for each in living.values():
+            if each.tag(names.ACCOUNT) == self.account and (run := each.tag(names.RUN)):
+                runs.setdefault(run, []).append(each)
+        return {run: mine(runs[run], run) for run in sorted(runs)}
+
+    def end_duplicates(self, *, plan: bool) -> Iterator[tuple[str, str]]:
+        for run, living in self._ours().items():
+            if len({each.tag(names.MEMBER) for each in living}) == len(living):
+                continue
+            with suppress(NotFound):
+                store = self._store(living[0].tag(names.STORE))
+                idle = duplicates(living, read_run(store, run, full=False))
+                if idle and not plan:
+                    self._end(idle)
+                for each in idle:
+                    yield run, f"machine {each.id} did no work: another one of {each.tag(names.MEMBER)} does"
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # another account may have it
@@ -192,11 +248,21 @@ class LambdaBackend:
     def cancel(self, handles: Collection[Handle]) -> None:
         """Terminates every machine of these runs, and returns when each was seen gone."""
         runs = {handle.run: handle for handle in handles}
-        ids = {each.id for each in self.api.instances() for run in runs if each.tag(names.RUN) == run}
+        shown = [each for each in self.api.instances() if each.tag(names.RUN) in runs]
+        ids = set()
         for run, handle in runs.items():
             if url := handle.place.get("store"):
                 ids |= {each for known in recorded(self._store(url), run).values() for each in known}
-        ids -= self._gone
+        listed = {each.id for each in shown}
+        asked = [self._instance(each) for each in sorted(ids - self._gone - listed)]
+        self._end([*shown, *(each for each in asked if each is not None)])
+
+    def _end(self, machines: Sequence[CloudInstance]) -> None:
+        """Records the machines and since when they were billed, then terminates them until each was seen gone."""
+        for each in machines:
+            if each.living and (url := each.tag(names.STORE)):
+                record_end(self._store(url), each)
+        ids = {each.id for each in machines} - self._gone
         end(self.api, ids, self.times.interval)
         self._gone |= ids
         self._forget()
@@ -236,3 +302,17 @@ class LambdaBackend:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
+
+
+def _billed(living: Sequence[CloudInstance]) -> tuple[BilledMachine, ...]:
+    return tuple(
+        BilledMachine(
+            each.id,
+            each.tag(names.MEMBER),
+            each.instance_type.name,
+            each.region.name,
+            each.instance_type.price_cents_per_hour,
+            each.healthy_since,
+        )
+        for each in living
+    )

@@ -9,6 +9,7 @@ lag for longer than `settle`: they do no work, because the runtime's claim lets 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,16 +19,20 @@ import msgspec
 from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
 from launcher.backends.lambda_labs.lease import LASTS, LeaseTurn, turn
-from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, MachineRecords
+from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, REGION, TYPE, MachineRecords, record_launch
 from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
-from launcher.backends.lambda_labs.script import with_access
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.clock import boottime
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 from launcher.store.base import Store
+from launcher.store.layout import RunKeys
 
 TRIES: Final = 3  # of one place, after answers that say nothing
 BETWEEN: Final = 30.0  # seconds between two looks for capacity
+
+
+class RunOver(Exception):
+    """The run has ended or was cancelled, so no machine is launched for it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,8 @@ def mine(instances: list[CloudInstance], run: str, member: str = "") -> list[Clo
 def ensure(
     api: LambdaApi, store: Store, file: LaunchFile, machine: MachineRequest, access: str, times: Times
 ) -> CloudInstance:
-    """The member's machine, launched if none lives. Waits for capacity as long as the job says. Raises BadInput,
-    Conflict, Unreachable."""
+    """The member's machine, launched if none lives. Waits for capacity as long as the job says. Raises RunOver,
+    BadInput, Conflict, Unreachable."""
     end = time.monotonic() + file.wait
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
@@ -107,8 +112,7 @@ class _Launch:
         if not living:
             return None
         instance = self._ours(living[0])
-        if instance.id not in self.records.ids:
-            self.records.add(LAUNCHED, f"{self.about}: machine {instance.id} was in the list", instance.id)
+        record_launch(self.records, instance)
         return instance
 
     def _ours(self, instance: CloudInstance) -> CloudInstance:
@@ -149,18 +153,27 @@ class _Launch:
                 if region in free:
                     yield region, instance_type
 
+    def _still_wanted(self) -> None:
+        """Raises RunOver when the run has ended or was cancelled while this launcher waited."""
+        keys = RunKeys(self.file.run)
+        if self.store.head(keys.cancel) is not None or self.store.head(keys.result) is not None:
+            raise RunOver
+
     def _launch(self, region: str, instance_type: str) -> CloudInstance:
         if self.held.launched is not None:
             time.sleep(max(0.0, self.held.launched + self.times.spacing - boottime()))
         self.held.check()
-        user_data = with_access(self.machine.request["user_data"], self.access)
-        body = request_of(self.file, self.machine, region, instance_type, self.store.now(), user_data)
+        self._still_wanted()
+        now, number = self.store.now(), uuid.uuid4().hex
+        body = request_of(self.file, self.machine, region, instance_type, now, self.access, number)
         self.records.add(ASKED, f"{self.about}: {instance_type} in {region}")
         try:
             instance_id = self.api.launch(body)
         finally:
             self.held.launched = boottime()
-        self.records.add(LAUNCHED, f"{self.about}: machine {instance_id}", instance_id)
+        self.records.add(
+            LAUNCHED, f"{self.about}: machine {instance_id}", instance_id, **{TYPE: instance_type, REGION: region}
+        )
         shown = self.api.instance(instance_id)
         return shown if shown is not None else _promised(instance_id, body)
 

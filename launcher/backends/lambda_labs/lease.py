@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -50,7 +50,7 @@ class LeaseTurn:
     """The lease while it is held. `launched`: when the last launch was sent, by `boottime`."""
 
     lasts: float
-    began: float = field(default_factory=boottime)
+    began: float
     launched: float | None = None
 
     def check(self) -> None:
@@ -64,7 +64,7 @@ def turn(store: Store, account: str, *, lasts: float = LASTS, poll: float = 1.0)
     """Waits for the account's lease, holds it for the block, and releases it. Raises Unreachable."""
     prefix = layout.lease(account)
     number, launched = _take(store, prefix, lasts, poll)
-    held = LeaseTurn(lasts, launched=launched)
+    held = LeaseTurn(lasts, boottime(), launched)
     try:
         yield held
     finally:

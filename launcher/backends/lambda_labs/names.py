@@ -13,9 +13,11 @@ MEMBER: Final = "slipway:member"
 FINGERPRINT: Final = "slipway:fingerprint"
 STORE: Final = "slipway:store"
 ACCOUNT: Final = "slipway:account"
-# seconds since the epoch, of the store's clock; written at the launch, so no rendered file has them
+# the next three are written at the launch, so no rendered file has them. Seconds since the epoch, of the store's clock
 LAUNCHED: Final = "slipway:launched"
 EXPIRES: Final = "slipway:expires"
+# of one launch request: the machine has it, too, and claims with it, so a claim tells which of two machines works
+LAUNCH: Final = "slipway:launch"
 LONGEST_NAME: Final = 64
 LONGEST_TAG: Final = 128
 DEFAULT_ACCOUNT: Final = "default"

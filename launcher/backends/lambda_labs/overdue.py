@@ -1,4 +1,4 @@
-"""Which machines must end although their run has no result: nobody would end them, and they are billed."""
+"""Which machines must end although their run has no result: nobody else would end them, and they are billed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.errors import NotFound
 from launcher.protocol.finish import silence
 from launcher.protocol.read import read_run
+from launcher.protocol.view import RunView
 from launcher.store.base import Store
 
 LATE: Final = 600.0  # seconds that a machine may take to power off at its deadline
@@ -35,12 +36,48 @@ def overdue(living: Sequence[CloudInstance], store_of: Callable[[str], Store]) -
         late = bool(launched) and now > launched + UNCLAIMED
         return f"machine {first.id} has started no runtime in {UNCLAIMED / 60:.0f} min" if late else ""
     stale = view.job.timing.stale if view.job is not None else 0.0
+    if text := _never_whole(living, view, now, launched):
+        return text
     silent, age = silence(view), now - launched
     if silent > age and age <= UNCLAIMED:
         return ""  # it replaced another machine, and may be booting
     if silent > stale + SILENT:
         return f"its machines have been silent for {silent / 60:.0f} min"
     return ""
+
+
+def _never_whole(living: Sequence[CloudInstance], view: RunView, now: float, launched: float) -> str:
+    """Why a run waits in vain for a member: its submit died between two launches, or its machine is gone, or starts no
+    runtime."""
+    attempt = view.attempts[-1]
+    missing = [
+        member for member in (view.job.members() if view.job is not None else ()) if member not in attempt.claims
+    ]
+    if view.job is None or not missing:
+        return ""
+    there = any(each.tag(names.MEMBER) == missing[0] for each in living)
+    # a launcher may still be waiting for capacity
+    patience = UNCLAIMED + (0.0 if there else float(view.job.options.get("wait_for_capacity", 0.0)))
+    waiting = now - max(launched, *attempt.claimed.values())
+    if waiting <= patience:
+        return ""
+    trouble = "has started no runtime" if there else "has had no machine"
+    return f"{missing[0]} {trouble} for {waiting / 60:.0f} min, and the others wait for it"
+
+
+def duplicates(living: Sequence[CloudInstance], view: RunView) -> list[CloudInstance]:
+    """The machines of a run that do no work, because another machine of the same member has claimed, lives and sends
+    heartbeats. Where none has claimed yet, nobody knows which of them will."""
+    if not view.attempts or view.job is None or view.result is not None:
+        return []
+    attempt, idle = view.attempts[-1], []
+    for member, claim in attempt.claims.items():
+        machines = [each for each in living if each.tag(names.MEMBER) == member]
+        working = [each.id for each in machines if each.tag(names.LAUNCH) == claim.placement.container != ""]
+        seen = attempt.seen(member)
+        if working and seen is not None and view.now - seen < view.job.timing.stale / 2:
+            idle += [each for each in machines if each.id not in working]
+    return idle
 
 
 def _seconds(text: str) -> int:

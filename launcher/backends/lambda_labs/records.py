@@ -1,5 +1,6 @@
 """What the store knows of a run's machines: an event before each launch, and one after it with the machine's id or
-the refusal. A launch without an answer may have made a machine that no list shows yet."""
+the refusal. A launch without an answer may have made a machine that no list shows yet. Before a machine is terminated
+an event says since when it was billed: later nobody can ask."""
 
 from __future__ import annotations
 
@@ -10,13 +11,17 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.lambda_labs.names import NAME
+from launcher.backends.lambda_labs.names import MEMBER, NAME, RUN
+from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.protocol.records import Event
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
 KIND: Final = "handle"
-ASKED, LAUNCHED, REFUSED = "asked", "launched", "refused"
+ASKED, LAUNCHED, REFUSED, ENDING = "asked", "launched", "refused", "ending"
+# fields of LAUNCHED and ENDING events: the instance's type, region and cents an hour; of ENDING also, in seconds since
+# the epoch, when it passed its first health check ("0": not yet, or unknown) and when it was told to end
+TYPE, REGION, PRICE, HEALTHY, AT = "type", "region", "cents_per_hour", "first_healthy", "at"
 
 
 @dataclass(frozen=True)
@@ -44,14 +49,15 @@ class MachineRecords:
     @property
     def unanswered(self) -> LaunchRecord | None:
         """The launch whose answer nobody has recorded."""
-        return self.records[-1] if self.records and self.records[-1].state == ASKED else None
+        last = next((record for record in reversed(self.records) if record.state != ENDING), None)
+        return last if last is not None and last.state == ASKED else None
 
-    def add(self, state: str, message: str, instance: str = "") -> None:
-        """Raises Unreachable."""
+    def add(self, state: str, message: str, instance: str = "", **more: str) -> None:
+        """`more`: further fields of the event. Raises Unreachable."""
         seq = self.records[-1].seq + 1 if self.records else 0
         writer = _writer(self.member)
         while True:
-            fields = {"state": state, "member": self.member, **({"instance": instance} if instance else {})}
+            fields = {"state": state, "member": self.member, **({"instance": instance} if instance else {}), **more}
             event = Event(0, writer, seq, KIND, message, fields, time.time())
             if self.store.create(RunKeys(self.run).event(0, writer, seq), msgspec.json.encode(event)):
                 break
@@ -85,3 +91,27 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
             if event.fields.get("state") == LAUNCHED:
                 ids.setdefault(event.fields["member"], []).append(event.fields["instance"])
     return ids
+
+
+def record_launch(records: MachineRecords, instance: CloudInstance) -> None:
+    """Records a machine that a list showed, and whose launch nobody recorded."""
+    if instance.id not in records.ids:
+        text = f"{records.run} {records.member}: machine {instance.id} was in the list"
+        fields = {TYPE: instance.instance_type.name, REGION: instance.region.name}
+        records.add(LAUNCHED, text, instance.id, **fields)
+
+
+def record_end(store: Store, instance: CloudInstance) -> None:
+    """Records a machine that is about to be terminated, once: since when it is billed, and what it costs."""
+    records = MachineRecords(store, instance.tag(RUN), instance.tag(MEMBER))
+    record_launch(records, instance)
+    if any(known.state == ENDING and known.instance == instance.id for known in records.records):
+        return
+    fields = {
+        TYPE: instance.instance_type.name,
+        REGION: instance.region.name,
+        PRICE: str(instance.instance_type.price_cents_per_hour),
+        HEALTHY: f"{instance.healthy_since:.0f}",
+        AT: f"{store.now():.0f}",
+    }
+    records.add(ENDING, f"{records.run} {records.member}: machine {instance.id} is terminated", instance.id, **fields)

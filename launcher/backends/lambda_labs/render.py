@@ -11,7 +11,7 @@ import yaml
 
 from launcher.backends.base import Rendered
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.script import script
+from launcher.backends.lambda_labs.script import completed, script
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
@@ -142,10 +142,18 @@ def parse(text: str, where: str) -> LaunchFile:
 
 
 def request_of(
-    file: LaunchFile, machine: MachineRequest, region: str, instance_type: str, now: float, user_data: str
+    file: LaunchFile,
+    machine: MachineRequest,
+    region: str,
+    instance_type: str,
+    now: float,
+    access: str,
+    launch: str,
 ) -> Mapping[str, Any]:
-    """The body of a launch. `now`: seconds since the epoch; a lifetime later anybody may end the machine."""
-    times = {names.LAUNCHED: int(now), names.EXPIRES: int(now) + file.lifetime}
-    tags = [*machine.request["tags"], *({"key": key, "value": str(value)} for key, value in times.items())]
+    """The body of a launch. `now`: seconds since the epoch; a lifetime later anybody may end the machine. `access`: the
+    credentials of the store; `launch`: the number of this request, unlike that of any other."""
+    given = {names.LAUNCHED: int(now), names.EXPIRES: int(now) + file.lifetime, names.LAUNCH: launch}
+    tags = [*machine.request["tags"], *({"key": key, "value": str(value)} for key, value in given.items())]
     chosen = {"region_name": region, "instance_type_name": instance_type}
+    user_data = completed(machine.request["user_data"], access, launch)
     return {**machine.request, **chosen, "tags": tags, "user_data": user_data}

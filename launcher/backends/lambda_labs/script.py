@@ -21,6 +21,7 @@ WORK: Final = "/work"
 INSIDE: Final = "/run/slipway"
 END: Final = "SLIPWAY_END"  # no line of the texts between two of these is this word: each is one line of JSON
 NO_ACCESS: Final = "{}"  # where submit writes the credentials of the store
+NO_LAUNCH: Final = "-"  # where submit writes the number of the launch
 
 _TEXT: Final = """#!/bin/sh
 # Slipway: {member} of {run}. No API key is here.
@@ -32,14 +33,16 @@ shutdown -P +{minutes}  # whatever happens below, the machine goes off
 cat > "$root/job.json" <<'{end}'
 {job}
 {end}
-# short-lived credentials of the store, as `launcher submit` writes them here
+# `launcher submit` writes here short-lived credentials of the store, and the number of this launch
 cat > "$root/private.json" <<'{end}'
 {access}
+{end}
+cat > "$root/machine" <<'{end}'
+{launch}
 {end}
 say() {{ echo "[slipway] $*"; }}
 leave() {{ say "$*"; shutdown -P now; exit 0; }}
 {gpus}{docker}
-[ -s "$root/machine" ] || cat /proc/sys/kernel/random/uuid > "$root/machine"
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 cat > "$root/env" <<'{end}'
 {environment}
@@ -99,6 +102,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         end=END,
         job=encode_job(job).decode(),
         access=NO_ACCESS,
+        launch=NO_LAUNCH,
         gpus=_GPUS.format(gpus=need.gpus) if need.gpus else "",
         docker=_DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else ""),
         environment="\n".join(f"{name}={value}" for name, value in variables.items()),
@@ -131,6 +135,8 @@ def _flags(job: ResolvedJob, role: str) -> list[str]:
     return flags
 
 
-def with_access(user_data: str, access: str) -> str:
-    """The user data with credentials, one line of JSON, in their place."""
-    return user_data.replace(f"/private.json\" <<'{END}'\n{NO_ACCESS}\n", f"/private.json\" <<'{END}'\n{access}\n", 1)
+def completed(user_data: str, access: str, launch: str) -> str:
+    """The user data with credentials (one line of JSON) and the number of the launch in their places."""
+    for name, there, text in (("private.json", NO_ACCESS, access), ("machine", NO_LAUNCH, launch)):
+        user_data = user_data.replace(f"/{name}\" <<'{END}'\n{there}\n", f"/{name}\" <<'{END}'\n{text}\n", 1)
+    return user_data

@@ -4,6 +4,8 @@ named."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -45,6 +47,17 @@ class CloudInstance(msgspec.Struct, frozen=True):
     region: RegionName = RegionName()
     instance_type: MachineType = MachineType()
     tags: list[InstanceTag] | None = None
+    first_healthy: str | float | None = None  # its first passed health check; billing begins then
+
+    @property
+    def healthy_since(self) -> float:
+        """Seconds since the epoch of its first passed health check; 0: not yet, or Lambda does not say."""
+        if isinstance(self.first_healthy, str):
+            with suppress(ValueError):
+                moment = datetime.fromisoformat(self.first_healthy)
+                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            return 0.0
+        return float(self.first_healthy or 0.0)
 
     def tag(self, key: str) -> str:
         return next((tag.value for tag in self.tags or () if tag.key == key), "")
@@ -76,6 +89,24 @@ class ApiFault(msgspec.Struct, frozen=True):
 
 class FaultAnswer(msgspec.Struct, frozen=True):
     error: ApiFault = ApiFault()
+
+
+class AuditEvent(msgspec.Struct, frozen=True):
+    """Something that was done to the account. A resource's name (LRN) ends with its id."""
+
+    action: str = ""
+    resource_name: str = ""
+    event_time: str = ""
+    resource_lrns: list[str] = []
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    events: list[AuditEvent] = []
+    page_token: str | None = None
+
+
+class AuditAnswer(msgspec.Struct, frozen=True):
+    data: AuditPage
 
 
 class InstanceAnswer(msgspec.Struct, frozen=True):

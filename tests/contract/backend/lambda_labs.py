@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from launcher.backends.base import Backend, backend
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.script import with_access
+from launcher.backends.lambda_labs.script import NO_LAUNCH, completed
 from launcher.spec.model import Image, Limits, ResolvedJob
 from launcher.store import open_store
 from tests.contract.backend.harness import SHIM, Harness
@@ -82,8 +82,12 @@ class LambdaHarness:
         ours = [copy.deepcopy(body) for body in bodies if names.RUN in (tags := _tags(body)) and tags[names.RUN] == run]
         for body in ours:
             assert int(_tags(body)[names.EXPIRES]) > 0
-            assert with_access(body["user_data"], "other") != body["user_data"]  # a folder needs no credentials
-            body["tags"] = [tag for tag in body["tags"] if tag["key"] not in (names.LAUNCHED, names.EXPIRES)]
+            number = _tags(body)[names.LAUNCH]  # the machine has it, too; a folder needs no credentials
+            assert body["user_data"].count(f"\n{number}\n") == 1
+            body["user_data"] = body["user_data"].replace(f"\n{number}\n", f"\n{NO_LAUNCH}\n")
+            assert completed(body["user_data"], "other", NO_LAUNCH) != body["user_data"]
+            added = (names.LAUNCHED, names.EXPIRES, names.LAUNCH)
+            body["tags"] = [tag for tag in body["tags"] if tag["key"] not in added]
             del body["region_name"], body["instance_type_name"]
         return _canonical(ours) if ours else None
 

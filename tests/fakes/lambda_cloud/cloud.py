@@ -4,9 +4,11 @@ admin clock; nothing here waits."""
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 REQUESTS: Final = 1.0  # seconds between two requests
@@ -43,6 +45,7 @@ class Instance:
     terminating: float | None = None
     unhealthy: bool = False
     started: bool = False  # its user data runs, or ran
+    failing: bool = False  # never passes its first health check, so it is never billed
     off: bool = False  # the system was powered off; the instance is still listed, and billed
 
     def tag(self, key: str) -> str:
@@ -57,6 +60,9 @@ class Settings:
     lag: float = 40.0  # from the start of the user data to `active`
     terminating: float = 30.0
     list_lag: float = 0.0
+    audit_lag: float = 5.0  # after which an audit event is shown
+    audit_page: int = 100
+    audit_refused: bool = False  # the key may not read audit events
     quota: int = 1000
     limits: bool = True
     capacity: dict[str, dict[str, int]] = field(
@@ -70,6 +76,8 @@ class Cloud:
         self.key, self.settings = key, settings
         self.instances: dict[str, Instance] = {}
         self.ledger: list[dict[str, Any]] = []
+        self.epoch = time.time()  # what the admin clock's 0 is, in seconds since 1970
+        self.events: list[tuple[float, dict[str, Any]]] = []
         self._requests: deque[float] = deque(maxlen=1)
         self._launches: deque[float] = deque(maxlen=1)
 
@@ -108,7 +116,7 @@ class Cloud:
             return "terminated" if now >= instance.terminating + self.settings.terminating else "terminating"
         if now < instance.launched + instance.boot:
             return "booting"
-        return "unhealthy" if instance.unhealthy else "active"
+        return "unhealthy" if instance.unhealthy or instance.failing else "active"
 
     def list(self, now: float) -> list[dict[str, Any]]:
         return [
@@ -139,6 +147,7 @@ class Cloud:
         )
         self.instances[instance.id] = instance
         self.note(now, "launched", id=instance.id, name=body.get("name", ""), run=instance.tag("slipway:run"))
+        self._audit(now, "create", instance)
         return instance.id
 
     def terminate(self, ids: list[str], now: float) -> list[dict[str, Any]]:
@@ -150,7 +159,50 @@ class Cloud:
                 each.terminating = now
                 self.settings.capacity[each.body["instance_type_name"]][each.body["region_name"]] += 1
                 self.note(now, "terminated", id=each.id, run=each.tag("slipway:run"))
+                self._audit(now, "terminate", each)
         return [self.show(each, now) for each in chosen if each is not None]
+
+    def healthy(self, instance: Instance, now: float) -> float | None:
+        """When it passed its first health check, by the admin clock; billing begins then."""
+        at = instance.launched + instance.boot
+        early = instance.terminating is not None and instance.terminating < at
+        return None if instance.failing or early or now < at else at
+
+    def moment(self, at: float) -> str:
+        return datetime.fromtimestamp(self.epoch + at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def _audit(self, now: float, action: str, instance: Instance) -> None:
+        event = {
+            "service_name": "public-cloud",
+            "resource_name": "instance",
+            "action": action,
+            "catalog_version": "1.0",
+            "event_id": uuid.uuid4().hex,
+            "event_time": self.moment(now),
+            "actor_lrn": "lrn:account:user:" + "1" * 32,
+            "resource_lrns": [f"lrn:public-cloud:instance:{instance.id}"],
+            "resource_owner_lrn": "lrn:account:account:" + "2" * 32,
+            "request_api_key_lrn": "lrn:account:api-key:" + "3" * 32,
+            "additional_details": {},
+        }
+        self.events.append((now, event))
+
+    def audit(self, query: dict[str, str], now: float) -> dict[str, Any]:
+        """A page of the audit log, the oldest event first."""
+        if self.settings.audit_refused:
+            raise Refused(403, "global/insufficient-permissions", "The key may not read audit events.")
+        start, end = (datetime.fromisoformat(query[name]) if name in query else None for name in ("start", "end"))
+        shown = [
+            event
+            for at, event in self.events
+            if at + self.settings.audit_lag <= now
+            and query.get("resource_type", "instance") == "instance"
+            and (start is None or datetime.fromisoformat(event["event_time"]) >= start)
+            and (end is None or datetime.fromisoformat(event["event_time"]) <= end)
+        ]
+        first = int(query.get("page_token") or 0)
+        last = first + self.settings.audit_page
+        return {"events": shown[first:last], "page_token": str(last) if last < len(shown) else None}
 
     def types(self) -> dict[str, Any]:
         return {
@@ -181,6 +233,7 @@ class Cloud:
             "jupyter_url": f"https://jupyter.test/?token={instance.jupyter_token}",
             "actions": dict.fromkeys(("migrate", "rebuild", "restart", "cold_reboot", "terminate"), action),
             "tags": body.get("tags", []),
+            "first_healthy": None if (at := self.healthy(instance, now)) is None else self.moment(at),
         }
         if status != "booting":
             shown |= {"ip": f"198.51.100.{instance.number % 250}", "private_ip": f"10.0.2.{instance.number % 250}"}

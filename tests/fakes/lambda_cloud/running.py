@@ -37,7 +37,7 @@ class FakeLambda:
             return json.loads(answer.read())
 
     def bodies(self) -> list[dict[str, Any]]:
-        """Every instance that was ever launched: {id, status, body of the launch}."""
+        """Every instance that was ever launched: {id, status, body of the launch, when it was first healthy or 0}."""
         return list(self.admin("bodies"))
 
     def ledger(self, event: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from tests.fakes.lambda_cloud.cloud import TYPES, Cloud, Refused, Settings
 from tests.fakes.lambda_cloud.machines import Machine
@@ -101,31 +102,13 @@ class Handler(BaseHTTPRequestHandler):
             with self.server.lock:
                 self._send(200, self._admin(path, json.loads(body or b"{}")))
             return
-        call, given = _call(method, path.removeprefix(BASE))
         server = self.server
         with server.lock:
-            now, cloud = server.clock.now(), server.cloud
-            fault = ""
-            try:
-                cloud.admit(now, call, self.headers.get("Authorization") or "")
-                fault = cloud.fault(call)
-                if fault == "drop_before":
-                    return self._drop()
-                if fault == "500":
-                    raise Refused(500, "global/internal-error", "An internal error occurred.")
-                if fault == "unknown":
-                    raise Refused(400, "global/unknown", "API encountered an unknown error.")
-                if fault == "429":
-                    raise Refused(429, "global/too-many-requests", "Too many requests.")
-                answer = _do(cloud, call, given, json.loads(body or b"{}"), now)
-            except Refused as error:
-                answer = {"error": {"code": error.code, "message": error.message}}
-                return self._send(error.status, answer)
-            if fault == "drop_after":
-                return self._drop()
-            if fault == "unknown_after":
-                return self._send(400, {"error": {"code": "global/unknown", "message": "API encountered an error."}})
-        self._send(200, {"data": answer})
+            authorization = self.headers.get("Authorization") or ""
+            answer = respond(server.cloud, server.clock.now(), method, self.path, authorization, body)
+        if answer is None:
+            return self._drop()
+        self._send(*answer)
         return None
 
     def _admin(self, path: str, given: dict[str, Any]) -> Any:
@@ -145,7 +128,12 @@ class Handler(BaseHTTPRequestHandler):
                 return cloud.ledger
             case "bodies":
                 return [
-                    {"id": each.id, "body": each.body, "status": cloud.status(each, server.clock.now())}
+                    {
+                        "id": each.id,
+                        "body": each.body,
+                        "status": cloud.status(each, server.clock.now()),
+                        "healthy": cloud.epoch + (cloud.healthy(each, server.clock.now()) or -cloud.epoch),
+                    }
                     for each in cloud.instances.values()
                 ]
         return {"now": server.clock.now()}
@@ -164,6 +152,33 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
+def respond(
+    cloud: Cloud, now: float, method: str, path: str, authorization: str, body: bytes
+) -> tuple[int, Any] | None:
+    """(the status, the JSON) of the answer to one request; None: the connection breaks."""
+    plain, _, query = path.partition("?")
+    call, given = _call(method, plain.removeprefix(BASE))
+    try:
+        cloud.admit(now, call, authorization)
+        fault = cloud.fault(call)
+        if fault == "drop_before":
+            return None
+        if fault == "500":
+            raise Refused(500, "global/internal-error", "An internal error occurred.")
+        if fault == "unknown":
+            raise Refused(400, "global/unknown", "API encountered an unknown error.")
+        if fault == "429":
+            raise Refused(429, "global/too-many-requests", "Too many requests.")
+        answer = _do(cloud, call, given, json.loads(body or b"{}"), dict(parse_qsl(query)), now)
+    except Refused as error:
+        return error.status, {"error": {"code": error.code, "message": error.message}}
+    if fault == "drop_after":
+        return None
+    if fault == "unknown_after":
+        return 400, {"error": {"code": "global/unknown", "message": "API encountered an error."}}
+    return 200, {"data": answer}
+
+
 def _call(method: str, path: str) -> tuple[str, str]:
     """The name of the call, and the id in its path."""
     plain = {
@@ -171,6 +186,7 @@ def _call(method: str, path: str) -> tuple[str, str]:
         ("GET", "/instance-types"): "types",
         ("GET", "/ssh-keys"): "keys",
         ("GET", "/images"): "images",
+        ("GET", "/audit-events"): "audit",
         ("POST", "/instance-operations/launch"): "launch",
         ("POST", "/instance-operations/terminate"): "terminate",
     }
@@ -179,8 +195,10 @@ def _call(method: str, path: str) -> tuple[str, str]:
     return ("get", path.rpartition("/")[2]) if method == "GET" and path.startswith("/instances/") else ("", "")
 
 
-def _do(cloud: Cloud, call: str, given: str, body: dict[str, Any], now: float) -> Any:
+def _do(cloud: Cloud, call: str, given: str, body: dict[str, Any], query: dict[str, str], now: float) -> Any:
     match call:
+        case "audit":
+            return cloud.audit(query, now)
         case "list":
             return cloud.list(now)
         case "get":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.spec.hashing import encode_job, run_id
@@ -36,6 +37,11 @@ class Account:
         roles = {"main": Role(("python", "-c", "pass"), image=image, leader=True)}
         given = {"store": self.store.url, "backend": "lambda", "options": block, "roles": roles}
         return job(name, **{**given, "limits": Limits(deadline=600.0, grace=2.0), **changes})
+
+    def nodes(self, name: str, count: int) -> ResolvedJob:
+        """A job of several machines."""
+        (role,) = self.job(name).roles.values()
+        return self.job(name, roles={"main": replace(role, replicas=count)})
 
     def submit(self, one: ResolvedJob, backend: LambdaBackend | None = None) -> str:
         """The id of its machine."""

@@ -44,7 +44,7 @@ def test_what_lambda_added_since_is_read(account: Account) -> None:
     """A status and fields that no document had when this was written."""
     import msgspec
 
-    text = b'{"data": [{"id": "a", "status": "migrating", "first_healthy": 1, "new": {}, "jupyter_token": "hidden"}]}'
+    text = b'{"data": [{"id": "a", "status": "migrating", "last_seen": 1, "new": {}, "jupyter_token": "hidden"}]}'
     (instance,) = msgspec.json.decode(text, type=InstancesAnswer).data
     assert instance == CloudInstance("a", "migrating")
     assert instance.living  # billed, as far as anybody knows

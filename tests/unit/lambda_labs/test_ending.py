@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from launcher.backends.lambda_labs import names, overdue
+from launcher.errors import Unreachable
 from launcher.protocol.records import Beat, Claim, Placement, Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
@@ -64,11 +65,11 @@ def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
     assert not by_run[f"{run_id(other)}-main-0"].startswith("terminat")
 
 
-def claim(account: Account, run: str) -> None:
+def claim(account: Account, run: str, member: str = "main-0", launch: str = "m") -> None:
     keys = RunKeys(run).attempt(1)
-    placement = Placement(names.KIND, f"default/{run}", host="10.0.2.1", boot="b", container="m")
-    account.store.create(keys.claim("main-0"), msgspec.json.encode(Claim(placement, "n", 0.0)))
-    account.store.put(keys.beat("main-0"), msgspec.json.encode(Beat(1, "running")))
+    placement = Placement(names.KIND, f"default/{run}", host="10.0.2.1", boot="b", container=launch)
+    account.store.create(keys.claim(member), msgspec.json.encode(Claim(placement, "n", 0.0)))
+    account.store.put(keys.beat(member), msgspec.json.encode(Beat(1, "running")))
 
 
 @pytest.mark.parametrize(
@@ -106,3 +107,99 @@ def test_reap_ends_what_is_expired_unclaimed_or_silent_and_nothing_else(
     assert statuses(account)[0].startswith("terminat")
     if not claimed:  # no process will ever write its end: the next reaper does
         assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+
+
+def tag(body: dict[str, Any], key: str) -> str:
+    return next(str(tag["value"]) for tag in body["tags"] if tag["key"] == key)
+
+
+def test_a_second_machine_of_a_member_is_ended_early_and_the_one_that_works_is_left(
+    account: Account, tmp_path: Path, settings: Callable[..., object]
+) -> None:
+    """A list that lags for longer than a launcher waits: two machines. Which of them works says the runtime's claim."""
+    one = account.job("one")
+    settings(list_lag=1e6, faults=[{"on": "launch", "kind": "drop_after", "times": 1}])
+    account.submit(one)
+    settings(list_lag=0.0)
+    first, second = account.cloud.bodies()
+    account.cloud.admin("instance", id=first["id"], visible=0.0)
+    account.cloud.admin("instance", id=second["id"], visible=0.0)
+    assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []  # nobody has claimed yet
+    claim(account, run_id(one), launch=tag(second["body"], names.LAUNCH))
+    rows = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
+    assert [row.run for row in rows] == [run_id(one)]
+    assert f"machine {first['id']} did no work: another one of main-0 does" in rows[0].detail
+    ended = {each["id"]: each["status"].startswith("terminat") for each in account.cloud.bodies()}
+    assert ended == {first["id"]: True, second["id"]: False}
+    assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []
+
+
+def test_the_audit_events_are_a_second_witness(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Callable[..., object]
+) -> None:
+    """A machine that no list shows is ended at its deadline all the same, also where there are many events."""
+    settings(list_lag=1e6, audit_page=2)
+    for name in ("a", "b", "c"):
+        account.submit(account.job(name))
+    monkeypatch.setattr(overdue, "LATE", -10000.0)
+    settings(audit_refused=True)
+    assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []  # one witness only
+    settings(audit_refused=False)
+    account.cloud.admin("clock", add=60)
+    assert len([row for row in reaped(account, tmp_path) if row.did == "stopped"]) == 3
+    assert all(status.startswith("terminat") for status in statuses(account))
+
+
+def test_a_run_whose_second_machine_never_came_is_ended(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Callable[..., object]
+) -> None:
+    """A submit that died between two launches: the first machine would wait, and be billed, until its deadline."""
+    two = account.nodes("two", 2)
+    settings(quota=1)
+    with pytest.raises(Unreachable, match="quota-exceeded"):
+        account.submit(two)
+    claim(account, run_id(two), "main-0")
+    assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []
+    monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+    (row,) = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
+    assert "main-1 has had no machine for" in row.detail
+    assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+
+
+def test_a_run_whose_leader_never_came_is_ended(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed set-up of the leader's machine: the other member has claimed, and waits."""
+    two = account.nodes("two", 2)
+    account.submit(two)
+    claim(account, run_id(two), "main-1")
+    monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+    (row,) = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
+    assert "main-0 has started no runtime for" in row.detail
+    assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+    assert all(status.startswith("terminat") for status in statuses(account))
+
+
+def test_since_when_a_machine_was_billed_is_kept(account: Account, settings: Callable[..., object]) -> None:
+    """Billing begins with the first passed health check; after the end nobody can ask Lambda any more."""
+    settings(boot=10.0)
+    one = account.job("one")
+    machine = account.submit(one)
+    account.cloud.admin("clock", add=60)
+    backend = account.backend()
+    seen = backend.look_up(run_id(one))
+    assert seen is not None
+    (billed,) = seen.machines
+    assert (billed.id, billed.member, billed.type, billed.cents) == (machine, "main-0", "gpu_1x_a10", 75)
+    (body,) = account.cloud.bodies()
+    assert billed.since == pytest.approx(body["healthy"], abs=1)
+    backend.cancel([seen.handle])
+    backend.cancel([seen.handle])
+    events = [
+        msgspec.json.decode(account.store.get(meta.key)) for meta in account.store.scan(RunKeys(run_id(one)).events)
+    ]
+    (end,) = [event["fields"] for event in events if event["fields"]["state"] == "ending"]
+    assert end["instance"] == machine
+    assert (end["type"], end["region"], end["cents_per_hour"]) == ("gpu_1x_a10", "us-east-1", "75")
+    assert float(end["first_healthy"]) == pytest.approx(billed.since, abs=1)
+    assert float(end["at"]) == pytest.approx(account.store.now(), abs=60)

@@ -14,6 +14,9 @@ import pytest
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.spec.hashing import encode_job, run_id
+from launcher.store.layout import RunKeys
+from launcher.verbs.submit import submit
+from tests.support.jobs import group
 from tests.unit.lambda_labs.conftest import TIMES, Account
 
 Settings = Callable[..., object]
@@ -135,6 +138,51 @@ def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings)
     backend.api.types = offered  # type: ignore[method-assign]
     assert account.submit(waiting, backend) in account.launches()
     assert len(asked) >= 3
+
+
+def test_a_submit_that_died_between_two_machines_is_completed_by_the_same_submit(
+    account: Account, settings: Settings
+) -> None:
+    """SkyPilot 656, dstack 3453 for several machines: what is there is kept, what is missing is launched."""
+    two = account.nodes("two", 2)
+    settings(quota=1)
+    with pytest.raises(Unreachable, match="quota-exceeded"):
+        submit(group(two), account.store, account.backend())
+    settings(quota=10)
+    assert [each.state for each in submit(group(two), account.store, account.backend())] == ["submitted"]
+    assert [each.state for each in submit(group(two), account.store, account.backend())] == ["attached"]
+    assert [body["body"]["name"][-6:] for body in account.cloud.bodies()] == ["main-0", "main-1"]
+
+
+def test_a_submit_after_all_machines_are_gone_launches_again(account: Account) -> None:
+    """A machine that ended before its runtime began: the same command repairs it."""
+    one = account.job("one")
+    first = account.submit(one)
+    account.backend().api.terminate([first])
+    account.cloud.admin("clock", add=60)
+    assert [each.state for each in submit(group(one), account.store, account.backend())] == ["submitted"]
+    assert len(account.launches()) == 2
+
+
+@pytest.mark.parametrize("record", ["cancel", "result"])
+def test_a_launcher_that_waits_launches_nothing_for_a_run_that_is_over(
+    account: Account, settings: Settings, record: str
+) -> None:
+    """It may wait for six hours; meanwhile somebody cancels the run, or it ends elsewhere."""
+    one = account.job("one")
+    settings(faults=[{"on": "launch", "kind": "drop_before", "times": 1}])
+    backend = account.backend()
+    types = backend.api.types
+
+    def offered() -> Any:
+        account.store.create(getattr(RunKeys(run_id(one)), record), b"{}")
+        return types()
+
+    backend.api.types = offered  # type: ignore[method-assign]
+    account.store.create(RunKeys(run_id(one)).job, encode_job(one))
+    (handle,) = backend.submit(backend.render([one]), [one]).values()
+    assert dict(handle.place) == {"store": account.store.url}
+    assert account.launches() == []
 
 
 def test_quota_and_refused_types_are_told(account: Account, settings: Settings) -> None:

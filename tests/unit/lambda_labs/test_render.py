@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from launcher.backends.lambda_labs import access, render
-from launcher.backends.lambda_labs.script import with_access
+from launcher.backends.lambda_labs.script import completed
 from launcher.errors import BadInput
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
 from tests.support.jobs import job
@@ -59,9 +59,10 @@ def test_the_script_is_a_shell_script_with_or_without_credentials(name: str) -> 
     (text,) = render.render([JOBS[name]]).documents.values()
     for machine in yaml.safe_load(text)["machines"]:
         user_data = machine["request"]["user_data"]
-        for script in (user_data, with_access(user_data, '{"AWS_SESSION_TOKEN":"a\'b$(c)"}')):
+        for script in (user_data, completed(user_data, '{"AWS_SESSION_TOKEN":"a\'b$(c)"}', "0f" * 16)):
             subprocess.run(["sh", "-n"], input=script, text=True, check=True)
-        assert with_access(user_data, "other") != user_data
+        assert completed(user_data, "other", "-").count("\nother\n") == 1
+        assert completed(user_data, "{}", "other").count("\nother\n") == 1
 
 
 @pytest.mark.parametrize(

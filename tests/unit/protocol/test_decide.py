@@ -304,3 +304,22 @@ def test_the_first_rank_behind_the_leading_ones_is_a_helper() -> None:
 def test_a_rank_that_is_done_leaves_when_its_leader_has_failed(reason: Reason) -> None:
     two = LIVE._replace(claimed=(True, True), exits=(reason, Reason.SUCCEEDED), gone=(False, False))
     assert code(end(Ending(run(two, leading=2), 1, 1, Reason.SUCCEEDED))) == (EXIT_AGAIN, Reason.INFRASTRUCTURE)
+
+
+def test_an_attempt_whose_leader_never_came_ends_with_its_object() -> None:
+    """The other rank has claimed and is gone. While the backend may still start the leader, or cannot be asked, nobody
+    knows; once its object is gone, nobody is left who would end the attempt."""
+    alone = AttemptFacts((False, True), (None, None), (False, True))
+    lost = Finish(Verdict("failed", 1, Reason.LOST))
+    assert finish(run(alone), False) == lost
+    assert finish(run(alone), False, evidence=Reason.INFRASTRUCTURE) == Finish(
+        Verdict("failed", 1, Reason.INFRASTRUCTURE)
+    )
+    assert finish(run(alone, cancelled=True), False) == Finish(Verdict("cancelled", 1, Reason.CANCELLED))
+    assert finish(run(alone._replace(exits=(None, Reason.USER_ERROR), gone=(False, False))), False) == lost
+    for active in (True, None):
+        assert finish(run(alone), active) is None
+        assert finish(run(alone, cancelled=True), active) is None
+    assert finish(run(alone), False, own=False) is None
+    assert finish(run(alone._replace(gone=(False, False))), False) is None  # the other rank lives
+    assert finish(run(alone._replace(claimed=(True, True))), False) is None  # the leader lives
