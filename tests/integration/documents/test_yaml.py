@@ -63,6 +63,19 @@ def test_the_overlays_of_the_administrators_page_can_be_built(tmp_path: Path) ->
     assert "10.20.0.0/16" in str(objects["NetworkPolicy", "allow-store"])
 
 
+def test_the_overlay_of_the_lambda_page_can_be_built(tmp_path: Path) -> None:
+    (tmp_path / "k8s").symlink_to(ROOT / "k8s")
+    folder = tmp_path / "platform/machines"
+    folder.mkdir(parents=True)
+    (text,) = [text for _, text in SHOWN if text.startswith("# platform/machines/kustomization.yaml")]
+    (folder / "kustomization.yaml").write_text(text)
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built_from(folder))}
+    cron = objects["CronJob", "slipway-machines"]["spec"]
+    assert cron["suspend"] is False
+    assert "registry.example.com/agents/slipway-cpu@sha256:1111" in str(cron)
+    assert objects["ConfigMap", "slipway-settings"]["data"]["SLIPWAY_STORE"] == "s3://my-bucket/slipway"
+
+
 def test_the_identity_that_the_administrators_page_adds_replaces_the_overlays(tmp_path: Path) -> None:
     (tmp_path / "k8s").symlink_to(ROOT / "k8s")
     (text,) = [text for _, text in SHOWN if text.startswith("# a patch in platform/kustomization.yaml")]

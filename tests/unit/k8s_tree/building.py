@@ -22,6 +22,7 @@ FOLDERS = (
     *(f"overlays/{name}" for name in OVERLAYS),
     "reaper",
     *(f"overlays/{name}/reaper" for name in OVERLAYS if name != "kind-queues"),
+    "machines",
     "serve",
     "gitops/argocd",
     "gitops/argocd/health",
