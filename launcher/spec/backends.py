@@ -33,6 +33,7 @@ BUILT_IN: Final = {
     "docker": "launcher.backends.docker.traits:TRAITS",
     "kubernetes": "launcher.backends.kubernetes.traits:TRAITS",
     "lambda": "launcher.backends.lambda_labs.traits:TRAITS",
+    "azureml": "launcher.backends.azureml.traits:TRAITS",
 }
 
 

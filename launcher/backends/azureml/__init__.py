@@ -4,4 +4,21 @@ names    names and properties of jobs
 script   the command of a job
 render   job -> command jobs as YAML; reads a rendered file back
 rest     command job -> the body of the request that creates it
+workspace  a workspace, asked through the SDK
+overdue  which jobs must end although their run has no result
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from launcher.backends.base import Backend
+
+
+def make(options: Mapping[str, object]) -> Backend:
+    """`options`: the block, and for tests `folders` and `poll` (seconds)."""
+    from launcher.backends.azureml.backend import AzureBackend
+
+    return AzureBackend(options)

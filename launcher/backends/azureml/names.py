@@ -19,6 +19,7 @@ TAG: Final = "slipway-run"
 RUN: Final = "slipway.run"
 ROLE: Final = "slipway.role"
 ROLES: Final = "slipway.roles"
+LEADING: Final = "slipway.leading"
 FINGERPRINT: Final = "slipway.fingerprint"
 STORE: Final = "slipway.store"
 # the SDK adds the Git state of the launcher's working folder unless a job has a word on it; the same job would then be

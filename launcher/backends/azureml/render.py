@@ -105,6 +105,7 @@ def _document(job: ResolvedJob, role: str) -> dict[str, Any]:
             names.RUN: run,
             names.ROLE: role,
             names.ROLES: ",".join(sorted(job.roles)),
+            names.LEADING: job.leading,
             names.FINGERPRINT: run_hash(job),
             names.STORE: job.store,
             names.GIT[0]: names.GIT[1],

@@ -16,12 +16,12 @@ from launcher.backends.lambda_labs import access, names
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
-from launcher.backends.lambda_labs.logs import follow
 from launcher.backends.lambda_labs.overdue import duplicates, overdue
 from launcher.backends.lambda_labs.records import record_end, recorded
 from launcher.backends.lambda_labs.render import parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
+from launcher.backends.store_logs import follow
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement

@@ -15,7 +15,10 @@ __all__ = ["engine", "harness"]
 
 # of these the jobs are bound to each other, or have several ranks: on a cluster that takes JobSet's manager
 SETS = ("test_cut_off_anywhere_then_again_is_once", "test_a_plan_writes_nothing", "test_a_group_with_roles")
-MARKS = {"kubernetes": [pytest.mark.cluster]}
+MARKS = {
+    "kubernetes": [pytest.mark.cluster],
+    "azureml": [pytest.mark.filterwarnings("ignore::DeprecationWarning")],  # of the SDK's marshmallow
+}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -48,6 +48,20 @@ exit 0
 """
 
 
+# a runtime sends its output to the store before it writes the result; so does what stands in for it
+SAY: Final = """
+say() {{
+  echo "$1"
+  logs={store}/runs/$SLIPWAY_RUN/attempts/1/logs/$SLIPWAY_ROLE-$SLIPWAY_RANK
+  mkdir -p $logs
+  first=${{said:-0}}
+  said=$((first + ${{#1}} + 1))
+  echo "$1" > {folder}/$SLIPWAY_RUN-$SLIPWAY_ROLE-$SLIPWAY_RANK.part
+  mv {folder}/$SLIPWAY_RUN-$SLIPWAY_ROLE-$SLIPWAY_RANK.part $logs/$(printf %020d-%020d $first $said).log
+}}
+"""
+
+
 class Harness(Protocol):
     backend: Backend
     store: Store
@@ -202,6 +216,14 @@ def lambda_labs(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.
 
 
 @contextmanager
+def azureml(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    from tests.contract.backend.azureml import opened
+
+    with opened(path, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
 def elsewhere(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     """A backend of another distribution: here, and in the supervisor's process, found by its entry point."""
     site = outside.install(path / "site")
@@ -217,12 +239,23 @@ def elsewhere(request: pytest.FixtureRequest, path: Path, monkeypatch: pytest.Mo
 
 
 HARNESSES: Final = {
+    "azureml": azureml,
     "docker": docker,
     "elsewhere": elsewhere,
     "kubernetes": kubernetes,
     "lambda": lambda_labs,
     "local": local,
 }
+
+
+def sending(path: Path) -> Path:
+    """The stand-in for a runtime that sends its output to the store, as `path`/shim."""
+    shim = path / "shim"
+    first, _, rest = SHIM.replace('echo "hello', 'say "hello').replace("echo bye", "say bye").partition("\n")
+    folder, store = shlex.quote(str(path)), shlex.quote(str(path / "store"))
+    shim.write_text(f"{first}\n{SAY}{rest}".format(folder=folder, store=store))
+    shim.chmod(0o755)
+    return shim
 
 
 def living(run: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.script import NO_LAUNCH, completed
 from launcher.spec.model import Image, Limits, ResolvedJob
 from launcher.store import open_store
-from tests.contract.backend.harness import SHIM, Harness
+from tests.contract.backend.harness import Harness, sending
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.support.jobs import job
 
@@ -32,29 +31,13 @@ TIMES: Final = {
     "timeout": 30.0 / SPEED,
     "between": 30.0 / SPEED,
 }
-# a runtime sends its output to the store before it writes the result; so does what stands in for it
-SAY: Final = """
-say() {{
-  echo "$1"
-  logs={store}/runs/$SLIPWAY_RUN/attempts/1/logs/$SLIPWAY_ROLE-$SLIPWAY_RANK
-  mkdir -p $logs
-  first=${{said:-0}}
-  said=$((first + ${{#1}} + 1))
-  echo "$1" > {folder}/$SLIPWAY_RUN-$SLIPWAY_ROLE-$SLIPWAY_RANK.part
-  mv {folder}/$SLIPWAY_RUN-$SLIPWAY_ROLE-$SLIPWAY_RANK.part $logs/$(printf %020d-%020d $first $said).log
-}}
-"""
 
 
 class LambdaHarness:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.store = open_store((path / "store").as_uri())
-        shim = path / "shim"
-        first, _, rest = SHIM.replace('echo "hello', 'say "hello').replace("echo bye", "say bye").partition("\n")
-        folder, store = shlex.quote(str(path)), shlex.quote(str(path / "store"))
-        shim.write_text(f"{first}\n{SAY}{rest}".format(folder=folder, store=store))
-        shim.chmod(0o755)
+        shim = sending(path)
         self.cloud = FakeLambda(path / "cloud", speed=SPEED, program=shim)
         monkeypatch.setenv("LAMBDA_API_URL", self.cloud.url)
         monkeypatch.setenv("LAMBDA_API_KEY", KEY)

@@ -49,14 +49,15 @@ def test_only_a_backends_own_folder_compares_with_its_name() -> None:
 
 
 def test_the_built_in_backends_and_an_unknown_one() -> None:
-    assert list(BUILT_IN) == ["local", "docker", "kubernetes", "lambda"]
+    assert list(BUILT_IN) == ["local", "docker", "kubernetes", "lambda", "azureml"]
     assert {name: each.on_this_machine for name, each in backends().items() if name in BUILT_IN} == {
         "local": True,
         "docker": True,
         "kubernetes": False,
         "lambda": False,
+        "azureml": False,
     }
-    assert traits("azureml") is UNKNOWN
+    assert traits("mycloud") is UNKNOWN
     assert (UNKNOWN.bills, UNKNOWN.needs_digest, UNKNOWN.on_this_machine) == (True, True, False)
 
 
@@ -101,7 +102,8 @@ def test_doctor_asks_every_backend_of_the_table_not_only_ours(folder: Path) -> N
 def test_without_its_distribution_the_job_is_refused_with_those_that_exist(folder: Path) -> None:
     done = launcher(folder, "render", "job.yaml", path=None)
     assert done.returncode == 2
-    assert "job.yaml:3:10: backend: `elsewhere` is not known; allowed: local, docker, kubernetes, lambda" in done.stderr
+    allowed = "allowed: local, docker, kubernetes, lambda, azureml"
+    assert f"job.yaml:3:10: backend: `elsewhere` is not known; {allowed}" in done.stderr
 
 
 @pytest.mark.parametrize(

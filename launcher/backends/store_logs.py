@@ -1,4 +1,4 @@
-"""The output of a member, from the store: Lambda keeps none."""
+"""The output of a member, from the store: for backends that keep none, or that would give it late."""
 
 from __future__ import annotations
 

@@ -1,0 +1,236 @@
+"""The Azure ML backend (docs/explanation/azure.md). It finds every job again by its name, so it keeps no state on this
+machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from launcher.backends.azureml import names, rest
+from launcher.backends.azureml.overdue import overdue
+from launcher.backends.azureml.render import parse, render
+from launcher.backends.azureml.workspace import (
+    PATIENCE,
+    AzureRefused,
+    RequestUnanswered,
+    Workspace,
+    WorkspaceJob,
+    described,
+)
+from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.store_logs import follow
+from launcher.errors import BadInput, Conflict, Unreachable
+from launcher.protocol.records import Placement
+from launcher.reasons import Reason
+from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.model import ResolvedJob
+from launcher.store import Store, open_store
+
+POLL: Final = 10.0  # seconds between two looks of `watch` and `logs`
+TRIES: Final = 3  # to create a job, after answers that say nothing
+ENDING: Final = 600.0  # seconds that a cancelled job may take to end
+ASK_AGAIN: Final = 6  # looks between two requests to cancel
+_PHASES: Final = {"Running": "running", "CancelRequested": "stopping", "Finalizing": "stopping"}
+
+
+class AzureBackend:
+    """Runs as jobs of a workspace. `options`: the block; `store`: the URL of the run's store."""
+
+    name = names.NAME
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        self.options: Mapping[str, Any] = options
+        self.poll = float(str(options.get("poll", POLL)))
+        self.workspace = Workspace(options, float(str(options.get("patience", PATIENCE))))
+        self._stores: dict[str, Store] = {}
+
+    @property
+    def place(self) -> str:
+        return f"Azure ML, workspace {self.workspace.name}"
+
+    def render(self, group: Sequence[ResolvedJob]) -> Rendered:
+        return render(group)
+
+    def check(self, group: Sequence[ResolvedJob]) -> None:
+        """Asks, before anything is written, whether the nodes can reach the store and whether there are enough. Raises
+        BadInput, Unreachable."""
+        wrong = []
+        folders = tuple(self.options.get("folders", ()))
+        for job in group:
+            scheme, _, path = job.store.partition("://")
+            if scheme == "file" and not any(f"{path}/".startswith(f"{folder}/") for folder in folders):
+                wrong.append(f"{job.name}: store: a node does not see {job.store}; allowed: az://CONTAINER/PREFIX")
+        wanted = [(job, job.options["compute"]) for job in group if "compute" in job.options]
+        most = {compute: self.workspace.nodes(compute) for compute in {compute for _, compute in wanted}}
+        for job, compute in wanted:
+            there, needed = most[compute], max(role.replicas for role in job.roles.values())
+            if there is None:
+                allowed = f"a cluster of {self.workspace.name}"
+                wrong.append(f"{job.name}: azureml.compute: there is no cluster `{compute}`; allowed: {allowed}")
+            elif needed > there:
+                wrong.append(f"{job.name}: replicas: `{compute}` has at most {there} nodes; allowed: {there} or fewer")
+        if wrong:
+            raise BadInput("\n".join(wrong))
+
+    def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
+        jobs = {run_id(job): job for job in group}
+        if unknown := sorted(set(rendered.objects) - set(jobs)):
+            raise Conflict(f"{unknown[0]} is not a run of this submit")
+        handles = {}
+        for run, file_name in rendered.objects.items():
+            job, documents = jobs[run], parse(rendered.documents[file_name], file_name)
+            expected = {(names.job_name(run, role, job.leading), run, run_hash(job)) for role in job.roles}
+            carried = {
+                (each["name"], each["properties"].get(names.RUN), each["properties"].get(names.FINGERPRINT))
+                for each in documents
+            }
+            if carried != expected:
+                raise Conflict(f"{file_name} does not carry {run} as it is submitted")
+            for document in documents:
+                self._ensure(document)
+            handles[run] = self._handle(run, documents[-1]["properties"])
+        return handles
+
+    def _ensure(self, document: Mapping[str, Any]) -> None:
+        """Creates a job, or finds it there. Raises BadInput, Conflict, Unreachable."""
+        name = document["name"]
+        for _ in range(TRIES):
+            if (there := self.workspace.get(name)) is not None:
+                return _must_be(document, there)
+            try:
+                return self.workspace.create(document)
+            except RequestUnanswered:
+                time.sleep(min(1.0, self.poll))
+            except AzureRefused as error:
+                # another launcher may have created it between the question and the request
+                if (there := self.workspace.get(name)) is not None:
+                    return _must_be(document, there)
+                raise BadInput(f"{name}: {error}") from None
+        if (there := self.workspace.get(name)) is not None:
+            return _must_be(document, there)
+        raise Unreachable(f"{name}: Azure ML does not say whether it has the job: submit again, nothing runs twice")
+
+    # observing
+
+    def look_up(self, run: str) -> BackendObservation | None:
+        leader = self.workspace.get(run)
+        if leader is None or leader.properties.get(names.RUN) != run:
+            return None
+        return self._observe(run, [leader, *self._others(leader)])
+
+    def _others(self, leader: WorkspaceJob) -> Iterator[WorkspaceJob]:
+        """The jobs of the other roles, which were created before the leading one's."""
+        for role in leader.properties.get(names.ROLES, "").split(","):
+            if role and role != leader.properties.get(names.ROLE):
+                job = self.workspace.get(f"{leader.name}_{role}")
+                if job is not None:
+                    yield job
+
+    def _observe(self, run: str, jobs: Sequence[WorkspaceJob]) -> BackendObservation:
+        """`jobs`: of the run's roles; the first decides how it is described."""
+        first = jobs[0]
+        handle = self._handle(run, first.properties)
+        made = first.created
+        active = [job for job in jobs if job.active]
+        if active:
+            shown = first if first.active else active[0]
+            phase = _PHASES.get(shown.status, "queued" if shown.status in ("NotStarted", "Queued") else "starting")
+            silent = f"Azure ML says that {shown.name} does not respond" if shown.status == "NotResponding" else ""
+            return BackendObservation(handle, True, phase, evidence=silent, made=made, billed=True)
+        reason = "" if first.status == "Completed" else str(Reason.INFRASTRUCTURE)
+        text = f"Azure ML says {first.status}: {first.studio}"
+        return BackendObservation(handle, False, "ended", reason, text, made=made)
+
+    def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
+        last: dict[str, BackendObservation] = {}
+        active = {handle.run: handle for handle in handles}
+        while active:
+            for run, handle in list(active.items()):
+                seen = self.look_up(run) or BackendObservation(handle, active=False, phase="gone")
+                if seen != last.get(run):
+                    last[run] = seen
+                    yield seen
+                if not seen.active:
+                    del active[run]
+            if active:
+                time.sleep(self.poll)
+
+    def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
+        def active() -> bool:
+            seen = self.look_up(handle.run)
+            return seen is not None and seen.active
+
+        return follow(self._store(handle.place["store"]), handle.run, f"{role}-{rank}", previous, self.poll, active)
+
+    def mine(self) -> Iterator[BackendObservation]:
+        runs: dict[str, list[WorkspaceJob]] = {}
+        for job in self.workspace.jobs():
+            if run := job.properties.get(names.RUN):
+                runs.setdefault(run, []).append(job)
+        for run, jobs in runs.items():
+            jobs.sort(key=lambda job: (job.name != run, job.name))
+            seen = self._observe(run, jobs)
+            if not seen.active:
+                yield seen
+                continue
+            statuses = {job.status for job in jobs if job.active}
+            status = "Running" if "Running" in statuses else min(statuses)
+            why = overdue(self._store(seen.handle.place["store"]), run, status)
+            yield BackendObservation(
+                seen.handle, True, seen.phase, evidence=seen.evidence, made=seen.made, billed=True, overdue=why
+            )
+
+    def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
+        if placement is None:  # another workspace may have it
+            return seen is not None
+        return placement.kind == names.KIND and placement.where.startswith(f"{self.workspace.name}/")
+
+    def dead(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
+        """Whether Azure ML says of all jobs of the run that they have ended. It never starts them again."""
+        return placement is not None and self.here(placement, seen) and seen is not None and seen.phase == "ended"
+
+    # ending
+
+    def cancel(self, handles: Collection[Handle]) -> None:
+        """Cancels the jobs of these runs, and returns when each was seen ended."""
+        left = {name for handle in handles for name in self._job_names(handle)}
+        end, looks, trouble = time.monotonic() + ENDING, 0, ""
+        while left := {name for name in left if (job := self.workspace.get(name)) is not None and job.active}:
+            if looks % ASK_AGAIN == 0:
+                for name in sorted(left):
+                    try:
+                        self.workspace.cancel(name)
+                    except (AzureRefused, RequestUnanswered) as error:  # it may have ended meanwhile: look again
+                        trouble = f": {error}"
+            elif time.monotonic() > end:
+                raise Unreachable(f"job {min(left)} has not ended {ENDING / 60:.0f} min after its cancel{trouble}")
+            else:
+                time.sleep(self.poll)
+            looks += 1
+
+    def _job_names(self, handle: Handle) -> list[str]:
+        leading = handle.place.get("leading", "")
+        roles = [role for role in handle.place.get("roles", "").split(",") if role]
+        return [names.job_name(handle.run, role, leading) for role in roles] or [handle.run]
+
+    def _handle(self, run: str, properties: Mapping[str, str]) -> Handle:
+        roles = properties.get(names.ROLES, "")
+        place = {"workspace": self.workspace.name, "store": properties.get(names.STORE, ""), "roles": roles}
+        place["leading"] = properties.get(names.LEADING, "")
+        return Handle(run, self.name, run, properties.get(names.FINGERPRINT, ""), place)
+
+    def _store(self, url: str) -> Store:
+        if url not in self._stores:
+            self._stores[url] = open_store(url)
+        return self._stores[url]
+
+
+def _must_be(document: Mapping[str, Any], there: WorkspaceJob) -> None:
+    """Raises Conflict unless the job that is there is the rendered one and runs the same."""
+    name, properties = document["name"], document["properties"]
+    if there.properties.get(names.FINGERPRINT) != properties[names.FINGERPRINT]:
+        raise Conflict(f"the workspace has another job under the name {name}")
+    ours = described(document, rest.environment_version(document["environment"]["image"]))
+    if different := sorted(field for field, value in ours.items() if there.runs.get(field) != value):
+        raise Conflict(f"job {name} does not run what its job says: another {' and '.join(different)}")

@@ -1,0 +1,205 @@
+"""The workspace. Every method gets the time, in seconds of the admin clock; nothing here waits."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+SUBSCRIPTION: Final = "11111111-2222-3333-4444-555555555555"
+GROUP, WORKSPACE = "ml", "lab"
+ID: Final = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/Microsoft.MachineLearningServices"
+    f"/workspaces/{WORKSPACE}"
+)
+TERMINAL: Final = ("Completed", "Failed", "Canceled")
+# what a PUT may change of a job that is there
+CHANGEABLE: Final = ("tags", "displayName", "description", "properties", "isArchived")
+PAGE: Final = 10
+
+
+class Refused(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+@dataclass
+class StandInJob:
+    name: str
+    body: dict[str, Any]
+    created: float
+    queued: float  # since when it waits
+    status: str = "NotStarted"
+    ending: float = 0.0  # when its cancel was asked for
+    starts: int = 0
+    running: float = 0.0  # since when it runs
+
+
+@dataclass
+class Settings:
+    """What a test may change while the server runs. Times are seconds of the admin clock."""
+
+    queue: float = 30.0
+    cancel: float = 10.0
+    grace: float = 30.0  # from SIGTERM to SIGKILL
+    stuck: bool = False  # nothing leaves the queue
+    token: bool = True  # logins are given
+    rights: bool = True
+    computes: dict[str, int] = field(default_factory=lambda: {"gpu": 8, "cpu": 8})  # name -> most nodes
+    faults: list[dict[str, Any]] = field(default_factory=list)  # {"on": call, "kind": ..., "times": n}
+
+
+class Cloud:
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.jobs: dict[str, StandInJob] = {}
+        self.environments: dict[tuple[str, str], dict[str, Any]] = {}
+        self.ledger: list[dict[str, Any]] = []
+
+    def note(self, now: float, event: str, **fields: Any) -> None:
+        self.ledger.append({"at": now, "event": event, **fields})
+
+    def fault(self, call: str) -> str:
+        for fault in self.settings.faults:
+            if fault["on"] in (call, "*") and fault.get("times", 1) > 0:
+                fault["times"] = fault.get("times", 1) - 1
+                return str(fault["kind"])
+        return ""
+
+    # the resource manager
+
+    def place(self, path: str) -> str:
+        """The rest of a path below the workspace. Raises Refused as the resource manager does for another place."""
+        match = re.fullmatch(
+            r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.MachineLearningServices"
+            r"/workspaces/([^/]+)(?:/(.*))?",
+            path,
+            re.IGNORECASE,
+        )
+        if match is None:
+            raise Refused(404, "InvalidResourceType", f"no resource at {path}")
+        subscription, group, workspace, rest = match.groups()
+        if subscription != SUBSCRIPTION:
+            raise Refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
+        if group.lower() != GROUP:
+            raise Refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+        if workspace.lower() != WORKSPACE:
+            named = f"Microsoft.MachineLearningServices/workspaces/{workspace}"
+            raise Refused(
+                404, "ResourceNotFound", f"The Resource '{named}' under resource group '{group}' was not found."
+            )
+        if not self.settings.rights:
+            raise Refused(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
+        return rest or ""
+
+    def workspace(self) -> dict[str, Any]:
+        properties = {
+            "friendlyName": WORKSPACE,
+            "workspaceId": "22222222-2222-2222-2222-222222222222",
+            "discoveryUrl": "https://westeurope.api.azureml.ms/discovery",
+            "mlFlowTrackingUri": f"azureml://westeurope.api.azureml.ms/mlflow/v1.0{ID}",
+            "provisioningState": "Succeeded",
+        }
+        kind = "Microsoft.MachineLearningServices/workspaces"
+        return {"id": ID, "name": WORKSPACE, "type": kind, "location": "westeurope", "properties": properties}
+
+    def compute(self, name: str) -> dict[str, Any]:
+        if name not in self.settings.computes:
+            raise Refused(404, "ResourceNotFound", f"Compute {name} was not found.")
+        scale = {"minNodeCount": 0, "maxNodeCount": self.settings.computes[name], "nodeIdleTimeBeforeScaleDown": "PT2M"}
+        inner = {"vmSize": "STANDARD_NC40ADS_H100_V5", "scaleSettings": scale, "allocationState": "Steady"}
+        properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": inner}
+        return {"id": f"{ID}/computes/{name}", "name": name, "location": "westeurope", "properties": properties}
+
+    def put_environment(self, name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        made = {
+            "id": f"{ID}/environments/{name}/versions/{version}",
+            "name": version,
+            "properties": {**body["properties"], "environmentType": "UserCreated", "provisioningState": "Succeeded"},
+            "systemData": {"createdAt": "2026-11-23T00:00:00Z"},
+        }
+        return self.environments.setdefault((name, version), made)
+
+    # jobs
+
+    def put_job(self, name: str, body: dict[str, Any], now: float) -> tuple[int, dict[str, Any]]:
+        if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,254}", name):
+            raise Refused(400, "UserError", f"The job name {name} is not allowed.")
+        known = self.jobs.get(name)
+        if known is not None:
+            if _fixed(known.body) != _fixed(body):
+                text = "A job with this name already exists. If you are trying to submit a new job, use another name."
+                raise Refused(400, "UserError", text)
+            return 200, self.show(known)
+        given = body["properties"]
+        compute = str(given.get("computeId") or "").rpartition("/")[2]
+        if compute and compute not in self.settings.computes:
+            raise Refused(400, "UserError", f"Unknown compute target '{compute}'.")
+        if not compute and not given["resources"].get("instanceType"):
+            raise Refused(400, "UserError", "A job names a compute or an instance type.")
+        match = re.search(r"/environments/([^/]+)/versions/([^/]+)$", given["environmentId"])
+        if match is None or (match[1], match[2]) not in self.environments:
+            raise Refused(400, "UserError", f"Environment {given['environmentId']} was not found.")
+        job = self.jobs[name] = StandInJob(name, json.loads(json.dumps(body)), now, now)
+        self.note(now, "created", name=name)
+        return 201, self.show(job)
+
+    def get_job(self, name: str) -> StandInJob:
+        if name not in self.jobs:
+            raise Refused(404, "UserError", f"Run {name} was not found")
+        return self.jobs[name]
+
+    def cancel(self, name: str, now: float) -> str:
+        """The path at which the end of the cancel can be asked for."""
+        job = self.get_job(name)
+        if job.status in TERMINAL:
+            raise Refused(400, "UserError", f"Run {name} is in the terminal state {job.status}.")
+        if job.status != "CancelRequested":
+            job.status, job.ending = "CancelRequested", now
+            self.note(now, "cancelled", name=name)
+        return f"{ID}/operations/{uuid.uuid4().hex}"
+
+    def page(self, tag: str, skip: int) -> dict[str, Any]:
+        """The newest jobs first, as the studio lists them."""
+        jobs = [job for job in reversed(self.jobs.values()) if not tag or tag in job.body["properties"].get("tags", {})]
+        answer: dict[str, Any] = {"value": [self.show(job) for job in jobs[skip : skip + PAGE]]}
+        if skip + PAGE < len(jobs):
+            query = f"api-version=2024-01-01-preview&$skip={skip + PAGE}&tag={tag}"
+            answer["nextLink"] = f"https://management.azure.com{ID}/jobs?{query}"
+        return answer
+
+    def show(self, job: StandInJob) -> dict[str, Any]:
+        given = job.body["properties"]
+        studio = {"endpoint": f"https://ml.azure.com/runs/{job.name}?wsid={ID}", "jobServiceType": "Studio"}
+        properties = {
+            **given,
+            "status": job.status,
+            "properties": {**given.get("properties", {}), "_azureml.ComputeTargetType": "amlctrain"},
+            "services": {**(given.get("services") or {}), "Studio": studio},
+        }
+        kind = "Microsoft.MachineLearningServices/workspaces/jobs"
+        created = {"createdAt": "2026-11-23T00:00:00Z", "createdBy": "me", "createdByType": "User"}
+        return {
+            "id": f"{ID}/jobs/{job.name}",
+            "name": job.name,
+            "type": kind,
+            "properties": properties,
+            "systemData": created,
+        }
+
+
+def _fixed(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body["properties"].items() if name not in CHANGEABLE}
+
+
+def seconds(text: str) -> float:
+    """A duration of ISO 8601 in days, hours, minutes and seconds."""
+    match = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", text)
+    assert match is not None, text
+    return sum(int(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
