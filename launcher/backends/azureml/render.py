@@ -58,6 +58,8 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
     if ("compute" in options) == ("instance_type" in options):
         both = "not with instance_type" if "compute" in options else "is missing"
         yield f"azureml.compute: {both}; allowed: a cluster, or `instance_type` for serverless compute"
+    if "vm_size" in options and "compute" not in options:
+        yield "azureml.vm_size: is of a cluster only; allowed: with compute"
     for name in ("locations", "tier", "priority"):
         if name in options and "instance_type" not in options:
             yield f"azureml.{name}: is of serverless compute only; allowed: with instance_type"

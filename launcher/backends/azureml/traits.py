@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from launcher.spec.backends import Traits
+from launcher.spec.backends import MachineChoice, Traits
 from launcher.spec.structures import Field, ListOf, Reviewed, Struct, ValueFault
 from launcher.spec.types import Choice, Text
 
@@ -14,6 +14,7 @@ _GUID: Final = Text(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
     "as 00000000-0000-0000-0000-000000000000",
 )
+_SIZE: Final = Text("a machine size", r"[A-Z][A-Za-z]+_[A-Za-z0-9_]+", "as Standard_NC40ads_H100_v5")
 _IDENTITY: Final = Reviewed(
     Struct(
         "an identity",
@@ -27,10 +28,19 @@ _IDENTITY: Final = Reviewed(
     ),
     "launcher.backends.azureml.traits:review_identity",
 )
+
+
+def machines(options: Mapping[str, Any]) -> MachineChoice:
+    """Of a cluster the machines' size is known only where the job says it."""
+    size = options.get("instance_type") or options.get("vm_size")
+    return MachineChoice((size,) if size else (), tuple(options.get("locations", ())), options.get("tier") == "spot")
+
+
 TRAITS: Final = Traits(
     module="launcher.backends.azureml",
     diagnosis="launcher.backends.azureml.diagnosis:diagnose",
     extra="azure",
+    machines=machines,
     block=Struct(
         "an Azure ML block",
         Field("subscription", _GUID, "of the workspace", "none; a run names it"),
@@ -52,9 +62,10 @@ TRAITS: Final = Traits(
             "a cluster of the workspace",
             "this or `instance_type`",
         ),
+        Field("vm_size", _SIZE, "of the cluster's nodes, for their price", "unknown, and so is the price"),
         Field(
             "instance_type",
-            Text("a machine size", r"[A-Z][A-Za-z]+_[A-Za-z0-9_]+", "as Standard_NC40ads_H100_v5"),
+            _SIZE,
             "of serverless compute",
             "this or `compute`",
         ),

@@ -17,6 +17,7 @@ from launcher.backends.azureml import render, rest
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, ResolvedJob, Resources, Role
+from launcher.spec.prices.rates import rate
 from tests.unit.azureml.jobs import BLOCK, IMAGE, JOBS, PLACE, SERVERLESS, given
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
@@ -137,6 +138,7 @@ def test_sigterm_reaches_the_runtime_which_ends_by_itself(tmp_path: Path) -> Non
         ({"options": PLACE | {"identity": {"kind": "managed"}}}, "azureml.compute: is missing; allowed: a cluster, or"),
         ({"options": {**SERVERLESS, "compute": "gpu"}}, "azureml.compute: not with instance_type; allowed"),
         ({"options": {**BLOCK, "tier": "spot"}}, "azureml.tier: is of serverless compute only"),
+        ({"options": {**SERVERLESS, "vm_size": "Standard_D2"}}, "azureml.vm_size: is of a cluster only; allowed"),
         ({"options": {**BLOCK, "locations": ["westus"]}}, "azureml.locations: is of serverless compute only"),
         ({"options": {**PLACE, "compute": "gpu"}}, "azureml.identity: is missing: the run opens its store with it"),
         ({"limits": Limits()}, "limits.deadline: is missing: azureml bills until a run ends"),
@@ -161,6 +163,18 @@ def test_what_azure_ml_cannot_run_is_refused(changes: dict[str, Any], said: str)
     with pytest.raises(BadInput) as refused:
         render.render([given("one", **changes)])
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "unit"),
+    [
+        ({**BLOCK, "vm_size": "Standard_NC24ads_A100_v4"}, "azureml/Standard_NC24ads_A100_v4"),
+        (BLOCK, "azureml: the job names no type of machine"),
+        (JOBS["two-nodes-spot"].options, "azureml/westeurope/Standard_NC40ads_H100_v5 spot"),
+    ],
+)
+def test_the_machines_have_prices(options: dict[str, Any], unit: str) -> None:
+    assert rate(given("one", options), {}).missing[0] == unit
 
 
 def test_roles_warn_of_their_network() -> None:
