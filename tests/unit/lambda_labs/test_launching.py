@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,26 +88,54 @@ def test_killed_between_any_two_requests_then_again_is_one_machine(
     assert total > 3
 
 
+LAUNCHER = """
+import sys, msgspec
+from launcher.backends.lambda_labs.backend import LambdaBackend
+from launcher.spec.hashing import decode_job
+options = msgspec.json.decode(sys.argv[1])
+for text in sys.argv[2:]:
+    job = decode_job(text.encode())
+    backend = LambdaBackend(options)
+    backend.submit(backend.render([job]), [job])
+"""
+
+
 def test_three_launchers_at_once_make_one_machine_each_run(account: Account) -> None:
     """Processes of their own, as on three machines; without the lease 27 to 30 of 60 were launched twice."""
-    program = (
-        "import sys, msgspec\n"
-        "from launcher.backends.lambda_labs.backend import LambdaBackend\n"
-        "from launcher.spec.hashing import decode_job\n"
-        "options = msgspec.json.decode(sys.argv[1])\n"
-        "for text in sys.argv[2:]:\n"
-        "    job = decode_job(text.encode())\n"
-        "    backend = LambdaBackend(options)\n"
-        "    backend.submit(backend.render([job]), [job])\n"
-    )
     jobs = [account.job(f"j{index}") for index in range(4)]
     options = json.dumps({**TIMES, "folders": [str(account.path)]})
-    command = [sys.executable, "-c", program, options, *(encode_job(one).decode() for one in jobs)]
+    command = [sys.executable, "-c", LAUNCHER, options, *(encode_job(one).decode() for one in jobs)]
     launchers = [subprocess.Popen(command, env=os.environ) for _ in range(3)]
     assert [each.wait() for each in launchers] == [0, 0, 0]
     runs = [entry["run"] for entry in account.cloud.ledger("launched")]
     assert sorted(runs) == sorted(run_id(one) for one in jobs)
     assert [entry for entry in account.cloud.ledger("throttled") if entry["call"] == "launch"] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_processes_that_are_killed_make_one_machine_each_run(account: Account) -> None:
+    """The storm in virtual time (test_storm.py) with real processes, signals and sockets, and fewer of them: three
+    launchers at a time get SIGKILL at a random moment, then one is left in peace."""
+    dice = random.Random(7)
+    options = json.dumps({**TIMES, "lease": 12.0, "folders": [str(account.path)]})
+    kills = 0
+    for number in range(20):
+        jobs = [account.job(f"k{number}-{index}") for index in range(3)]
+        command = [sys.executable, "-c", LAUNCHER, options, *(encode_job(one).decode() for one in jobs)]
+        launchers = [subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL) for _ in range(3)]
+        for each in launchers:
+            time.sleep(dice.uniform(0.2, 1.0))
+            kills += each.poll() is None
+            each.kill()
+        assert {each.wait() for each in launchers} <= {0, -signal.SIGKILL}
+        for _ in range(10):  # a busy machine may take longer than a lease lasts; then the same command goes on
+            if subprocess.run(command, env=os.environ).returncode == 0:
+                break
+        for one in jobs:
+            entries = [entry for entry in account.cloud.ledger("launched") if entry["run"] == run_id(one)]
+            assert len(entries) == 1, number
+    assert kills > 20
 
 
 def test_capacity_is_taken_in_the_users_order_and_costs_no_launch(account: Account, settings: Settings) -> None:
