@@ -26,7 +26,10 @@ from launcher.spec.model import ResolvedJob
 
 PRIVATE: Final = "SLIPWAY_PRIVATE"  # a file with variables that no `docker inspect` shows
 HIDE: Final = "SLIPWAY_HIDE"  # files with credentials, separated by colons; copies that the runtime reads and empties
-_STORES: Final = re.compile(r"(?:AWS|AZURE|GOOGLE|GCS|CLOUDSDK)_[A-Za-z0-9_]+")
+# the last three: the address and the word by which a node of Azure gives its identity's tokens
+_STORES: Final = re.compile(
+    r"(?:AWS|AZURE|GOOGLE|GCS|CLOUDSDK)_[A-Za-z0-9_]+|(?:MSI|IDENTITY|OBO)_ENDPOINT|MSI_SECRET|IDENTITY_HEADER"
+)
 # where the store is and how it is asked; a command that opens another bucket by credentials of its own wants them, too
 _PLACE: Final = re.compile(
     r"AWS_(?:REGION|DEFAULT_REGION|DEFAULT_OUTPUT|ENDPOINT_URL(?:_[A-Z0-9_]+)?|CA_BUNDLE|MAX_ATTEMPTS|RETRY_MODE"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from launcher.errors import BadInput, Unreachable
+from launcher.store.node_identity import node_identity
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
@@ -88,6 +89,8 @@ def client(address: StoreUrl, *, timeout: float, deadline: float, retries: int =
                 {"account_name": address.options["account"]} if "account" in address.options else {}
             )
             options |= {"endpoint": endpoint} if endpoint else {}
+            if not address.anonymous and (identity := node_identity()) is not None:
+                options["credential_provider"] = identity
             return AzureStore(address.bucket, **shared, **options, skip_signature=address.anonymous)
         return S3Store(address.bucket, **shared, **_s3(address, endpoint))
     except Exception as error:
