@@ -145,12 +145,15 @@ def render(jobs: Jobs) -> dict[str, str]:
     return documents
 
 
-def submit(jobs: Jobs, *, dry_run: bool = False) -> list[Submitted]:
+def submit(
+    jobs: Jobs, *, dry_run: bool = False, budget: str | None = None, without_price: bool = False
+) -> list[Submitted]:
     """Submits, exactly once: the same jobs again find the same runs, and work that has succeeded is not done again.
 
     Returns one `Submitted` per run, in the order of `jobs.runs`. `state` is submitted, attached (it exists already),
     succeeded, failed or cancelled (it had ended before; `reason` and `message` say why). `dry_run` writes nothing.
-    Raises BadInput, Conflict, Unreachable.
+    `budget` (`200 USD`): refuse unless all runs together cost at most this. `without_price`: submit although what a
+    machine costs is not known. Raises BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
@@ -159,9 +162,11 @@ def submit(jobs: Jobs, *, dry_run: bool = False) -> list[Submitted]:
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
     from launcher.userdata.reached import remember
+    from launcher.verbs.estimate import check_price
     from launcher.verbs.submit import submit as send
 
     group, settings = jobs.group, jobs.profile
+    check_price(group.runs, group.names, settings.prices, budget, without_price=without_price)
     names = sorted({job.backend for job in group.runs})
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(names)}: give --backend")

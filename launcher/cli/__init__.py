@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rm": ("launcher.cli.verbs.rm", "delete what ended runs have in the store"),
     "gc": ("launcher.cli.verbs.gc", "delete old runs, old checkpoints and unreferenced objects"),
     "gather": ("launcher.cli.verbs.gather", "copy results, checkpoints and logs, verified"),
+    "cost": ("launcher.cli.verbs.cost", "what jobs would cost, what runs cost so far and have cost"),
     "results": ("launcher.cli.verbs.results", "one table of metrics with intervals over runs"),
     "compare": ("launcher.cli.verbs.compare", "paired statistics of one evaluation against another"),
     "diff": ("launcher.cli.verbs.diff", "show in which fields two runs' jobs differ, or a run's and a file's"),

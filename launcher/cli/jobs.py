@@ -34,6 +34,24 @@ def add_job(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     add_profile(parser)
 
 
+def add_price(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of verbs that submit, about money."""
+    parser.add_argument(
+        "--budget", metavar="AMOUNT", help="refuse unless all these runs together cost at most this: '200 USD'"
+    )
+    parser.add_argument(
+        "--without-price", action="store_true", help="submit although what a machine costs is not known"
+    )
+
+
+def tell_cost(verb: str, group: Group, profile: Profile) -> None:
+    """Prints a line on standard error about what the runs may cost, unless they are free."""
+    from launcher.verbs.estimate import estimates, worst_line
+
+    if line := worst_line(estimates(group.runs, group.names, profile.prices)):
+        print(foreign.line(f"launcher {verb}: {line}"), file=sys.stderr)
+
+
 def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
     """The runs that the arguments of `add_job` name, and the profile used to resolve them."""
     from launcher import api

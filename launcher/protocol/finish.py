@@ -145,6 +145,7 @@ def result_of(
         work=work_hash(job),
         data=dict(data),
         running=sum(earlier.running(leader) for earlier in view.attempts),
+        held=sum(earlier.held(leader) for earlier in view.attempts),
         written_by=writer,
         lost=sum(end.lost for end in exits.values()),
         left_out=tuple(file for end in exits.values() for file in end.left_out)[:LISTED],

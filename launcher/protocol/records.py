@@ -161,6 +161,7 @@ class Result(Record, frozen=True):
     work: str = ""
     data: dict[str, str] = {}  # input -> digest of the bytes that the attempt read
     running: float = 0.0  # seconds, over all attempts
+    held: float = 0.0  # seconds from claim to end, over all attempts
     written_by: str = ""
     lost: int = 0  # bytes of logs and metrics lost because disks were full, summed over the attempt's ranks
     left_out: tuple[LeftOut, ...] = ()  # as in the exits of the attempt

@@ -18,6 +18,7 @@ from launcher.results.facts import Facts, load_facts
 from launcher.results.read import DamagedResults, StoredOutput, open_output
 from launcher.results.rows import ResultRow, auto_compare, by_depth, load_rows
 from launcher.selection.select import Selection
+from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 
 MAX_SAMPLES = 8
@@ -60,10 +61,10 @@ class Report:
     problems: Sequence[str]
 
 
-def collect(store: Store, selection: Selection) -> Report:
-    """Reads the runs of a selection, sorted by stage."""
+def collect(store: Store, selection: Selection, prices: Prices | None = None) -> Report:
+    """Reads the runs of a selection, sorted by stage. `prices`: the profile's."""
     runs = by_depth(selection.runs, selection.edges)
-    facts = load_facts(store, runs, selection.names)
+    facts = load_facts(store, runs, selection.names, prices)
     with ThreadPoolExecutor(8) as pool:
         views = list(pool.map(lambda run: read_run(store, run), runs))
         sources = list(pool.map(lambda run_facts, view: _source(store, run_facts, view), facts, views))

@@ -18,8 +18,9 @@ from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
 from launcher.results.files import write_whole
 from launcher.results.rows import ResultRow, arrange
-from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, is_rate, number, probability
+from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, is_rate, money, number, probability
 from launcher.selection.select import Selection
+from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 
 STATES = {"succeeded": "good", "failed": "bad", "cancelled": "bad"}
@@ -57,9 +58,9 @@ def render(report: Report) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def write(store: Store, selection: Selection, path: Path) -> None:
-    """Reads the runs and writes their page. Raises BadInput if the file cannot be written."""
-    write_whole(path, render(collect(store, selection)).encode())
+def write(store: Store, selection: Selection, path: Path, prices: Prices | None = None) -> None:
+    """Reads the runs and writes their page. `prices`: the profile's. Raises BadInput if the file cannot be written."""
+    write_whole(path, render(collect(store, selection, prices)).encode())
 
 
 def _head(report: Report) -> Markup:
@@ -162,6 +163,7 @@ def _benchmark(row: ResultRow) -> str:
 
 def _metric_table(rows: Sequence[ResultRow]) -> Markup:
     agents = any(row.metric and row.metric.agent for row in rows)
+    priced = any(row.cost_per_solved is not None for row in rows)
     lines = []
     last = ""
     for row in rows:
@@ -181,10 +183,13 @@ def _metric_table(rows: Sequence[ResultRow]) -> Markup:
             metric.infra_failures,
         ]
         line.append(f"{row.facts.seconds / 60:.1f}")
+        if priced:
+            line.append(money(row.cost_per_solved, row.facts.currency) or "")
         lines.append(line)
         last = metric.metric
     head = ["metric", "run", *(["agent"] if agents else []), "value", "95 % interval", "n", "infra", "minutes"]
-    figures = table(head, lines, right=range(len(head) - 5, len(head)), grouped=True)
+    head += ["cost per solved"] if priced else []
+    figures = table(head, lines, right=range(head.index("value"), len(head)), grouped=True)
     if any(row.metric and few_clusters(row.metric) for row in rows):
         return join([figures, tag("p", f"* {FEW_CLUSTERS}", class_="note")])
     return figures
@@ -222,7 +227,7 @@ def _run(run_facts: Facts) -> Markup:
         ),
     ]
     if run_facts.cost is not None:
-        facts.append(("cost", f"{run_facts.cost:.2f} {run_facts.currency}"))
+        facts.append(("cost", money(run_facts.cost, run_facts.currency)))
     if run_facts.finished:
         facts.append(("ended", when(run_facts.finished)))
     if run_facts.message:

@@ -12,12 +12,12 @@ from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
+from launcher.results.bill import HeldTime, bill, held_times, machine_times
 from launcher.spec.hashing import decode_job, work_hash
 from launcher.spec.model import ResolvedJob
+from launcher.spec.prices.rates import PricedRun, Prices
 from launcher.store import layout
 from launcher.store.base import Store
-
-Prices = Mapping[str, tuple[float, str]]  # unit (a GPU's name, `gpu` or `cpu`) -> (per hour, currency)
 
 
 class CodeNote(msgspec.Struct, frozen=True):
@@ -29,8 +29,8 @@ class CodeNote(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one run. `seconds` is the running time summed over the attempts; `cost` is None if no price is
-    known."""
+    """The facts of one run. `seconds` is the running time summed over the attempts; `cost` is of all attempts, None if
+    no price is known or the run is free."""
 
     run: str
     name: str
@@ -82,14 +82,19 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
     if result is not None:
         state, reason, message, attempt = result.outcome, str(result.reason), result.message, result.attempt
         seconds = result.running
+        held: tuple[HeldTime, ...] = (HeldTime(0.0, max(result.held, result.running)),)
     else:
-        status = fold(read_run(store, run))
+        view = read_run(store, run)
+        held = held_times(view)
+        status = fold(view)
         state, reason, message, attempt = status.state, str(status.reason or ""), status.message, status.attempt
         seconds = status.running
     image = job.roles[job.leading].image
     note = _note(store, job.code.digest) if job.code is not None else CodeNote()
     gpus = sum(role.replicas * role.resources.gpus for role in job.roles.values())
-    price, currency = hourly_price(job, prices)
+    priced = PricedRun.of(job)
+    machines = machine_times(read_run(store, run)) if priced.machines else ()
+    costs = bill(priced, held, machines, prices)
     return Facts(
         run=run,
         name=name or job.name,
@@ -104,29 +109,12 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
         data=result.data if result is not None else {},
         seconds=seconds,
         gpu_hours=seconds / 3600 * gpus,
-        cost=None if price is None else seconds / 3600 * price,
-        currency=currency,
+        cost=float(costs.cost) if costs.cost is not None and costs.currency else None,
+        currency=costs.currency,
         finished=result.time if result is not None else None,
         job=job,
         result=result,
     )
-
-
-def hourly_price(job: ResolvedJob, prices: Prices) -> tuple[float | None, str]:
-    """(price of the whole run per hour, currency); the price is None if unknown. The price of the run's budget wins
-    over `prices`."""
-    if job.limits.budget is not None and job.limits.budget.hourly:
-        return job.limits.budget.hourly, job.limits.budget.currency
-    total, currencies = 0.0, set()
-    for role in job.roles.values():
-        resources = role.resources
-        unit, count = (resources.gpu or "gpu", float(resources.gpus)) if resources.gpus else ("cpu", resources.cpus)
-        if unit not in prices:
-            return None, ""
-        price, currency = prices[unit]
-        total += price * count * role.replicas
-        currencies.add(currency)
-    return (total, currencies.pop()) if len(currencies) == 1 else (None, "")
 
 
 def _note(store: Store, digest: str) -> CodeNote:

@@ -21,8 +21,9 @@ COLUMNS: Final[dict[str, type]] = {
     "run": str, "name": str, "state": str, "reason": str, "problem": str, "attempt": int,
     "work": str, "environment": str, "git_commit": str, "git_dirty": bool, "data": dict, "backend": str,
     "gpu_hours": float, "minutes": float, "cost": float, "currency": str, "variant": dict,
-    "adopted": str, "clusters": int,
+    "adopted": str, "clusters": int, "cost_per_solved": float,
 }  # fmt: skip
+SUCCESS: Final = "success"  # the metric that is the share of `n` tasks that were solved
 MAX_COMPARISONS = 4  # comparisons shown without a request; `launcher compare` has no limit
 
 
@@ -33,6 +34,15 @@ class ResultRow:
     facts: Facts
     metric: Metric | None
     problem: str = ""
+
+    @property
+    def cost_per_solved(self) -> float | None:
+        """The run's cost divided by the tasks that it solved; None for another metric than the rate of success, without
+        a price, or when nothing was solved."""
+        metric, cost = self.metric, self.facts.cost
+        if metric is None or metric.metric != SUCCESS or not metric.value or not metric.n or cost is None:
+            return None
+        return cost / round(metric.value * metric.n)
 
     def flat(self) -> dict[str, Any]:
         """A value for each of COLUMNS; None if unknown."""
@@ -68,6 +78,7 @@ class ResultRow:
             "variant": dict(facts.job.variant),
             "adopted": facts.source[0] if facts.source[0] != facts.run else None,
             "clusters": metric.clusters if metric else None,
+            "cost_per_solved": self.cost_per_solved,
         }
 
 

@@ -45,3 +45,10 @@ def difference(value: Interval, metric: str) -> str:
     if is_rate(metric):
         return f"{100 * value.value:+.1f} points ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
     return f"{value.value:+.3f} ({value.low:+.3f} to {value.high:+.3f})"
+
+
+def money(cost: float | None, currency: str) -> str | None:
+    """`12.34 USD`, a small amount with four digits; None for an unknown one."""
+    if cost is None:
+        return None
+    return f"{cost:.2f} {currency}" if cost >= 1 else f"{cost:.4f} {currency}"

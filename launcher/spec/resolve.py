@@ -371,10 +371,11 @@ class _Resolver:
         """The budget of a run on machines that a provider bills; None on another backend."""
         if self.traits.machines is None:
             return None
-        from launcher.spec.prices.rates import rate  # reads the table, for these backends only
+        from launcher.spec.prices.rates import PricedRun, rate  # reads the table, for these backends only
 
         job = ResolvedJob(self.values["name"], dict(roles), self.profile.store, self.backend, options=self.options())
-        hourly, listed = rate(job, self.profile.prices), rate(job, {})
+        run = PricedRun.of(job)
+        hourly, listed = rate(run, self.profile.prices), rate(run, {})
         if hourly.missing:
             units = ", ".join(f"`{unit}`" for unit in hourly.missing)
             known = f"`prices: {{{hourly.missing[0]}: 1.50 {currency}}}` in slipway.yaml"

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from zlib import crc32
 
-VERSION = 3  # version of the tables; a cache of another version is deleted
+VERSION = 4  # version of the tables; a cache of another version is deleted
 TABLES = (
     ("finished", "store TEXT, run TEXT, sum INTEGER, row BLOB", "store, run"),
     ("records", "store TEXT, key TEXT, sum INTEGER, row BLOB", "store, key"),

@@ -21,7 +21,9 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
-from launcher.spec.model import ResolvedJob
+from launcher.results.bill import HeldTime, held_times
+from launcher.spec.model import Limits, ResolvedJob
+from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
 from launcher.spec.turns import at_turn, order
 from launcher.store.base import Store
@@ -74,6 +76,9 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     left_out: int = 0  # files in outputs that could not be stored
     nonce: str = ""  # the result's nonce, which identifies it
     repair: str = ""  # the command that completes the run's interrupted submit; without it the run waits for ever
+    priced: PricedRun | None = None  # what its price depends on
+    held: tuple[HeldTime, ...] = ()  # its attempts
+    limits: Limits = Limits()
 
     @property
     def final(self) -> bool:
@@ -114,6 +119,9 @@ def to_line(view: RunView, status: Status) -> Line:
         lost=status.lost,
         left_out=status.left_out,
         nonce=result.nonce if result is not None else "",
+        priced=PricedRun.of(job) if job is not None else None,
+        held=held_times(view),
+        limits=job.limits if job is not None else Limits(),
     )
 
 

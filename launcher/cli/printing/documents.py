@@ -209,6 +209,60 @@ class Metric(Document, frozen=True):
     variant: dict[str, Any]
     adopted: str | None
     clusters: int | None
+    cost_per_solved: float | None
+
+
+class RunCosts(Document, frozen=True):
+    """What a run cost so far, all attempts together; if it is `final`, in the end. `billed_s`: as billed, in the
+    provider's steps; `cost`: null where `missing` names what has no known price; `origin`: where prices come from;
+    `hourly_low`, `hourly_high`: of the cheapest and the dearest machines that its job allows; `worst`: at most."""
+
+    run: str
+    name: str
+    state: str
+    backend: str
+    labels: dict[str, str]
+    attempts: int
+    billed_s: float
+    cost: float | None
+    currency: str | None
+    origin: str | None
+    missing: list[str]
+    hourly_low: float | None
+    hourly_high: float | None
+    worst: float | None
+    final: bool
+
+
+class SummedCosts(Document, frozen=True):
+    """Runs with the same `key`, in one currency. `unknown`: how many of the runs have no known price; they are not in
+    `cost`."""
+
+    by: str
+    key: str
+    runs: int
+    billed_s: float
+    cost: float
+    currency: str | None
+    unknown: int
+
+
+class JobCosts(Document, frozen=True):
+    """What a job would cost. `worst`: at most, by its deadline or its budget; null where nothing bounds it. `expected`:
+    by the mean time of its `earlier` runs that succeeded."""
+
+    run: str
+    name: str
+    hourly_low: float | None
+    hourly_high: float | None
+    currency: str | None
+    origin: str | None
+    missing: list[str]
+    deadline_s: float | None
+    budget: float | None
+    worst: float | None
+    expected: float | None
+    earlier: int
 
 
 class Interval(Document, frozen=True):

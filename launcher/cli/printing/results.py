@@ -11,7 +11,7 @@ from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
 from launcher.results.rows import Comparisons, ResultRow, arrange
 from launcher.results.stats import Interval
-from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, number, probability
+from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, money, number, probability
 
 
 def results_text(
@@ -63,11 +63,13 @@ def _metrics(rows: Sequence[ResultRow]) -> str:
                 "n": metric.n,
                 "infra": metric.infra_failures,
                 "minutes": f"{row.facts.seconds / 60:.1f}",
+                "cost per solved": money(row.cost_per_solved, row.facts.currency),
             }
         )
         last = metric.metric
-    columns = [name for name in shown[0] if name not in ("agent", "name") or any(line[name] for line in shown)]
-    text = table(shown, columns, right=("value", "95 % interval", "n", "infra", "minutes"))
+    optional = ("agent", "name", "cost per solved")
+    columns = [name for name in shown[0] if name not in optional or any(line[name] for line in shown)]
+    text = table(shown, columns, right=("value", "95 % interval", "n", "infra", "minutes", "cost per solved"))
     few = any(row.metric is not None and few_clusters(row.metric) for row in rows)
     return f"{text}\n* {FEW_CLUSTERS}" if few else text
 
@@ -100,7 +102,7 @@ def _runs(facts: Sequence[Facts]) -> str:
             "state": one.state,
             "minutes": f"{one.seconds / 60:.1f}",
             "gpu hours": f"{one.gpu_hours:.2f}" if one.gpu_hours else None,
-            "cost": f"{one.cost:.2f} {one.currency}" if one.cost is not None else None,
+            "cost": money(one.cost, one.currency),
             "attempt": one.attempt or None,
             "commit": one.git_commit[:10] + ("+" if one.git_dirty else ""),
             "work": one.work[:12],

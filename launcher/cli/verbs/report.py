@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
     chosen = select(store, args.names)
-    write(store, chosen, args.file)
+    write(store, chosen, args.file, profile.prices)
     if args.output == "json":
         output.emit_one({"file": str(args.file)}, "json")
     else:

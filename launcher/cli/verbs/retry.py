@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from launcher.cli.arguments import add_names, add_output, add_profile
-from launcher.cli.verbs.submit import come_back, send
+from launcher.cli.jobs import add_price
+from launcher.cli.verbs.submit import send
 
 SUMMARY = "Run failed or cancelled runs again: each as a new run that starts from the newest checkpoint of the old one."
 EXAMPLE = "launcher retry sft-login-1f2e3d4c5b6a --set limits.deadline=8h"
@@ -18,6 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="limits, labels, resources, timing")
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
+    add_price(parser)
     add_profile(parser)
     add_output(parser)
 
@@ -32,4 +34,4 @@ def run(args: argparse.Namespace) -> int:
     store = open_known(profile.store)
     chosen = select(store, args.names)
     group = retry(store, chosen.runs, chosen.names, args.set)
-    return send(group, profile, args.output, follow=args.follow, plan=args.dry_run, options=come_back(args))
+    return send(args, group, profile)

@@ -60,6 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="any other field of a job (docs/reference/job.md); the value is YAML; +PATH adds a field",
     )
+    jobs.add_price(parser)
     arguments.add_profile(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="do not wait until it ends")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
@@ -90,7 +91,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     resolved = api.resolve_loaded(loaded, store=args.store, profile=args.profile, cwd=Path.cwd())
     jobs.tell_left_out("run", resolved.group)
-    done = api.submit(resolved, dry_run=args.dry_run)
+    done = api.submit(resolved, dry_run=args.dry_run, budget=args.budget, without_price=args.without_price)
+    if not done[0].final:
+        jobs.tell_cost("run", resolved.group, resolved.profile)
     if not args.dry_run:
         keep_names(resolved.profile.store, resolved.group.id, [submitted.run for submitted in done])
     if args.dry_run or args.detach or args.output_format == "json":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, resolved, tell_left_out
+from launcher.cli.jobs import add_job, add_price, resolved, tell_cost, tell_left_out
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
@@ -28,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", metavar="RUN", help="continue an interrupted submit, from its job.json in the store")
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
+    add_price(parser)
     add_output(parser)
 
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("submit what? Allowed: job files, folders of them, - (stdin), or --run RUN")
     group, profile = resolved(args)
     tell_left_out("submit", group)
-    return send(group, profile, args.output, follow=args.follow, plan=args.dry_run, options=come_back(args))
+    return send(args, group, profile)
 
 
 def again(args: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def again(args: argparse.Namespace) -> int:
         raise BadInput("--run RUN submits exactly that job: it takes no PATH, --set, --backend or --fresh")
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     group = group_of(jobs_of(open_store(profile.store), args.run))
-    return send(group, profile, args.output, follow=args.follow, plan=args.dry_run, options=come_back(args))
+    return send(args, group, profile)
 
 
 def come_back(args: argparse.Namespace) -> str:
@@ -69,12 +70,17 @@ def keep_names(store: str, group: str, runs: Sequence[str]) -> None:
         cache.see(store, "group", [group])
 
 
-def send(group: Group, profile: Profile, output: str, *, follow: bool, plan: bool, options: str) -> int:
-    """Submits a resolved group, prints the outcome, and follows it; returns the exit code."""
+def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
+    """Submits a resolved group, prints the outcome, and follows it; returns the exit code. `args`: with --follow,
+    --dry-run, -o, and the options of `add_price` and `add_profile`."""
     from launcher import api
     from launcher.verbs.submit import ADOPTED, DELETED, failure
 
-    done = api.submit(api.Jobs(group, profile), dry_run=plan)
+    output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
+    jobs = api.Jobs(group, profile)
+    done = api.submit(jobs, dry_run=plan, budget=args.budget, without_price=args.without_price)
+    if not all(submitted.final for submitted in done):
+        tell_cost("submit", group, profile)
     if not plan:
         keep_names(profile.store, group.id, [submitted.run for submitted in done])
     rows: Sequence[Mapping[str, object]] = [

@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
+import msgspec
 
 from launcher.spec.backends import MachineChoice, traits
-from launcher.spec.model import ResolvedJob, Resources
+from launcher.spec.model import Limits, ResolvedJob, Resources
 
 Prices = Mapping[str, tuple[float, str]]  # a profile's: unit -> (amount, currency)
 NODE: Final = "node"  # the unit of a rank, whatever it has
@@ -65,30 +65,74 @@ def exact(amount: float) -> Decimal:
     return Decimal(repr(amount))
 
 
-def rate(job: ResolvedJob, prices: Prices) -> Rate:
+class PricedRole(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rank of a role is priced by, and how many there are."""
+
+    replicas: int = 1
+    cpus: float = 1.0
+    gpus: int = 0
+    gpu: str | None = None
+
+
+class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a job that its price depends on, small enough to be kept for every run.
+
+    machines         whether a provider bills machines: then `types`, `regions` and `spot` say which
+    price, currency  of the whole run per hour, from its budget; 0 without one
+    """
+
+    backend: str
+    roles: tuple[PricedRole, ...]
+    machines: bool = False
+    types: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    spot: bool = False
+    price: float = 0.0
+    currency: str = ""
+
+    @staticmethod
+    def of(job: ResolvedJob) -> PricedRun:
+        choose = traits(job.backend).machines
+        choice = choose(job.options) if choose is not None else MachineChoice(())
+        budget = job.limits.budget
+        roles = [
+            PricedRole(role.replicas, role.resources.cpus, role.resources.gpus, role.resources.gpu)
+            for role in job.roles.values()
+        ]
+        return PricedRun(
+            job.backend,
+            tuple(roles),
+            choose is not None,
+            *choice,
+            price=budget.price if budget is not None else 0.0,
+            currency=budget.currency if budget is not None and budget.price else "",
+        )
+
+    @property
+    def ranks(self) -> int:
+        return sum(role.replicas for role in self.roles)
+
+
+def rate(run: PricedRun, prices: Prices) -> Rate:
     """The rate of a run. A price in the run's budget comes first: the run is stopped by it."""
-    increment = _increment(job.backend)
-    budget = job.limits.budget
-    if budget is not None and budget.hourly:
-        price = exact(budget.hourly)
-        return Rate(price, price, budget.currency, "the price in the run's budget", increment)
-    choice = machines(job)
-    return _of_machines(job, choice, prices, increment) if choice is not None else _of_units(job, prices, increment)
+    step = increment(run.backend) if run.machines else 1
+    if run.price:
+        price = exact(run.price)
+        return Rate(price, price, run.currency, "the price in the run's budget", step)
+    return _of_machines(run, prices, step) if run.machines else _of_units(run, prices, step)
 
 
-def machines(job: ResolvedJob) -> MachineChoice | None:
-    """The machines that a job allows; None on a backend that does not bill by the machine."""
-    chosen = traits(job.backend).machines
-    return chosen(job.options) if chosen is not None else None
-
-
-def paid(job: ResolvedJob) -> bool:
-    """Whether a provider sends a bill for the run's machines."""
-    return traits(job.backend).machines is not None
-
-
-def ranks(job: ResolvedJob) -> int:
-    return sum(role.replicas for role in job.roles.values())
+def worst_case(rate: Rate, limits: Limits) -> Decimal | None:
+    """What a run costs at most: its deadline at the price of the dearest machines, or its budget if that is less. None
+    where the price is unknown, or nothing bounds a run that is not free."""
+    if rate.missing:
+        return None
+    bounds = []
+    if limits.deadline is not None or rate.free:
+        bounds.append(rate.high * exact(limits.deadline or 0.0) / HOUR)
+    if limits.budget is not None and limits.budget.currency == rate.currency:
+        bounds.append(exact(limits.budget.amount))
+    return min(bounds, default=None)
 
 
 def machine_price(backend: str, region: str, kind: str, spot: bool, prices: Prices) -> Price | None:
@@ -109,7 +153,7 @@ def machine_price(backend: str, region: str, kind: str, spot: bool, prices: Pric
     return Price(exact(entry), listed["currency"], f"list price read on {listed['read']}")
 
 
-def unit_price(backend: str, resources: Resources, prices: Prices) -> tuple[Price, float] | str:
+def unit_price(backend: str, resources: PricedRole | Resources, prices: Prices) -> tuple[Price, float] | str:
     """(the price of a unit, how many units a rank has), or the unit whose price is missing. GPUs are priced by their
     name, then as `gpu`; ranks without GPUs as `cpu`, by cores; and what has no such price as `node`. Each may stand
     after `BACKEND/`."""
@@ -125,58 +169,67 @@ def unit_price(backend: str, resources: Resources, prices: Prices) -> tuple[Pric
     return next(iter(names))
 
 
-def _of_machines(job: ResolvedJob, choice: MachineChoice, prices: Prices, increment: int) -> Rate:
+def _of_machines(run: PricedRun, prices: Prices, step: int) -> Rate:
     found: list[Price] = []
     missing: list[str] = []
-    for kind in choice.types:
-        for region in choice.regions or ("",):
-            price = machine_price(job.backend, region, kind, choice.spot, prices)
+    for kind in run.types:
+        for region in run.regions or ("",):
+            price = machine_price(run.backend, region, kind, run.spot, prices)
             if price is None:
                 where = f"{region}/" if region else ""
-                missing.append(f"{job.backend}/{where}{kind}{SPOT if choice.spot else ''}")
+                missing.append(f"{run.backend}/{where}{kind}{SPOT if run.spot else ''}")
             else:
                 found.append(price)
-    if not choice.types:
-        missing.append(f"{job.backend}: the job names no type of machine")
+    if not run.types:
+        missing.append(f"{run.backend}: the job names no type of machine")
     currencies = sorted({price.currency for price in found})
     if len(currencies) > 1:
         missing.append(f"one currency for all: these prices are in {' and '.join(currencies)}")
     if missing:
-        return Rate(increment=increment, missing=tuple(dict.fromkeys(missing)))
-    count = ranks(job)
+        return Rate(increment=step, missing=tuple(dict.fromkeys(missing)))
     origins = ", ".join(dict.fromkeys(price.origin for price in found))
     low, high = min(price.amount for price in found), max(price.amount for price in found)
-    return Rate(low * count, high * count, currencies[0], origins, increment)
+    return Rate(low * run.ranks, high * run.ranks, currencies[0], origins, step)
 
 
-def _of_units(job: ResolvedJob, prices: Prices, increment: int) -> Rate:
+def _of_units(run: PricedRun, prices: Prices, step: int) -> Rate:
     total = Decimal(0)
     priced: list[Price] = []
     missing: list[str] = []
-    for role in job.roles.values():
-        price = unit_price(job.backend, role.resources, prices)
+    for role in run.roles:
+        price = unit_price(run.backend, role, prices)
         if isinstance(price, str):
             missing.append(price)
         else:
             priced.append(price[0])
             total += price[0].amount * exact(price[1]) * role.replicas
-    if not priced:
-        return Rate(increment=increment)  # nobody prices this backend: it is free
+    if not priced and not _prices_gpus(run, prices):
+        return Rate(increment=step)  # nobody prices this backend: it is free
     currencies = sorted({price.currency for price in priced})
     if len(currencies) > 1:
         missing.append(f"one currency for all: these prices are in {' and '.join(currencies)}")
     if missing:
-        return Rate(increment=increment, missing=tuple(dict.fromkeys(missing)))
+        return Rate(increment=step, missing=tuple(dict.fromkeys(missing)))
     origins = ", ".join(dict.fromkeys(price.origin for price in priced))
-    return Rate(total, total, currencies[0], origins, increment)
+    return Rate(total, total, currencies[0], origins, step)
 
 
-def _increment(backend: str) -> int:
-    return int(_table()[backend]["increment"]) if traits(backend).machines is not None and backend in _table() else 1
+def _prices_gpus(run: PricedRun, prices: Prices) -> bool:
+    """Whether the run has GPUs, and somebody prices other GPUs here: then theirs are forgotten, not free."""
+    names = {unit.removeprefix(f"{run.backend}/") for unit in prices if not unit.endswith(SPOT)}
+    others = {name for name in names if "/" not in name} - {"cpu", NODE}
+    return bool(others) and any(role.gpus for role in run.roles)
+
+
+def increment(backend: str) -> int:
+    """Seconds in full steps of which a provider bills a machine."""
+    return int(_table()[backend]["increment"]) if backend in _table() else 1
 
 
 @cache
 def _table() -> Mapping[str, Any]:
+    import yaml  # only where a provider bills
+
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     table: Mapping[str, Any] = yaml.load(TABLE.read_text(), Loader=loader)
     return table

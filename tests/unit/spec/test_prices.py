@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from launcher.backends.azureml.traits import machines
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.prices import rates
-from launcher.spec.prices.rates import rate
+from launcher.spec.prices.rates import PricedRole, PricedRun, Prices, Rate
 from launcher.spec.profile import Profile
 from tests.unit.spec.support import PROFILE, group
 
@@ -24,6 +25,10 @@ LAMBDA = HEAD + "backend: lambda\nlambda: {ssh_key: k, instance_types: [%s]}\nli
 def job(text: str, folder: Path, profile: Profile = PROFILE) -> ResolvedJob:
     (made,) = group(text, folder, profile=profile).runs
     return made
+
+
+def rate(made: ResolvedJob, prices: Prices) -> Rate:
+    return rates.rate(PricedRun.of(made), prices)
 
 
 def test_a_local_run_is_free_unless_the_profile_prices_it(tmp_path: Path) -> None:
@@ -43,6 +48,8 @@ def test_gpus_are_priced_by_name_then_as_gpu_and_first_for_their_backend(tmp_pat
     assert rate(made, {"gpu": (1.0, "USD")}).high == 8
     both = {"H100": (2.99, "USD"), "kubernetes/H100": (2.0, "USD"), "docker/H100": (9.0, "USD")}
     assert rate(made, both).high == 16
+    assert rate(made, {"L4": (1.0, "USD")}).missing == ("H100",)  # forgotten, not free
+    assert rate(made, {"lambda/gpu_1x_a10": (1.0, "USD"), "cpu": (1.0, "USD")}).free
 
 
 def test_a_role_without_a_price_makes_the_whole_unknown(tmp_path: Path) -> None:
@@ -137,3 +144,26 @@ def test_a_price_of_the_profile_names_the_run(tmp_path: Path) -> None:
 def test_a_budget_that_cannot_hold_is_refused(tmp_path: Path, budget: str, types: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         job(LAMBDA % (types, f", budget: {budget}"), tmp_path)
+
+
+def test_the_worst_case_is_the_deadline_or_the_budget(tmp_path: Path) -> None:
+    """2 h x 3.29 = 6.58; a budget of 5 is less, one of 40 is not."""
+    types = "gpu_1x_a10, gpu_1x_h100_pcie"
+    for budget, worst in (("", "6.58"), (", budget: 5 USD", "5"), (", budget: 40 USD", "6.58")):
+        made = job(LAMBDA % (types, budget), tmp_path)
+        assert rates.worst_case(rate(made, {}), made.limits) == Decimal(worst)
+    free = job("name: a\ncommand: [x]\n", tmp_path)
+    assert rates.worst_case(rate(free, {}), free.limits) == 0
+    assert rates.worst_case(rate(free, {"cpu": (1.0, "USD")}), free.limits) is None  # nothing bounds it
+
+
+def test_machines_of_azure_are_priced_by_type_region_and_tier() -> None:
+    def found(prices: Prices, **options: object) -> Rate:
+        return rates.rate(PricedRun("azureml", (PricedRole(),), True, *machines(options)), prices)
+
+    kind = "Standard_NC24ads_A100_v4"
+    assert found({}, instance_type=kind, locations=["eastus"]).high == Decimal("3.673")
+    assert found({}, instance_type=kind).missing == (f"azureml/{kind}",)  # the workspace's region is not known here
+    assert found({}, instance_type=kind, locations=["eastus"], tier="spot").missing == (f"azureml/eastus/{kind} spot",)
+    assert found({}, compute="a100-cluster").missing == ("azureml/a100-cluster",)
+    assert found({"azureml/a100-cluster": (3.0, "EUR")}, compute="a100-cluster").high == 3

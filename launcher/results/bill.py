@@ -1,0 +1,183 @@
+"""What a run has cost so far, from its records and its rate. Pure; docs/howto/cost.md states the rules.
+
+Where a provider bills machines, what counts is each machine's time from its first passed health check (or from the
+first claim on it, where nobody recorded that) until it was told to end, in the provider's steps. Everywhere else it is
+the time of each attempt from its claim to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from math import ceil
+from typing import Final, NamedTuple
+
+import msgspec
+
+from launcher.protocol.view import AttemptView, RunView
+from launcher.spec.prices.rates import HOUR, PricedRun, Prices, exact, increment, machine_price, rate
+
+MICRO: Final = Decimal("0.000001")
+# the state and the fields of an event about a machine, as the backends write them
+HANDLE: Final = "handle"
+INSTANCE, TYPE, REGION, CENTS, HEALTHY, AT = "instance", "type", "region", "cents_per_hour", "first_healthy", "at"
+STATE, ENDING = "state", "ending"
+
+
+class HeldTime(msgspec.Struct, frozen=True):
+    """An attempt: when it was claimed, in seconds since the epoch, and for how many seconds it held its machines."""
+
+    start: float
+    seconds: float
+
+
+class MachineTime(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine of a run, and the seconds for which it was billed so far. `cents`: an hour, as the provider said; 0:
+    it did not. `ended`: it was told to end; without that, and once its run has ended, its end is not known."""
+
+    id: str
+    start: float
+    seconds: float
+    type: str = ""
+    region: str = ""
+    cents: int = 0
+    ended: bool = False
+
+
+class Charge(NamedTuple):
+    """`seconds`: as billed, in full steps. `cost`: None without a known price."""
+
+    start: float
+    seconds: float
+    cost: Decimal | None
+
+
+class Bill(NamedTuple):
+    """`cost`: None without a known price, then `missing` names what lacks one. `origin`: where prices come from."""
+
+    cost: Decimal | None
+    currency: str = ""
+    charges: tuple[Charge, ...] = ()
+    missing: tuple[str, ...] = ()
+    origin: str = ""
+
+
+def held_times(view: RunView) -> tuple[HeldTime, ...]:
+    """The time of every attempt. A live attempt is counted until now."""
+    if view.job is None:
+        return ()
+    leader = view.job.members()[0]
+    times = []
+    for attempt in view.attempts:
+        start = attempt.claimed.get(leader)
+        if start is None:
+            continue
+        live = attempt is view.attempts[-1] and view.result is None and leader not in attempt.exits
+        seconds = max(view.now - start, 0.0) if live else attempt.held(leader)
+        times.append(HeldTime(start, seconds))
+    return tuple(times)
+
+
+def machine_times(view: RunView) -> tuple[MachineTime, ...]:
+    """The machines that the run's events name, in the order of their first events. `view` was read in full."""
+    fields: dict[str, dict[str, str]] = {}
+    for event in view.events:
+        if event.kind == HANDLE and (instance := event.fields.get(INSTANCE)):
+            known = fields.setdefault(instance, {})
+            known |= {name: value for name, value in event.fields.items() if name != AT}
+            if event.fields.get(STATE) == ENDING:
+                known |= {AT: event.fields.get(AT, "")}
+    times = []
+    for instance, known in fields.items():
+        start = _number(known.get(HEALTHY)) or _claimed(view.attempts, instance)
+        ended = _number(known.get(AT))
+        end = ended or (view.now if view.result is None else _end(view))
+        times.append(
+            MachineTime(
+                instance,
+                start or 0.0,
+                max(end - start, 0.0) if start else 0.0,  # it has passed no health check yet: it is not billed
+                known.get(TYPE, ""),
+                known.get(REGION, ""),
+                int(_number(known.get(CENTS))),
+                bool(ended),
+            )
+        )
+    return tuple(times)
+
+
+def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices) -> Bill:
+    """The bill of a run. `machines`: of a run whose machines a provider bills, where they are known; without them its
+    attempts are counted, at the price of the dearest machines that its job allows."""
+    if machines:
+        return _of_machines(run, machines, prices)
+    found = rate(run, prices)
+    if found.missing:
+        charges = tuple(Charge(time.start, _full(time.seconds, found.increment), None) for time in held)
+        return Bill(None, charges=charges, missing=found.missing)
+    charges = tuple(_charge(time.start, time.seconds, found.increment, found.high) for time in held)
+    return Bill(_sum(charges), found.currency, charges, origin=found.origin)
+
+
+def _of_machines(run: PricedRun, machines: Sequence[MachineTime], prices: Prices) -> Bill:
+    step = increment(run.backend)
+    charges: list[Charge] = []
+    missing: list[str] = []
+    currencies: dict[str, None] = {}
+    origins: dict[str, None] = {}
+    for machine in machines:
+        price = machine_price(run.backend, machine.region, machine.type, run.spot, prices)
+        if machine.cents and (price is None or not price.origin.startswith("prices:")):
+            amount, currency, origin = Decimal(machine.cents) / 100, "USD", f"what {run.backend} says"
+        elif price is not None:
+            amount, currency, origin = price
+        else:
+            charges.append(Charge(machine.start, _full(machine.seconds, step), None))
+            missing.append(f"{run.backend}/{machine.region}/{machine.type}")
+            continue
+        charges.append(_charge(machine.start, machine.seconds, step, amount))
+        currencies[currency], origins[origin] = None, None
+    if len(currencies) > 1:
+        missing.append(f"one currency for all: these prices are in {' and '.join(sorted(currencies))}")
+    if missing:
+        return Bill(None, charges=tuple(charges), missing=tuple(dict.fromkeys(missing)))
+    return Bill(_sum(charges), next(iter(currencies)), tuple(charges), origin=", ".join(origins))
+
+
+def _charge(start: float, seconds: float, step: int, price: Decimal) -> Charge:
+    billed = _full(seconds, step)
+    cost = exact(round(billed, 3)) * price / HOUR
+    return Charge(start, billed, cost.quantize(MICRO, ROUND_HALF_UP))
+
+
+def _full(seconds: float, step: int) -> float:
+    """The time in full steps; a step of one second counts as it is."""
+    return float(ceil(round(seconds, 3) / step) * step) if step > 1 else seconds
+
+
+def _sum(charges: Sequence[Charge]) -> Decimal:
+    return sum((charge.cost for charge in charges if charge.cost is not None), Decimal(0))
+
+
+def _claimed(attempts: Sequence[AttemptView], instance: str) -> float:
+    """When a process on this machine first claimed something; 0.0 if none did."""
+    times = [
+        attempt.claimed[member]
+        for attempt in attempts
+        for member, claim in attempt.claims.items()
+        if claim.placement.container == instance
+    ]
+    return min(times, default=0.0)
+
+
+def _end(view: RunView) -> float:
+    """When the run ended: its machines ended later, but nobody recorded when."""
+    exits = [end.ended for attempt in view.attempts for end in attempt.exits.values()]
+    return max([*exits, view.result.time if view.result is not None else 0.0], default=view.now)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0.0)
+    except ValueError:
+        return 0.0

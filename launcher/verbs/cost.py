@@ -1,0 +1,133 @@
+"""What runs cost so far, or in the end (docs/howto/cost.md). `estimate` has what jobs would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import msgspec
+
+from launcher.errors import NotFound
+from launcher.protocol.read import read_run
+from launcher.results.bill import Bill, Charge, MachineTime, bill, machine_times
+from launcher.spec.prices.rates import Prices, Rate, exact, rate, worst_case
+from launcher.store.base import Meta, Store
+from launcher.store.layout import RunKeys
+from launcher.userdata.memory import Memory
+from launcher.verbs.status import PARALLEL, Line
+
+TEAM: Final = "team"  # the label of `--by team`
+NONE: Final = "-"  # the group of runs without the label
+KEPT: Final = "machines"  # a row that only the cache has, below a run: its machines, once all were told to end
+
+
+class RunCost(NamedTuple):
+    """`worst`: what the run costs at most, see `worst_case`; None where nothing bounds it."""
+
+    line: Line
+    bill: Bill
+    rate: Rate
+    worst: Decimal | None
+
+    @property
+    def seconds(self) -> float:
+        return sum(charge.seconds for charge in self.bill.charges)
+
+
+class CostGroup(NamedTuple):
+    """Runs with the same value of what they are grouped by. `unknown`: how many of them have no known price; they are
+    not in the `cost`. One currency each: the same key may come several times."""
+
+    key: str
+    runs: int
+    seconds: float
+    cost: Decimal
+    currency: str
+    unknown: int
+
+
+def costs(store: Store, lines: Sequence[Line], prices: Prices, memory: Memory) -> list[RunCost]:
+    """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        machines = pool.map(lambda line: _machines(store, line, memory), lines)
+        return [_cost(line, found, prices) for line, found in zip(lines, machines, strict=True)]
+
+
+def _cost(line: Line, machines: Sequence[MachineTime], prices: Prices) -> RunCost:
+    if line.priced is None:
+        return RunCost(line, Bill(None, missing=("its job is not in the store",)), Rate(), None)
+    found = rate(line.priced, prices)
+    return RunCost(line, bill(line.priced, line.held, machines, prices), found, worst_case(found, line.limits))
+
+
+def _machines(store: Store, line: Line, memory: Memory) -> tuple[MachineTime, ...]:
+    if line.priced is None or not line.priced.machines:
+        return ()
+    key = RunKeys(line.run).prefix + KEPT
+    if line.final and (row := memory.known(key)) is not None:
+        return msgspec.msgpack.decode(row[0], type=tuple[MachineTime, ...])
+    try:
+        found = machine_times(read_run(store, line.run))
+    except NotFound:
+        return ()
+    if line.final and found and all(machine.ended for machine in found):
+        body = msgspec.msgpack.encode(found)
+        memory.learn(body, Meta(key, len(body), 0.0))
+    return found
+
+
+def by(found: Iterable[RunCost], what: str) -> list[CostGroup]:
+    """The runs in groups: by `team` (the label), `backend`, `job`, `day` (UTC; a run that lasts over midnight is in
+    both days), or any label's name. Sorted by the key, then by the currency."""
+    groups: dict[tuple[str, str], list[tuple[str, float, Decimal | None]]] = {}
+    for one in found:
+        for key, seconds, cost in _parts(one, what):
+            groups.setdefault((key, one.bill.currency), []).append((one.line.run, seconds, cost))
+    return [
+        CostGroup(
+            key,
+            len({run for run, _, _ in parts}),
+            sum(seconds for _, seconds, _ in parts),
+            sum((cost for _, _, cost in parts if cost is not None), Decimal(0)),
+            currency,
+            len({run for run, _, cost in parts if cost is None}),
+        )
+        for (key, currency), parts in sorted(groups.items())
+    ]
+
+
+def _parts(one: RunCost, what: str) -> Iterable[tuple[str, float, Decimal | None]]:
+    if what == "day":
+        for charge in one.bill.charges:
+            yield from _days(charge)
+        return
+    line = one.line
+    keys: Mapping[str, str] = {"backend": line.backend, "job": line.name}
+    yield keys.get(what) or line.labels.get(what, NONE), one.seconds, one.bill.cost
+
+
+def _days(charge: Charge) -> Iterable[tuple[str, float, Decimal | None]]:
+    """A charge by days (UTC), each with its share of the time and of the cost; the last one has what is left."""
+    at, left, cost = datetime.fromtimestamp(charge.start, UTC), charge.seconds, charge.cost
+    while True:
+        midnight = (at + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        seconds = min(left, (midnight - at).total_seconds())
+        whole = seconds >= left
+        share = cost if cost is None or whole else (cost * exact(seconds) / exact(left)).quantize(Decimal("0.000001"))
+        yield at.strftime("%Y-%m-%d"), seconds, share
+        if whole:
+            return
+        at, left = midnight, left - seconds
+        cost = None if cost is None or share is None else cost - share
+
+
+def totals(found: Iterable[RunCost]) -> dict[str, Decimal]:
+    """Currency -> the sum of what is known."""
+    sums: dict[str, Decimal] = {}
+    for one in found:
+        if one.bill.cost is not None and one.bill.currency:
+            sums[one.bill.currency] = sums.get(one.bill.currency, Decimal(0)) + one.bill.cost
+    return sums

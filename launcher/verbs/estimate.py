@@ -1,0 +1,113 @@
+"""What jobs would cost, and which are refused because of that. Pure; docs/howto/cost.md states the rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from launcher.errors import BadInput
+from launcher.spec.backends import traits
+from launcher.spec.hashing import run_id
+from launcher.spec.model import ResolvedJob
+from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, exact, rate, worst_case
+from launcher.spec.types import MONEY
+
+
+class Estimate(NamedTuple):
+    """A job before it is submitted. `expected`: of the mean time that its earlier runs held their machines; None
+    without one."""
+
+    run: str
+    name: str
+    rate: Rate
+    deadline: float | None
+    budget: Decimal | None
+    worst: Decimal | None
+    expected: Decimal | None = None
+    earlier: int = 0
+
+
+def estimates(
+    jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, earlier: Mapping[str, Sequence[float]] = {}
+) -> list[Estimate]:
+    """What jobs would cost. `names`: run -> name; `earlier`: job's name -> for how many seconds each of its runs that
+    succeeded held its machines."""
+    found = []
+    for job in jobs:
+        run, limits = run_id(job), job.limits
+        price = rate(PricedRun.of(job), prices)
+        times = earlier.get(job.name, ())
+        expected = None
+        if times and not price.missing:
+            expected = exact(round(sum(times) / len(times), 3)) * price.high / HOUR
+        budget = exact(limits.budget.amount) if limits.budget is not None else None
+        worst = worst_case(price, limits)
+        found.append(
+            Estimate(run, names.get(run, job.name), price, limits.deadline, budget, worst, expected, len(times))
+        )
+    return found
+
+
+def check_price(
+    jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, budget: str | None, *, without_price: bool
+) -> None:
+    """Raises BadInput for runs on machines that a provider bills and whose price nobody knows, unless `without_price`;
+    and, with a `budget` for all of them (`200 USD`), unless they cost at most this in the worst case."""
+    found = estimates(jobs, names, prices)
+    billed = [traits(job.backend).machines is not None for job in jobs]
+    missing = [unit for one, bills in zip(found, billed, strict=True) if bills for unit in one.rate.missing]
+    if missing and not without_price:
+        units = list(dict.fromkeys(missing))
+        example = f"`prices: {{{units[0]}: 1.50 USD}}`"
+        raise BadInput(
+            f"what this costs is not known: no price of {', '.join(units)}; allowed: {example} "
+            "in slipway.yaml, with what your provider asks for an hour, or --without-price"
+        )
+    if budget is not None:
+        if not re.fullmatch(MONEY.pattern, budget):
+            raise BadInput(f"--budget: `{budget}` is not {MONEY.name}; allowed: {MONEY.allowed}")
+        amount, _, currency = budget.partition(" ")
+        _within(found, Decimal(amount), currency)
+
+
+def _within(found: Sequence[Estimate], amount: Decimal, currency: str) -> None:
+    """Raises BadInput unless the runs together cost at most this in the worst case."""
+    unbound = [one for one in found if one.worst is None]
+    if unbound:
+        why = ", ".join(unbound[0].rate.missing) or "neither limits.deadline nor limits.budget bounds it"
+        raise BadInput(f"--budget: what {unbound[0].name} costs at most is not known: {why}")
+    other = sorted({one.rate.currency for one in found if one.rate.currency and one.rate.currency != currency})
+    if other:
+        raise BadInput(f"--budget: the prices are in {', '.join(other)}, the budget in {currency}")
+    worst = sum((one.worst for one in found if one.worst is not None), Decimal(0))
+    if worst > amount:
+        raise BadInput(
+            f"--budget: these runs may cost {worst:.2f} {currency}, which is more than {amount:.2f} {currency}; "
+            "allowed: shorter limits.deadline, smaller limits.budget of the runs, or a larger --budget"
+        )
+
+
+def worst_line(found: Sequence[Estimate]) -> str:
+    """One line about what runs may cost; "" where all of them are free."""
+    paid = [one for one in found if not one.rate.free]
+    if not paid:
+        return ""
+    unknown = [one for one in paid if one.worst is None]
+    sums: dict[str, Decimal] = {}
+    for one in paid:
+        if one.worst is not None:
+            sums[one.rate.currency] = sums.get(one.rate.currency, Decimal(0)) + one.worst
+    parts = [f"at most {amount:.2f} {currency}" for currency, amount in sorted(sums.items())]
+    if len(paid) == 1 and paid[0].worst is not None:
+        one = paid[0]
+        hours = f"{float(one.deadline) / HOUR:g} h" if one.deadline is not None else "no deadline"
+        bound = "limits.budget" if one.budget is not None and one.worst == one.budget else f"{hours} of limits.deadline"
+        parts[0] += f": {one.rate.high:.2f} {one.rate.currency} per hour, {bound} ({one.rate.origin})"
+    elif len(paid) > len(unknown):
+        parts.append(f"{len(paid) - len(unknown)} runs")
+    if unknown:
+        reasons = unknown[0].rate.missing or ("no limits.deadline or limits.budget bounds it",)
+        parts.append(f"of {len(unknown)} not known: {', '.join(reasons)}")
+    return f"cost: {', '.join(parts)}"
