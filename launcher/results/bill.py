@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from launcher.protocol.view import AttemptView, RunView
-from launcher.spec.prices.rates import HOUR, PricedRun, Prices, exact, increment, machine_price, rate
+from launcher.spec.prices.rates import HOUR, Price, PricedRun, Prices, exact, increment, machine_price, rate
 
 MICRO: Final = Decimal("0.000001")
 # the state and the fields of an event about a machine, as the backends write them
@@ -119,6 +119,15 @@ def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTim
     return Bill(_sum(charges), found.currency, charges, origin=found.origin)
 
 
+def machine_rate(backend: str, region: str, kind: str, cents: int, spot: bool, prices: Prices) -> Price | None:
+    """The price of a machine that there is or was: the profile's, else what the provider said of it (`cents` an hour;
+    0: nothing), else the list price."""
+    price = machine_price(backend, region, kind, spot, prices)
+    if cents and (price is None or not price.of_profile):
+        return Price(Decimal(cents) / 100, "USD", f"what {backend} says")
+    return price
+
+
 def _of_machines(run: PricedRun, machines: Sequence[MachineTime], prices: Prices) -> Bill:
     step = increment(run.backend)
     charges: list[Charge] = []
@@ -126,17 +135,13 @@ def _of_machines(run: PricedRun, machines: Sequence[MachineTime], prices: Prices
     currencies: dict[str, None] = {}
     origins: dict[str, None] = {}
     for machine in machines:
-        price = machine_price(run.backend, machine.region, machine.type, run.spot, prices)
-        if machine.cents and (price is None or not price.origin.startswith("prices:")):
-            amount, currency, origin = Decimal(machine.cents) / 100, "USD", f"what {run.backend} says"
-        elif price is not None:
-            amount, currency, origin = price
-        else:
+        price = machine_rate(run.backend, machine.region, machine.type, machine.cents, run.spot, prices)
+        if price is None:
             charges.append(Charge(machine.start, _full(machine.seconds, step), None))
             missing.append(f"{run.backend}/{machine.region}/{machine.type}")
             continue
-        charges.append(_charge(machine.start, machine.seconds, step, amount))
-        currencies[currency], origins[origin] = None, None
+        charges.append(_charge(machine.start, machine.seconds, step, price.amount))
+        currencies[price.currency], origins[price.origin] = None, None
     if len(currencies) > 1:
         missing.append(f"one currency for all: these prices are in {' and '.join(sorted(currencies))}")
     if missing:

@@ -72,6 +72,22 @@ class Run(Document, frozen=True):
     deleted: str | None = None
 
 
+class Paid(Document, frozen=True):
+    """A run that costs money now. `since`: when billing began; `hourly`: null where the price is not known; `cost`: so
+    far; `deadline_left_s`: running time that is left; `why`: its state, or why somebody must end it."""
+
+    run: str
+    backend: str
+    what: str
+    since: float | None
+    hourly: float | None
+    currency: str | None
+    cost: float | None
+    deadline_left_s: float | None
+    why: str
+    labels: dict[str, str]
+
+
 class Watched(Run, frozen=True, tag_field="event", tag="state"):
     """A line at each change of a run's state, phase, attempt or place, and from time to time with its steps."""
 

@@ -16,6 +16,7 @@ from launcher.cli.arguments import parse_labels
 from launcher.cli.printing import output
 from launcher.cli.printing.records import record
 from launcher.cli.printing.units import duration, steps
+from launcher.errors import BadInput
 
 SUMMARY = "Show runs: state, phase, step, progress, ETA, last checkpoint, reason. Writes a missing final record."
 EXAMPLE = "launcher status -l team=agents --state running --state queued\n  launcher status sft-login-1a2b3c4d5e6f"
@@ -41,6 +42,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--state", action="append", default=[], choices=STATES, help="only this state (repeatable)")
     parser.add_argument("--watch", action="store_true", help="follow until all of them have ended")
+    parser.add_argument(
+        "--paid",
+        action="store_true",
+        help="ask every backend what costs money now; exit code 4 where one does not answer",
+    )
     arguments.add_output(parser, ("table", "json", "yaml", "wide"))
     arguments.add_profile(parser)
 
@@ -56,6 +62,12 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
     labels = parse_labels(args.label)
+    if args.paid:
+        from launcher.cli.printing.paid import show_paid
+
+        if args.names or args.watch or args.state:
+            raise BadInput("--paid asks the backends for everything; it takes no NAME, --state or --watch")
+        return show_paid(store, profile, labels, args.output)
     backend_of = backends(profile)
     if args.names:
         chosen = select_runs(store, args.names, profile)

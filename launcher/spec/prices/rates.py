@@ -33,6 +33,10 @@ class Price(NamedTuple):
     currency: str
     origin: str
 
+    @property
+    def of_profile(self) -> bool:
+        return self.origin.startswith("prices:")
+
 
 class Rate(NamedTuple):
     """The price of all ranks of a run per hour.

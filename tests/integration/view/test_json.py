@@ -92,6 +92,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "run": [("run -o json --name adhoc -- true", 0)],
     "status": [("status -o json", 0), ("status {bad} -o json", 0), ("status -l no=body -o json", 0)],
     "status --watch": [("status {group} --watch -o json", 1)],
+    "status --paid": [("status --paid -o json", 0)],
     "groups": [("groups -o json", 0), ("groups --last 1 -o json", 0)],
     "top": [("top -o json", 0), ("top {bad} -o json", 0)],
     "queues": [("queues -o json", 0), ("queues local -o json", 0)],

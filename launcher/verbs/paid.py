@@ -1,0 +1,160 @@
+"""Everything that costs money now, on all backends: what `launcher status --paid` shows. It asks each backend, so it
+sees what this store does not know, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import NamedTuple
+
+from launcher.backends.base import Backend, BackendObservation, BilledMachine, backend
+from launcher.errors import SlipwayError
+from launcher.results.bill import machine_rate
+from launcher.spec.backends import backends, traits
+from launcher.spec.prices.rates import Prices, rate
+from launcher.spec.profile import Profile
+from launcher.store.base import Store
+from launcher.userdata.cache import Cache
+from launcher.userdata.memory import Memory
+from launcher.verbs.cost import RunCost, costs
+from launcher.verbs.status import PARALLEL, Line, list_runs, read_lines
+
+
+class PaidItem(NamedTuple):
+    """A run that costs money now.
+
+    what      its machines, or how many ranks it has
+    since     since when it is billed, in seconds since the epoch; None: unknown, or not yet
+    hourly    None where the price is not known
+    left      seconds of its deadline that are left; None without one, or where its job is not known here
+    why       what keeps it: the state, or why somebody must end it
+    """
+
+    run: str
+    backend: str
+    what: str
+    since: float | None
+    hourly: Decimal | None
+    currency: str
+    cost: Decimal | None
+    left: float | None
+    why: str
+    labels: Mapping[str, str]
+
+
+class PaidListing(NamedTuple):
+    """`silent`: backend -> why it did not answer; what it has is not in `items`. `asked`: the backends that were."""
+
+    items: list[PaidItem]
+    silent: dict[str, str]
+    asked: list[str]
+
+
+def asked_backends(profile: Profile, used: Iterable[str]) -> list[str]:
+    """The backends that may cost something: of those that the profile or a living run (`used`) names, the ones on which
+    a provider bills machines, and the ones that the profile prices."""
+    named = dict.fromkeys([profile.backend, *profile.blocks, *used])
+    return [
+        name for name in backends() if name in named and (traits(name).machines is not None or _priced(name, profile))
+    ]
+
+
+def _priced(name: str, profile: Profile) -> bool:
+    """Whether the profile has a price of GPUs, cores or ranks on this backend."""
+    return any(unit.startswith(f"{name}/") or "/" not in unit for unit in profile.prices)
+
+
+def paid(
+    store: Store, profile: Profile, cache: Cache, *, open_backend: Mapping[str, Backend] | None = None
+) -> PaidListing:
+    """What costs money now. `open_backend`: backends to ask instead of those of the profile, by name."""
+    lines, _ = read_lines(store, list_runs(store), cache=cache)
+    living = [line for line in lines if not line.final]
+    names = (
+        list(open_backend) if open_backend is not None else asked_backends(profile, (line.backend for line in living))
+    )
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="paid") as threads:
+        answers = list(threads.map(lambda name: _ask(name, profile, open_backend), names))
+    seen: list[tuple[str, BackendObservation]] = []
+    silent = {}
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, str):
+            silent[name] = answer
+        else:
+            seen += [(name, each) for each in answer if each.billed or each.active]
+    by_run = {line.run: line for line in lines}
+    wanted = [by_run[each.handle.run] for _, each in seen if each.handle.run in by_run]
+    found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, Memory(store, cache))}
+    items = [_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen]
+    return PaidListing([item for item in items if item.hourly is None or item.hourly], silent, names)
+
+
+def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> list[BackendObservation] | str:
+    """What a backend has, or why it does not answer."""
+    try:
+        chosen = (
+            given[name]
+            if given is not None
+            else backend(name, {"store": profile.store, **profile.backend_options(name)})
+        )
+        return list(chosen.mine())
+    except SlipwayError as error:
+        return str(error).partition("\n")[0]
+
+
+def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Prices) -> PaidItem:
+    line = cost.line if cost is not None else None
+    hourly, currency = _hourly(name, seen.machines, line, prices)
+    since = [machine.since for machine in seen.machines if machine.since]
+    if not since and line is not None and line.held and not seen.machines:
+        since = [line.held[-1].start]
+    deadline = line.limits.deadline if line is not None else None
+    return PaidItem(
+        run=seen.handle.run,
+        backend=name,
+        what=_what(seen.machines, line),
+        since=min(since, default=None),
+        hourly=hourly,
+        currency=currency,
+        cost=cost.bill.cost if cost is not None else None,
+        left=max(deadline - line.running, 0.0) if line is not None and deadline is not None else None,
+        why=_why(seen, line),
+        labels=line.labels if line is not None else {},
+    )
+
+
+def _hourly(
+    name: str, machines: Sequence[BilledMachine], line: Line | None, prices: Prices
+) -> tuple[Decimal | None, str]:
+    priced = line.priced if line is not None else None
+    if machines:
+        found = [
+            machine_rate(name, machine.region, machine.type, machine.cents, priced is not None and priced.spot, prices)
+            for machine in machines
+        ]
+        known = [price for price in found if price is not None]
+        if len(known) < len(found) or len({price.currency for price in known}) > 1:
+            return None, ""
+        return sum((price.amount for price in known), Decimal(0)), known[0].currency
+    if priced is None:
+        return None, ""
+    whole = rate(priced, prices)
+    return (None, "") if whole.missing else (whole.high, whole.currency)
+
+
+def _what(machines: Sequence[BilledMachine], line: Line | None) -> str:
+    if machines:
+        return ", ".join(" ".join(filter(None, (machine.type, machine.id))) for machine in machines)
+    ranks = line.priced.ranks if line is not None and line.priced is not None else 0
+    return f"{ranks} rank{'s' if ranks != 1 else ''}" if ranks else ""
+
+
+def _why(seen: BackendObservation, line: Line | None) -> str:
+    if seen.overdue:
+        return f"must be ended: {seen.overdue}"
+    if line is not None and line.final:
+        return f"the run has {line.state}: launcher reap --backend {seen.handle.backend} ends it"
+    if line is None:
+        return "its run is not in this store"
+    return line.state
