@@ -3,12 +3,13 @@ sees what this store does not know, too."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from launcher.backends.base import Backend, BackendObservation, BilledMachine, backend
+from launcher.clock import boottime
 from launcher.errors import SlipwayError
 from launcher.results.bill import machine_rate
 from launcher.spec.backends import backends, traits
@@ -18,7 +19,9 @@ from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from launcher.userdata.memory import Memory
 from launcher.verbs.cost import RunCost, costs
-from launcher.verbs.status import PARALLEL, Line, list_runs, read_lines
+from launcher.verbs.status import Line, list_runs, read_lines
+
+PATIENCE: Final = 60.0  # seconds in which a backend has to answer
 
 
 class PaidItem(NamedTuple):
@@ -74,11 +77,11 @@ def paid(
     names = (
         list(open_backend) if open_backend is not None else asked_backends(profile, (line.backend for line in living))
     )
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="paid") as threads:
-        answers = list(threads.map(lambda name: _ask(name, profile, open_backend), names))
+    answers = _ask_all(names, profile, open_backend)
     seen: list[tuple[str, BackendObservation]] = []
     silent = {}
-    for name, answer in zip(names, answers, strict=True):
+    for name in names:
+        answer = answers.get(name, f"no answer within {PATIENCE:.0f} s")
         if isinstance(answer, str):
             silent[name] = answer
         else:
@@ -88,6 +91,24 @@ def paid(
     found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, Memory(store, cache))}
     items = [_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen]
     return PaidListing([item for item in items if item.hourly is None or item.hourly], silent, names)
+
+
+def _ask_all(
+    names: Sequence[str], profile: Profile, given: Mapping[str, Backend] | None
+) -> dict[str, list[BackendObservation] | str]:
+    """Name -> the answer of each backend that answered in time. The others' threads end with the process."""
+    answers: dict[str, list[BackendObservation] | str] = {}
+
+    def ask(name: str) -> None:
+        answers[name] = _ask(name, profile, given)
+
+    threads = [threading.Thread(target=ask, args=(name,), name=f"paid {name}", daemon=True) for name in names]
+    until = boottime() + PATIENCE
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(until - boottime(), 0.0))
+    return dict(answers)
 
 
 def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> list[BackendObservation] | str:

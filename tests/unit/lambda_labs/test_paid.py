@@ -13,6 +13,8 @@ from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
+from launcher.store.opening import make_store, open_store
+from launcher.verbs import paid
 from tests.unit.lambda_labs.conftest import Account
 
 Capture = pytest.CaptureFixture[str]
@@ -26,6 +28,7 @@ def laptop(account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder.mkdir()
     for name in ("CACHE", "STATE", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    make_store(account.store)
     monkeypatch.setenv("SLIPWAY_STORE", account.store.url)
     (folder / "slipway.yaml").write_text(PROFILE)
     monkeypatch.chdir(folder)
@@ -72,12 +75,17 @@ def test_a_machine_of_another_store_is_listed_too(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     account.submit(account.job("train"))
-    monkeypatch.setenv("SLIPWAY_STORE", (tmp_path / "other").as_uri())
+    other = (tmp_path / "other").as_uri()
+    make_store(open_store(other))
+    monkeypatch.setenv("SLIPWAY_STORE", other)
     (item,) = ask(capsys)
     assert (item["why"], item["hourly"]) == ("its run is not in this store", 0.75)
 
 
-def test_a_backend_that_does_not_answer_is_named(account: Account, capsys: Capture) -> None:
+def test_a_backend_that_does_not_answer_is_named(
+    account: Account, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(paid, "PATIENCE", 1.5)
     account.submit(account.job("train"))
     account.cloud.close()
     assert ask(capsys, code=4) == []
