@@ -24,11 +24,17 @@ INSTANCE, TYPE, REGION, CENTS, HEALTHY, AT = "instance", "type", "region", "cent
 STATE, ENDING = "state", "ending"
 
 
-class HeldTime(msgspec.Struct, frozen=True):
-    """An attempt: when it was claimed, in seconds since the epoch, and for how many seconds it held its machines."""
+class HeldTime(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt: when it was claimed, in seconds since the epoch, and for how many seconds it held its machines.
+    `live`: it holds them still."""
 
     start: float
     seconds: float
+    live: bool = False
+
+    def until(self, now: float) -> float:
+        """Seconds for which it has held its machines at `now`."""
+        return max(now - self.start, self.seconds) if self.live else self.seconds
 
 
 class MachineTime(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,7 +69,7 @@ class Bill(NamedTuple):
 
 
 def held_times(view: RunView) -> tuple[HeldTime, ...]:
-    """The time of every attempt. A live attempt is counted until now."""
+    """The time of every attempt."""
     if view.job is None:
         return ()
     leader = view.job.members()[0]
@@ -73,8 +79,7 @@ def held_times(view: RunView) -> tuple[HeldTime, ...]:
         if start is None:
             continue
         live = attempt is view.attempts[-1] and view.result is None and leader not in attempt.exits
-        seconds = max(view.now - start, 0.0) if live else attempt.held(leader)
-        times.append(HeldTime(start, seconds))
+        times.append(HeldTime(start, attempt.held(leader), live))
     return tuple(times)
 
 
@@ -106,16 +111,16 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
     return tuple(times)
 
 
-def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices) -> Bill:
-    """The bill of a run. `machines`: of a run whose machines a provider bills, where they are known; without them its
-    attempts are counted, at the price of the dearest machines that its job allows."""
+def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices, now: float) -> Bill:
+    """The bill of a run at `now`, by the store's clock. `machines`: of a run whose machines a provider bills, where they
+    are known; without them its attempts are counted, at the price of the dearest machines that its job allows."""
     if machines:
         return _of_machines(run, machines, prices)
     found = rate(run, prices)
     if found.missing:
-        charges = tuple(Charge(time.start, _full(time.seconds, found.increment), None) for time in held)
+        charges = tuple(Charge(time.start, _full(time.until(now), found.increment), None) for time in held)
         return Bill(None, charges=charges, missing=found.missing)
-    charges = tuple(_charge(time.start, time.seconds, found.increment, found.high) for time in held)
+    charges = tuple(_charge(time.start, time.until(now), found.increment, found.high) for time in held)
     return Bill(_sum(charges), found.currency, charges, origin=found.origin)
 
 

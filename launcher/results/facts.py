@@ -94,7 +94,7 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
     gpus = sum(role.replicas * role.resources.gpus for role in job.roles.values())
     priced = PricedRun.of(job)
     machines = machine_times(read_run(store, run)) if priced.machines else ()
-    costs = bill(priced, held, machines, prices)
+    costs = bill(priced, held, machines, prices, store.now())
     return Facts(
         run=run,
         name=name or job.name,

@@ -53,14 +53,15 @@ def costs(store: Store, lines: Sequence[Line], prices: Prices, memory: Memory) -
     """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         machines = pool.map(lambda line: _machines(store, line, memory), lines)
-        return [_cost(line, found, prices) for line, found in zip(lines, machines, strict=True)]
+        now = store.now()
+        return [_cost(line, found, prices, now) for line, found in zip(lines, machines, strict=True)]
 
 
-def _cost(line: Line, machines: Sequence[MachineTime], prices: Prices) -> RunCost:
+def _cost(line: Line, machines: Sequence[MachineTime], prices: Prices, now: float) -> RunCost:
     if line.priced is None:
         return RunCost(line, Bill(None, missing=("its job is not in the store",)), Rate(), None)
     found = rate(line.priced, prices)
-    return RunCost(line, bill(line.priced, line.held, machines, prices), found, worst_case(found, line.limits))
+    return RunCost(line, bill(line.priced, line.held, machines, prices, now), found, worst_case(found, line.limits))
 
 
 def _machines(store: Store, line: Line, memory: Memory) -> tuple[MachineTime, ...]:

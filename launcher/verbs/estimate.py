@@ -15,7 +15,7 @@ from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, exact, rat
 from launcher.spec.types import MONEY
 
 
-class Estimate(NamedTuple):
+class JobEstimate(NamedTuple):
     """A job before it is submitted. `expected`: of the mean time that its earlier runs held their machines; None
     without one."""
 
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
 
 def estimates(
     jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, earlier: Mapping[str, Sequence[float]] = {}
-) -> list[Estimate]:
+) -> list[JobEstimate]:
     """What jobs would cost. `names`: run -> name; `earlier`: job's name -> for how many seconds each of its runs that
     succeeded held its machines."""
     found = []
@@ -45,7 +45,7 @@ def estimates(
         budget = exact(limits.budget.amount) if limits.budget is not None else None
         worst = worst_case(price, limits)
         found.append(
-            Estimate(run, names.get(run, job.name), price, limits.deadline, budget, worst, expected, len(times))
+            JobEstimate(run, names.get(run, job.name), price, limits.deadline, budget, worst, expected, len(times))
         )
     return found
 
@@ -72,7 +72,7 @@ def check_price(
         _within(found, Decimal(amount), currency)
 
 
-def _within(found: Sequence[Estimate], amount: Decimal, currency: str) -> None:
+def _within(found: Sequence[JobEstimate], amount: Decimal, currency: str) -> None:
     """Raises BadInput unless the runs together cost at most this in the worst case."""
     unbound = [one for one in found if one.worst is None]
     if unbound:
@@ -89,7 +89,7 @@ def _within(found: Sequence[Estimate], amount: Decimal, currency: str) -> None:
         )
 
 
-def worst_line(found: Sequence[Estimate]) -> str:
+def worst_line(found: Sequence[JobEstimate]) -> str:
     """One line about what runs may cost; "" where all of them are free."""
     paid = [one for one in found if not one.rate.free]
     if not paid:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
     from launcher.store.base import Store
     from launcher.verbs.cost import CostGroup, RunCost
-    from launcher.verbs.estimate import Estimate
+    from launcher.verbs.estimate import JobEstimate
 
 SUMMARY = (
     "Show what runs cost, all attempts together: so far, or in the end. With --job: what jobs would cost, and at most. "
@@ -250,7 +250,7 @@ def group_record(group: CostGroup, what: str) -> dict[str, Any]:
     }
 
 
-def estimate_record(one: Estimate) -> dict[str, Any]:
+def estimate_record(one: JobEstimate) -> dict[str, Any]:
     known = one.rate.known
     return {
         "run": one.run,

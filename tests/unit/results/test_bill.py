@@ -49,7 +49,7 @@ def test_every_attempt_is_billed_and_a_killed_one_until_its_last_heartbeat() -> 
     )
     times = held_times(seen)
     assert times == (HeldTime(START, 1800.0), HeldTime(START + 2000, 450.0), HeldTime(START + 4000, 900.0))
-    found = bill(PricedRun.of(JOB), times, (), {"H100": (2.1, "USD")})
+    found = bill(PricedRun.of(JOB), times, (), {"H100": (2.1, "USD")}, seen.now)
     assert (found.cost, found.currency) == (Decimal("14.700000"), "USD")
 
 
@@ -61,13 +61,16 @@ def test_a_live_attempt_is_billed_until_now() -> None:
         now=START + 1000,
         ended=False,
     )
-    assert [time.seconds for time in held_times(seen)] == [100.0, 700.0]
+    assert [time.until(seen.now) for time in held_times(seen)] == [100.0, 700.0]
+    # 16.80 USD an hour: .466667 and 3.266667, each to a millionth
+    cost = bill(PricedRun.of(JOB), held_times(seen), (), {"H100": (2.1, "USD")}, seen.now).cost
+    assert cost == Decimal("3.733334")
 
 
 def test_a_thousand_small_bills_are_exact() -> None:
     """.1 USD an hour for 36 s is .001 USD; a thousand of them are 1 USD, where floats would give .9999999999999994."""
     run = PricedRun("local", (PricedRole(),))
-    each = bill(run, [HeldTime(START, 36.0)], (), {"cpu": (0.1, "USD")})
+    each = bill(run, [HeldTime(START, 36.0)], (), {"cpu": (0.1, "USD")}, START)
     assert each.cost == Decimal("0.001")
     assert sum([each.cost] * 1000, Decimal(0)) == 1
 
@@ -96,11 +99,11 @@ def test_machines_are_billed_from_their_first_health_check_in_full_minutes() -> 
         ("i-1", 3690.0, True),
         ("i-2", 3660.0, True),
     ]
-    found = bill(LAMBDA, held_times(seen), machines, {})
+    found = bill(LAMBDA, held_times(seen), machines, {}, START)
     assert [charge.seconds for charge in found.charges] == [3720.0, 3660.0]
     assert found.cost == Decimal("6.744500")
     assert found.origin == "what lambda says"
-    own = bill(LAMBDA, (), machines, {"lambda/us-east-1/gpu_1x_h100_pcie": (3.0, "USD")})  # 3 x 123 / 60
+    own = bill(LAMBDA, (), machines, {"lambda/us-east-1/gpu_1x_h100_pcie": (3.0, "USD")}, START)  # 3 x 123 / 60
     assert own.cost == Decimal("6.150000")
 
 
@@ -115,7 +118,7 @@ def test_a_machine_whose_health_nobody_recorded_counts_from_its_first_claim() ->
     )
     (machine,) = machine_times(seen)
     assert (machine.start, machine.seconds, machine.ended) == (START + 400, 1800.0, False)
-    assert bill(LAMBDA, (), (machine,), {}).cost == Decimal("0.645000")
+    assert bill(LAMBDA, (), (machine,), {}, START).cost == Decimal("0.645000")
 
 
 def test_a_machine_that_boots_is_not_billed_yet() -> None:
@@ -136,20 +139,20 @@ def test_a_run_that_ended_is_not_billed_for_ever_where_nobody_recorded_its_machi
 
 def test_without_a_price_nothing_is_guessed() -> None:
     odd = msgspec.structs.replace(LAMBDA, types=("gpu_1x_z9000",))
-    found = bill(odd, [HeldTime(START, 61.0)], (), {})
+    found = bill(odd, [HeldTime(START, 61.0)], (), {}, START)
     assert (found.cost, found.missing, found.charges[0].seconds) == (None, ("lambda/gpu_1x_z9000",), 120.0)
     machine = MachineTime("i-1", START, 60.0, "gpu_1x_z9000", "us-east-1")
-    assert bill(odd, (), (machine,), {}).missing == ("lambda/us-east-1/gpu_1x_z9000",)
+    assert bill(odd, (), (machine,), {}, START).missing == ("lambda/us-east-1/gpu_1x_z9000",)
 
 
 def test_attempts_on_machines_that_nobody_recorded_cost_the_dearest_that_the_job_allows() -> None:
     """61 s are 2 minutes; 2 ranks x 3.29 x 2 / 60 = .219333."""
-    assert bill(LAMBDA, [HeldTime(START, 61.0)], (), {}).cost == Decimal("0.219333")
+    assert bill(LAMBDA, [HeldTime(START, 61.0)], (), {}, START).cost == Decimal("0.219333")
 
 
 def test_the_price_in_a_budget_stays_that_of_the_day() -> None:
     made = msgspec.structs.replace(JOB, limits=Limits(budget=Budget(40.0, "USD", hourly=10.0)))
-    found = bill(PricedRun.of(made), [HeldTime(START, 1800.0)], (), {"H100": (99.0, "EUR")})
+    found = bill(PricedRun.of(made), [HeldTime(START, 1800.0)], (), {"H100": (99.0, "EUR")}, START)
     assert (found.cost, found.currency) == (Decimal("5.000000"), "USD")
 
 
