@@ -112,8 +112,8 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
 
 
 def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices, now: float) -> Bill:
-    """The bill of a run at `now`, by the store's clock. `machines`: of a run whose machines a provider bills, where they
-    are known; without them its attempts are counted, at the price of the dearest machines that its job allows."""
+    """The bill of a run at `now`, by the store's clock. `machines`: of a run whose machines a provider bills, where
+    they are known; without them its attempts are counted, at the price of the dearest machines that its job allows."""
     if machines:
         return _of_machines(run, machines, prices)
     found = rate(run, prices)

@@ -31,7 +31,7 @@ _IDENTITY: Final = Reviewed(
 
 
 def machines(options: Mapping[str, Any]) -> MachineChoice:
-    """Of a cluster the machines' size is known only where the job says it; without it the cluster's name has the price."""
+    """A cluster is priced by its size where the job says it, else by its own name."""
     size = options.get("instance_type") or options.get("vm_size") or options.get("compute")
     return MachineChoice((size,) if size else (), tuple(options.get("locations", ())), options.get("tier") == "spot")
 
