@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from launcher.cluster import plan, tools, up
+from launcher.cluster import plan, readiness, tools, up
+from launcher.cluster.additions import ADDITIONS
 from launcher.cluster.files import ClusterFiles
 
 
@@ -26,6 +28,8 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
         return [ClusterPart("cluster", "absent", f"no kind cluster is called {place.name}{others}")]
     if place.creating.exists():
         return [ClusterPart("cluster", "failed", "incomplete; `launcher cluster up` creates it again")]
+    if not place.kubeconfig.is_file():
+        return [ClusterPart("cluster", "failed", "there is no kubeconfig of it here; `launcher cluster up` writes it")]
     answer = tools.ask([*place.kubectl, "version", "-o", "json"], minutes=1)
     if answer.code:
         return [ClusterPart("cluster", "failed", f"{answer.words}; `launcher cluster up` starts what was stopped")]
@@ -33,15 +37,24 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
     if reasons := up.unready(place):
         return [ClusterPart("cluster", "waiting", f"its node is not ready: {'; '.join(reasons)}")]
     parts = [ClusterPart("cluster", "ok", f"Kubernetes {version}, context {place.context}, {place.kubeconfig}")]
-    answer = tools.ask([*place.kubectl, "get", "deployments", "-A", "-o", "json"], minutes=1)
+    answer = tools.ask([*place.kubectl, "get", "deployments,pods", "-A", "-o", "json"], minutes=1)
     if answer.code:
         return [*parts, ClusterPart("objects", "failed", answer.words)]
-    there = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in json.loads(answer.out)["items"]}
-    parts.append(
-        _deployment("store", there.get((plan.STORE_NAMESPACE, "store")), f"{plan.STORE_URL} at {plan.OUTSIDE}")
-    )
-    for name, added in plan.ADDITIONS.items():
-        parts.append(_deployment(name, there.get((added.namespace, added.deployment)), f"not asked for: --{name}"))
+    items = json.loads(answer.out)["items"]
+    pods = [item for item in items if item["kind"] == "Pod"]
+    since = up.begun(up.nodes(place))
+
+    def part(name: str, namespace: str, deployment: str, detail: str) -> ClusterPart:
+        wanted = (namespace, deployment)
+        for item in items:
+            metadata = item["metadata"]
+            if item["kind"] == "Deployment" and (metadata["namespace"], metadata["name"]) == wanted:
+                return _deployment(name, item, readiness.available(item, pods, since), detail)
+        return ClusterPart(name, "absent", detail if name in ADDITIONS else "the tree is not applied")
+
+    parts.append(part("store", plan.STORE_NAMESPACE, "store", f"{plan.STORE_URL} at {plan.OUTSIDE}"))
+    for name, added in ADDITIONS.items():
+        parts.append(part(name, added.namespace, added.deployment, f"not asked for: --{name}"))
     answer = tools.ask(
         [*place.kubectl, "-n", plan.SYSTEM, "get", "cronjob", "slipway-reaper", "-o", "json", "--ignore-not-found"],
         minutes=1,
@@ -64,17 +77,7 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
     return parts
 
 
-def _deployment(name: str, found: dict[str, object] | None, detail: str) -> ClusterPart:
-    if found is None:
-        return ClusterPart(name, "absent", detail if name in plan.ADDITIONS else "the tree is not applied")
-    status = found.get("status")
-    ready = status.get("readyReplicas", 0) if isinstance(status, dict) else 0
-    images = _images(found)
-    shown = images if name in plan.ADDITIONS else detail
-    return ClusterPart(name, "ok" if ready else "waiting", shown)
-
-
-def _images(found: dict[str, object]) -> str:
-    spec = found.get("spec")
-    containers = spec["template"]["spec"]["containers"] if isinstance(spec, dict) else []
-    return ", ".join(str(one["image"]) for one in containers)
+def _deployment(name: str, deployment: Mapping[str, Any], ready: bool, detail: str) -> ClusterPart:
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    images = ", ".join(str(container["image"]) for container in containers)
+    return ClusterPart(name, "ok" if ready else "waiting", images if name in ADDITIONS else detail)

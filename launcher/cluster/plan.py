@@ -25,25 +25,6 @@ REAPER_IMAGE: Final = "slipway-cpu"
 WRITTEN: Final = "# written by `launcher cluster up`, which writes it again as long as this line is here"
 
 
-class Addition(NamedTuple):
-    """A controller that is installed from its project's release: what to apply, and which Deployments must become
-    ready."""
-
-    version: str
-    namespace: str
-    deployment: str
-
-    def url(self, project: str) -> str:
-        return f"https://github.com/kubernetes-sigs/{project}/releases/download/v{self.version}/manifests.yaml"
-
-
-# the versions that the tests use and whose schemas `launcher lint` has
-ADDITIONS: Final = {
-    "jobset": Addition("0.10.1", "jobset-system", "jobset-controller-manager"),
-    "kueue": Addition("0.14.0", "kueue-system", "kueue-controller-manager"),
-}
-
-
 class ClusterContents(msgspec.Struct, frozen=True):
     """What a cluster contains: image name -> reference with a digest; whether Kueue and its queue are installed;
     whether JobSet is."""
@@ -167,7 +148,7 @@ def next_steps(
             f"launcher cluster up --name {place.name} --image {REAPER_IMAGE} --jobset"
         ]
     else:
-        smaller = smaller_request(room)
+        smaller = smaller_request(room) or ""
         example = "examples/login" if contents.jobset else "examples/count/job.yaml"
         lines += [f"  launcher submit {example} --backend kubernetes{smaller} --follow"]
         if not contents.jobset:
@@ -176,20 +157,26 @@ def next_steps(
                 f"  launcher cluster up --name {place.name} --jobset",
             ]
     if room is not None:
-        lines += ["", f"{room.free:.2f} of {room.cpus:g} CPUs are free. A job that asks for more waits."]
+        waits = (
+            "A job that asks for more waits."
+            if smaller_request(room) is not None
+            else "Jobs wait until there are more."
+        )
+        lines += ["", f"{room.free:.2f} of {room.cpus:g} CPUs are free. {waits}"]
     return "\n".join(lines)
 
 
-def smaller_request(room: Room | None) -> str:
-    """The option with which two stages of an example fit: a rank asks for one CPU unless its job says less.
+def smaller_request(room: Room | None) -> str | None:
+    """The option with which two stages of an example fit: a rank asks for one CPU unless its job says less. None: no
+    two fit.
 
-    >>> smaller_request(Room(2, 0.6)), smaller_request(Room(4, 3.05)), smaller_request(Room(2, 0.02))
-    (' --set +resources.cpus=0.25', '', ' --set +resources.cpus=0.1')
+    >>> smaller_request(Room(2, 0.6)), smaller_request(Room(4, 3.05)), smaller_request(Room(2, 0.0))
+    (' --set +resources.cpus=0.25', '', None)
     """
-    if room is None or room.free >= 1:
+    if room is None or room.free >= 2:
         return ""
-    fits = next((cpus for cpus in (0.5, 0.25) if 2 * cpus <= room.free), 0.1)
-    return f" --set +resources.cpus={fits:g}"  # +: the examples leave it out
+    fits = next((cpus for cpus in (0.5, 0.25, 0.1, 0.05, 0.01) if 2 * cpus <= room.free), None)
+    return None if fits is None else f" --set +resources.cpus={fits:g}"  # +: the examples leave it out
 
 
 def room_of(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> Room:

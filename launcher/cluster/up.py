@@ -12,13 +12,14 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from launcher.cluster import plan, tools
+from launcher.cluster import plan, readiness, tools
+from launcher.cluster.additions import ADDITIONS, install, source
 from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, held, tree, user_profile, write
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 
@@ -27,16 +28,6 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 TRIES, PAUSE = 6, 5.0  # a webhook answers only some seconds after its Deployment is ready
 READY: Final = 300.0  # seconds for a Deployment to become ready
 STUCK: Final = 3  # looks in a row, PAUSE seconds apart: a pull may fail once
-HOPELESS: Final = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "CrashLoopBackOff",
-)
 STARTS: Final = 24  # a control plane that was stopped needs up to two minutes to start
 
 Tell = Callable[[str], None]
@@ -75,9 +66,15 @@ def up(
         wait(place, plan.STORE_NAMESPACE, "store", tell)
         write(place.environment, plan.environment(place, keys), private=True)
         ours, text = write_profile(place, environ, contents)
+        for name in additions_of(before):
+            if name not in additions:  # after a restart of the node it may not be up again yet
+                wait(place, ADDITIONS[name].namespace, ADDITIONS[name].deployment, tell)
         for name in additions:
             try:
-                install(place, name, sources[name], tell)
+                added = ADDITIONS[name]
+                tell(f"{name}: {added.version}")
+                install(place, sources[name])
+                wait(place, added.namespace, added.deployment, tell)
             except SlipwayError as error:
                 again = f"launcher cluster up --name {place.name} " + f"--{name}"
                 raise Unreachable(
@@ -90,6 +87,10 @@ def up(
             apply(place, root, contents.images, contents.queues, tell)
             ours, text = write_profile(place, environ, contents)
         return plan.next_steps(place, str(user_profile(environ)), ours, text, contents, room(place))
+
+
+def additions_of(contents: plan.ClusterContents) -> list[str]:
+    return [name for name, there in (("jobset", contents.jobset), ("kueue", contents.queues)) if there]
 
 
 def keep(place: ClusterFiles, contents: plan.ClusterContents) -> None:
@@ -114,17 +115,6 @@ def room(place: ClusterFiles) -> plan.Room | None:
     items = json.loads(answer.out)["items"]
     nodes = [item for item in items if item["kind"] == "Node"]
     return plan.room_of(nodes, [item for item in items if item["kind"] == "Pod"])
-
-
-def source(name: str, manifests: Path | None) -> str:
-    """Where an addition's manifests are: a URL, or a file in the folder that the user named. Raises BadInput."""
-    added = plan.ADDITIONS[name]
-    if manifests is None:
-        return added.url(name)
-    path = manifests / f"{name}-{added.version}.yaml"
-    if not path.is_file():
-        raise BadInput(f"--manifests {manifests}: {path.name} is missing; it is {added.url(name)}")
-    return str(path)
 
 
 def made(place: ClusterFiles) -> plan.ClusterContents:
@@ -311,15 +301,6 @@ def _pin(members: Sequence[str], tag: str) -> str:
     return reference
 
 
-def install(place: ClusterFiles, name: str, manifests: str, tell: Tell) -> None:
-    """Installs a controller from its project's release."""
-    added = plan.ADDITIONS[name]
-    tell(f"{name}: {added.version}")
-    command = [*place.kubectl, "apply", "--server-side", "--force-conflicts", "-f", manifests]
-    tools.run(command)
-    wait(place, added.namespace, added.deployment, tell)
-
-
 def apply(place: ClusterFiles, root: Path, images: Mapping[str, str], queues: bool, tell: Tell) -> None:
     """Applies the tree with the settings of this cluster."""
     overlays = root / "k8s" / "overlays"
@@ -361,38 +342,27 @@ def store_keys(place: ClusterFiles, tell: Tell) -> plan.StoreCredentials:
 
 def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> None:
     """Waits until a Deployment is ready. Raises Unreachable: at once when a pod cannot start, with its reason."""
+    since = begun(nodes(place))
     end, stuck = time.monotonic() + READY, 0
     while True:
         text = tools.run([*place.kubectl, "-n", namespace, "get", "deployments,pods", "-o", "json"], minutes=1)
         items = json.loads(text)["items"]
         (it,) = [item for item in items if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment]
-        status = it.get("status") or {}
-        wanted = (it.get("spec") or {}).get("replicas", 1)
-        seen = status.get("observedGeneration", 0) >= it["metadata"].get("generation", 0)
-        if seen and min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) >= wanted:
+        pods = [item for item in items if item["kind"] == "Pod"]
+        if readiness.available(it, pods, since):
             tell(f"ready: {namespace}/{deployment}")
             return
-        reason, hopeless = trouble(item for item in items if item["kind"] == "Pod")
+        reason, hopeless = readiness.trouble(pods)
         stuck = stuck + 1 if reason and hopeless else 0
         if stuck >= STUCK or time.monotonic() > end:
             raise Unreachable(f"{namespace}/{deployment} is not ready: {reason or 'its pod has not said why'}")
         time.sleep(PAUSE)
 
 
-def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Why a pod does not start, and whether waiting is hopeless: its image, its configuration, a command that ends."""
-    for pod in pods:
-        name, status = pod["metadata"]["name"], pod.get("status") or {}
-        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") in HOPELESS:
-                ended = (container.get("lastState") or {}).get("terminated") or {}
-                why = waiting.get("message") or ended.get("message") or ""
-                return f"pod {name}: {waiting['reason']}: {why}".rstrip(": "), True
-        for condition in status.get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return f"pod {name}: {condition.get('reason')}: {condition.get('message')}", False
-    return "", False
+def begun(members: Sequence[str]) -> float:
+    """When the newest of these nodes began, in seconds since 1970."""
+    shown = tools.run(["docker", "inspect", "--format", "{{.State.StartedAt}}", *members], minutes=1)
+    return max(map(readiness.moment, shown.split()), default=0.0)
 
 
 def down(place: ClusterFiles, environ: Mapping[str, str], tell: Tell) -> None:

@@ -34,6 +34,10 @@ NOISE = "\n".join(
 QUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
 
 
+# when a node began, at first and after `docker start`
+BEGAN, AGAIN = "2026-11-23T08:00:00", "2026-11-23T09:00:00"
+
+
 class Refused(Exception):
     """The program ends with 1 and these words; what it has done until then stays done."""
 
@@ -65,11 +69,14 @@ def docker(argv: list[str], state: State, text: str) -> str:
     if argv[0] in ("inspect", "start"):
         names = [one for one in argv[1:] if one.endswith("-control-plane")]
         there = [state["clusters"][one.removesuffix("-control-plane")] for one in names]
+        if "{{.State.StartedAt}}" in argv:
+            return "\n".join(f"{one['began']}.5Z" for one in there)
         if argv[0] == "inspect":
             return "\n".join("false" if one.get("stopped") else "true" for one in there)
         for one in there:
             one.pop("stopped", None)
             one["slow"] = 3
+            one["began"], one["stale"] = AGAIN, 3
         return "\n".join(names)
     if argv[0] != "exec":
         fail(f"docker {argv}")
@@ -102,7 +109,7 @@ def kind(argv: list[str], state: State, text: str) -> str:
         if state.get("pulls") and option(argv, "--image") != state["pulls"]:
             fail('ERROR: failed to create cluster: failed to pull image "kindest/node:v1.34.0@sha256:7416"\n' + NOISE)
         whole = not state.pop("half", False)
-        state["clusters"][name] = {"whole": whole, "loaded": {}, "objects": {}, "made": state["made"]}
+        state["clusters"][name] = {"whole": whole, "loaded": {}, "objects": {}, "made": state["made"], "began": BEGAN}
         state["made"] += 1
         Path(option(argv, "--kubeconfig")).write_text("config")
         if not whole:
@@ -162,21 +169,35 @@ def node(state: State) -> dict[str, Any]:
 
 
 def pods(cluster: dict[str, Any], state: State) -> list[dict[str, Any]]:
-    """kind's own, which ask for .95 CPUs together, and one for each Deployment."""
-    requests: dict[str, str] = {"system": "950m"}
-    requests |= {key.rpartition("/")[2]: "50m" for key in cluster["objects"] if key.startswith("Deployment/")}
-    requests |= {"jobset-controller-manager": "500m"} if "jobset-controller-manager" in requests else {}
-    listed = []
-    for name, cpu in requests.items():
+    """kind's own, which ask for .95 CPUs together, and one for each Deployment. For some looks after a restart of the
+    node, what is told of them is from before it."""
+    listed = [
+        {"kind": "Pod", "metadata": {"name": "system-0"}, "spec": {"containers": [requesting("950m")]}, "status": {}}
+    ]
+    stale = cluster.get("stale", 0)
+    for key, deployment in cluster["objects"].items():
+        kind, namespace, name = key.split("/")
+        if kind != "Deployment":
+            continue
+        template = deployment["spec"]["template"]
+        asked = template["spec"]["containers"][0].get("resources", {}).get("requests", {}).get("cpu", "50m")
         waiting = state.get("waiting", {}).get(name)
-        status: dict[str, Any] = {"phase": "Pending" if waiting else "Running"}
-        if waiting:
-            status["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
-        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        condition = {"type": "Ready", "status": str(ready(cluster, namespace, name))}
+        running = {"running": {"startedAt": f"{BEGAN if stale else cluster['began']}Z"}}
+        status = {
+            "phase": "Pending" if waiting else "Running",
+            "conditions": [condition],
+            "containerStatuses": [{"name": "main", "state": {"waiting": waiting} if waiting else running}],
+        }
+        metadata = {"name": f"{name}-0", "namespace": namespace, "labels": template["metadata"]["labels"]}
         listed.append(
-            {"kind": "Pod", "metadata": {"name": f"{name}-0"}, "spec": {"containers": [container]}, "status": status}
+            {"kind": "Pod", "metadata": metadata, "spec": {"containers": [requesting(asked)]}, "status": status}
         )
     return listed
+
+
+def requesting(cpu: str) -> dict[str, Any]:
+    return {"name": "main", "resources": {"requests": {"cpu": cpu}}}
 
 
 def ready(cluster: dict[str, Any], namespace: str, name: str) -> bool:
@@ -203,6 +224,8 @@ def kubectl(argv: list[str], state: State, text: str) -> str:
     rest = argv[4:]
     namespace = option(rest, "-n")
     rest = rest[2:] if namespace else rest
+    if rest[:2] == ["create", "--dry-run=client"]:
+        return released(option(rest, "-f"), state)
     if rest[0] == "apply":
         return applied(rest, state, cluster, text)
     objects = cluster["objects"]
@@ -222,8 +245,9 @@ def kubectl(argv: list[str], state: State, text: str) -> str:
             where = one["metadata"]
             number = int(ready(cluster, where["namespace"], where["name"]))
             one["status"] = {"readyReplicas": number, "updatedReplicas": number, "availableReplicas": number}
-        items = [one for one in items if namespace in ("", one["metadata"]["namespace"])]
-        return json.dumps({"items": items + (pods(cluster, state) if "pods" in rest[1] else [])})
+        items += pods(cluster, state) if "pods" in rest[1] else []
+        cluster["stale"] = max(0, cluster.get("stale", 0) - 1)
+        return json.dumps({"items": [one for one in items if namespace in ("", one["metadata"].get("namespace"))]})
     if rest[0] != "get":
         fail(f"kubectl {rest}")
     named = {"secret": "Secret", "cronjob": "CronJob"}[rest[1]]
@@ -238,26 +262,37 @@ def applied(rest: list[str], state: State, cluster: dict[str, Any], text: str) -
             fail('Error from server (InternalError): failed calling webhook "mclusterqueue.kb.io": connect: refused')
         put(cluster, built(option(rest, "-k")))
         return ""
-    what = option(rest, "-f")
-    if what == "-":
-        items = json.loads(text)["items"]
-        for item in items:
-            item["data"] = {key: b64encode(value.encode()).decode() for key, value in item.pop("stringData").items()}
-        put(cluster, items)
-        return ""
-    if state.get("offline") and what.startswith("https://"):
-        fail(f'error: unable to read URL "{what}": dial tcp: lookup github.com: no such host')
-    name = next(name for name in CONTROLLERS if f"/{name}/" in what or f"/{name}-" in what)
-    metadata = {"namespace": f"{name}-system", "name": f"{name}-controller-manager"}
-    spec = {"template": {"spec": {"containers": [{"image": f"{name}:released"}]}}}
-    put(
-        cluster,
-        [
-            {"kind": "Namespace", "metadata": {"name": f"{name}-system"}},
-            {"kind": "Deployment", "metadata": metadata, "spec": spec},
-        ],
-    )
+    items = json.loads(text)["items"]
+    for item in items:
+        for key, value in item.pop("stringData", {}).items():
+            item.setdefault("data", {})[key] = b64encode(value.encode()).decode()
+    put(cluster, items)
     return ""
+
+
+def released(manifest: str, state: State) -> str:
+    """The objects of a controller's release, a JSON document each: like JobSet's and Kueue's own they ask for half a
+    CPU, and Kueue's image is to be pulled always."""
+    if state.get("offline") and manifest.startswith("https://"):
+        fail(f'error: unable to read URL "{manifest}": dial tcp: lookup github.com: no such host')
+    name = next(name for name in CONTROLLERS if f"/{name}/" in manifest or f"/{name}-" in manifest)
+    labels = {"control-plane": name}
+    container = {
+        "name": "manager",
+        "image": f"{name}:released",
+        "imagePullPolicy": "Always",
+        "resources": {"requests": {"cpu": "500m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
+    }
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"namespace": f"{name}-system", "name": f"{name}-controller-manager"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    namespace = {"kind": "Namespace", "metadata": {"name": f"{name}-system"}}
+    return "\n".join(json.dumps(each, indent=1) for each in (namespace, deployment))
 
 
 def respond(name: str, argv: list[str], text: str) -> tuple[int, str, str]:

@@ -53,9 +53,9 @@ def test_two_cores_are_told_of_and_the_next_step_fits_them(
     text = said()
     step = "launcher submit examples/login --backend kubernetes --set +resources.cpus=0.25 --follow"
     assert step in text
-    assert "0.50 of 2 CPUs are free. A job that asks for more waits." in text
+    assert "0.95 of 2 CPUs are free. A job that asks for more waits." in text
     assert main(["cluster", "status"]) == 0
-    assert "0.50 of 2 free" in said()
+    assert "0.95 of 2 free" in said()
     monkeypatch.setenv("SLIPWAY_PROFILE", "kind-slipway")  # as the file `env` has it
     _, _, example, *options, _ = step.split()
     assert main(["render", str(ROOT / example), *options]) == 0
@@ -65,6 +65,21 @@ def test_two_cores_are_told_of_and_the_next_step_fits_them(
 def test_four_cores_need_no_smaller_request(machine: Machine, said: Output) -> None:
     assert main([*UP, "--jobset"]) == 0
     assert "launcher submit examples/login --backend kubernetes --follow" in said()
+
+
+def test_jobs_fit_beside_both_controllers_on_two_cores(machine: Machine, said: Output) -> None:
+    """As released, JobSet and Kueue ask for half a CPU each: nothing would be left."""
+    machine.reset(cpus="2")
+    assert main([*UP, "--jobset", "--kueue"]) == 0
+    assert "--set +resources.cpus=0.25" in said()
+
+
+def test_where_nothing_is_free_no_request_is_called_small_enough(machine: Machine, said: Output) -> None:
+    machine.reset(cpus="1")
+    assert main(UP) == 0
+    text = said()
+    assert "0.00 of 1 CPUs are free. Jobs wait until there are more." in text
+    assert "+resources.cpus" not in text
 
 
 def test_what_is_free_counts_pods_as_the_scheduler_does() -> None:
@@ -221,6 +236,57 @@ def test_manifests_can_lie_on_this_machine(machine: Machine, said: Output, tmp_p
     (tmp_path / "kueue-0.14.0.yaml").write_text("")
     assert main(command) == 0
     assert "ClusterQueue//slipway" in machine.state["clusters"]["slipway"]["objects"]
+
+
+@pytest.mark.parametrize("name", ["jobset", "kueue"])
+def test_a_controllers_image_that_was_loaded_is_not_pulled(machine: Machine, name: str) -> None:
+    """Kueue's release says `imagePullPolicy: Always`: without a network the image in the node would be of no use."""
+    assert main([*UP, f"--{name}"]) == 0
+    deployment = machine.state["clusters"]["slipway"]["objects"][f"Deployment/{name}-system/{name}-controller-manager"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}}
+
+
+def test_a_cluster_whose_files_are_gone_says_what_brings_them_back(machine: Machine, said: Output) -> None:
+    assert main(UP) == 0
+    (machine.files / "kubeconfig").unlink()
+    said()
+    assert main(["cluster", "status"]) == 4
+    assert "there is no kubeconfig of it here; `launcher cluster up` writes it" in said()
+    assert main(UP) == 0
+    assert main(["cluster", "status"]) == 0
+    assert machine.state["made"] == 1
+
+
+# a node that was stopped: the API server remembers what was true before
+
+
+def test_after_a_restart_ready_means_that_the_pods_run_again(machine: Machine, said: Output) -> None:
+    assert main([*UP, "--jobset"]) == 0
+    state = machine.state
+    state["clusters"]["slipway"]["stopped"] = True
+    change(machine, **state)
+    (machine.fake / "calls.jsonl").unlink()
+    said()
+    assert main(UP) == 0
+    text = said()
+    assert text.index("starting slipway-control-plane") < text.index("ready: slipway-store/store")
+    assert "ready: jobset-system/jobset-controller-manager" in text  # of an earlier up
+    assert len([call for call in machine.calls if "deployments,pods" in call]) > 2
+    assert machine.state["clusters"]["slipway"]["stale"] == 0
+
+
+def test_what_is_told_from_before_a_restart_is_not_ok(machine: Machine, said: Output) -> None:
+    assert main([*UP, "--jobset"]) == 0
+    state = machine.state
+    state["clusters"]["slipway"] |= {"began": "2026-11-23T09:00:00", "stale": 1}
+    change(machine, **state)
+    for wanted in ("waiting", "ok"):
+        said()
+        assert main(["cluster", "status", "-o", "json"]) == 0
+        states = {row["part"]: row["state"] for row in json.loads(said())}
+        assert (states["store"], states["jobset"]) == (wanted, wanted)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
 from launcher.backends.kubernetes.names import RUN
 from launcher.cluster import plan
+from launcher.cluster.additions import ADDITIONS
 from tests.unit.k8s_tree.building import (
     COMPONENTS,
     FOLDERS,
@@ -306,10 +307,17 @@ def test_on_eks_the_profile_says_which_label_is_meant() -> None:
 
 
 def test_versions_agree_with_what_launcher_cluster_installs() -> None:
-    for project, added in plan.ADDITIONS.items():
+    for project, added in ADDITIONS.items():
         texts = (TREE / "components" / project / "kustomization.yaml").read_text()
         assert added.url(project) in texts
         assert f"{project}-{added.version}" in schemas.CUSTOM
+
+
+def test_kubeadm_is_of_the_version_of_the_other_programs() -> None:
+    """It has a pin of its own, and starts a cluster of those."""
+    pins = [(ROOT / "tools/cluster" / pin / "go.mod").read_text() for pin in ("kubeadm", "kubernetes")]
+    kubeadm, others = (text.partition("\n")[2] for text in pins)
+    assert kubeadm == others
 
 
 def test_the_store_image_and_program_are_one_version() -> None:
