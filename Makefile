@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -63,6 +63,10 @@ cluster-tools: tools
 
 gitops-tools: ## the controllers of Argo CD and Flux, for the nightly tests with them (a quarter of an hour on two cores)
 	@tools/build-cluster.sh source-controller kustomize-controller argocd argocd-manifests flux-manifests || test $$? -eq 3
+
+kind-tools: tools ## kind and what its node needs, for the nightly test with a real kind (ten minutes on two cores)
+	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy coredns \
+	  jobset-manager jobset-release kueue-manager kueue-release kind kind-manifests kubeadm kind-etcd local-path-provisioner || test $$? -eq 3
 
 demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow

@@ -3,6 +3,8 @@
 #   tools/build-cluster.sh kube-apiserver kubelet ...     into .tools/bin, once per pin
 #   tools/build-cluster.sh jobset-manifests ...           CRDs and webhooks out of a module, into .tools/cluster; nothing is compiled
 #   tools/build-cluster.sh argocd source-controller ...   the controllers of Argo CD and Flux (`make gitops-tools`)
+#   tools/build-cluster.sh kind kubeadm kind-etcd ...     kind, and what its node needs besides (`make kind-tools`)
+#   tools/build-cluster.sh jobset-release ...        the manifests of a project's release, into .tools/cluster/releases (needs kubectl)
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
 # Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
@@ -18,10 +20,14 @@ pin_of() {
     case $1 in
         kube-apiserver | kube-controller-manager | kube-scheduler | kubelet | kube-proxy | kubectl) echo kubernetes ;;
         kwok | coredns) echo "$1" ;;
-        jobset-manager | jobset-manifests) echo jobset ;;
-        kueue-manager | kueue-manifests) echo kueue ;;
+        jobset-manager | jobset-manifests | jobset-release) echo jobset ;;
+        kueue-manager | kueue-manifests | kueue-release) echo kueue ;;
         argocd | argocd-manifests) echo argocd ;;
         source-controller | kustomize-controller | flux-manifests) echo flux ;;
+        kind | kind-manifests) echo kind ;;
+        kubeadm) echo kubeadm ;; # of Kubernetes' own version, but it needs more modules: one pin would rebuild the other programs
+        kind-etcd) echo etcd ;;
+        local-path-provisioner) echo localpath ;;
         *) echo "build-cluster: no program $1 is known" >&2; return 2 ;;
     esac
 }
@@ -34,8 +40,17 @@ package_of() {
         kueue-manager) echo sigs.k8s.io/kueue/cmd/kueue ;;
         argocd) echo slipway.tools/cluster/argocd ;; # main.go beside go.mod
         source-controller | kustomize-controller) echo "github.com/fluxcd/$1" ;;
+        kind) echo sigs.k8s.io/kind ;;
+        kind-etcd) echo go.etcd.io/etcd/server/v3 ;; # kubeadm's flags need 3.6; programs find Debian's 3.4 as `etcd`
+        local-path-provisioner) echo github.com/rancher/local-path-provisioner ;;
         *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
+}
+
+written_as() { # go names a program by the last part of its package that is not a version
+    local package
+    package=$(package_of "$1")
+    basename "${package%/v[0-9]}"
 }
 
 version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$root/tools/cluster/$1/go.mod" | head -n 1; }
@@ -48,7 +63,10 @@ wanted() (
 
 done_before() { # name pin
     local made=$bin/$1
-    case $1 in *-manifests) made=$state/${1%-manifests} ;; esac
+    case $1 in
+        *-manifests) made=$state/${1%-manifests} ;;
+        *-release) made=$(release_of "$2") ;;
+    esac
     [ -e "$made" ] && [ "$(cat "$state/$1.pin" 2>/dev/null)" = "$(wanted "$2")" ]
 }
 
@@ -69,6 +87,9 @@ manifests() { # name pin
                 cp "$source"/manifests/base/config/argocd-*.yaml "$state/$2/config/"
                 ;;
             flux) cp "$source"/config/crd/bases/*.yaml "$state/$2/" ;;
+            kind) # what images/base/Dockerfile copies into a node, and the text of the storage class
+                cp -r "$source/images/base/files" "$source/pkg/build/nodeimage/const_storage.go" "$state/$2/"
+                ;;
             *)
                 cp "$source"/config/components/crd/bases/*.yaml "$state/$2/" || { echo "build-cluster: no CRDs in $module" >&2; exit 1; }
                 mkdir "$state/$2/webhook"
@@ -79,12 +100,23 @@ manifests() { # name pin
     chmod -R u+w "$state/$2"
 }
 
+release_of() { echo "$state/releases/$1-$(version_of "$1").yaml"; } # as `launcher cluster up --manifests` names it
+
+release() { # pin: what the project publishes with a release, made by its own kustomization; its images' names differ
+    local module made
+    made=$(release_of "$1")
+    module=$(sed -n 's/^require \([^ (]*\) .*/\1/p' "$root/tools/cluster/$1/go.mod" | head -n 1)
+    mkdir -p "$state/releases"
+    "$bin/kubectl" kustomize "$(source_of "$1" "$module")/config/default" >"$made.new"
+    mv "$made.new" "$made"
+}
+
 compile() { # pin name...: one call of go for all programs of a pin, so that two cores stay busy
     local pin=$1 version flags work=$state/build.$1 packages=() name
     shift
     version=$(version_of "$pin")
     flags="-s -w"
-    if [ "$pin" = kubernetes ]; then # else the server reports a version that nobody released
+    if [ "$pin" = kubernetes ] || [ "$pin" = kubeadm ]; then # else the server reports a version that nobody released
         local variable=k8s.io/component-base/version minor=${version#*.}
         flags+=" -X $variable.gitVersion=v$version -X $variable.gitMajor=${version%%.*} -X $variable.gitMinor=${minor%%.*}"
     fi
@@ -94,7 +126,7 @@ compile() { # pin name...: one call of go for all programs of a pin, so that two
     local start=$SECONDS
     (cd "$root/tools/cluster/$pin" && go build -mod=$mode -trimpath -ldflags "$flags" -o "$work/" "${packages[@]}")
     for name; do
-        local made=$work/$(basename "$(package_of "$name")")
+        local made=$work/$(written_as "$name")
         mv "$made" "$bin/$name.new" && mv "$bin/$name.new" "$bin/$name"
     done
     rmdir "$work"
@@ -108,16 +140,18 @@ if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
 exec 9>"$state/lock"
 flock 9 # two test runs at once: one builds, the other waits and finds it done
 
-for pin in kubernetes kwok jobset kueue coredns flux argocd; do
+for pin in kubernetes kwok jobset kueue coredns flux argocd kind kubeadm etcd localpath; do
     missing=() files=()
     for name; do
         [ "$(pin_of "$name")" = "$pin" ] || continue
         if [ $mode = readonly ] && done_before "$name" "$pin"; then continue; fi
-        case $name in *-manifests) files+=("$name") ;; *) missing+=("$name") ;; esac
+        case $name in *-manifests | *-release) files+=("$name") ;; *) missing+=("$name") ;; esac
     done
     ((${#missing[@]} + ${#files[@]})) || continue
     command -v go >/dev/null || { echo "build-cluster: no Go here, so no ${missing[*]} ${files[*]}" >&2; exit 3; }
-    for name in "${files[@]}"; do manifests "$name" "$pin"; done
+    for name in "${files[@]}"; do
+        case $name in *-release) release "$pin" ;; *) manifests "$name" "$pin" ;; esac
+    done
     ((${#missing[@]} == 0)) || compile "$pin" "${missing[@]}"
     for name in "${files[@]}" "${missing[@]}"; do wanted "$pin" >"$state/$name.pin"; done
 done

@@ -27,6 +27,8 @@ PARTS = {
     "flux": ("source-controller", "kustomize-controller", "flux-manifests"),
     "argocd-crds": ("argocd-manifests",),
     "flux-crds": ("flux-manifests",),
+    "kind": ("kind", "kind-manifests", "kubeadm", "kind-etcd", "local-path-provisioner", "coredns", "kube-proxy"),
+    "releases": ("jobset-manager", "jobset-release", "kueue-manager", "kueue-release"),
     "jobset": ("jobset-manager", "jobset-manifests"),
     "kueue": ("kueue-manager", "kueue-manifests"),
 }
@@ -90,7 +92,7 @@ def build(*parts: str) -> None:
 
 def built(part: str) -> bool:
     """Whether the programs of a part are there already, of whatever pin."""
-    return all((BIN / name).exists() for name in PARTS[part] if not name.endswith("-manifests"))
+    return all((BIN / name).exists() for name in PARTS[part] if not name.endswith(("-manifests", "-release")))
 
 
 def build_s3() -> Path:
