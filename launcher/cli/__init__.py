@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "forward": ("launcher.cli.verbs.forward", "forward a port of a run to this machine"),
     "cancel": ("launcher.cli.verbs.cancel", "end runs"),
     "reap": ("launcher.cli.verbs.reap", "end lost runs and delete their leftovers on a backend"),
+    "move": ("launcher.cli.verbs.move", "let a run go on at the next backend of its list"),
     "retry": ("launcher.cli.verbs.retry", "run a failed or cancelled run again from its newest checkpoint"),
     "rm": ("launcher.cli.verbs.rm", "delete what ended runs have in the store"),
     "gc": ("launcher.cli.verbs.gc", "delete old runs, old checkpoints and unreferenced objects"),

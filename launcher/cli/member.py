@@ -41,6 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def choose(args: argparse.Namespace) -> Chosen:
     """Raises BadInput when the arguments mean no member or more than one run."""
     from launcher.backends.base import backend_of
+    from launcher.protocol.read import read_run
     from launcher.spec.hashing import decode_job
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
@@ -55,6 +56,8 @@ def choose(args: argparse.Namespace) -> Chosen:
     if stored is None:  # a group may list runs whose job.json is not written yet
         raise NotFound(f"{run}: no job.json in {store.url}: the run has not started")
     job = decode_job(stored[0])
+    if job.alternatives:
+        job = read_run(store, run, full=False).placed or job
     role = args.role or job.leading
     if f"{role}-{args.rank}" not in job.members():
         raise BadInput(f"--role, --rank: {role}-{args.rank} is not a member; allowed: {', '.join(job.members())}")

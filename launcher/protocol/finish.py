@@ -65,6 +65,7 @@ def finish(
     evidence: Reason | None = None,
     message: str = "",
     absent: bool = False,
+    turn: int | None = None,
 ) -> Result | None:
     """Writes result.json if the run has ended, and the works/ record if it succeeded. Returns the result, or None if
     the run has not ended.
@@ -76,6 +77,7 @@ def finish(
     evidence, message  why the backend's object ended (image_pull, ...) or will never start (upstream_failed); used only
                        if no attempt says more
     absent             the run was applied without submit (GitOps), and its object is gone
+    turn               of that backend, in the order of the job; None: it is the one whose turn it is
 
     Raises NotFound, Unreachable.
     """
@@ -91,7 +93,7 @@ def finish(
         onlookers(view, job, dead),
         backend_active,
         evidence=evidence,
-        own=own_place(view, here),
+        own=own_place(view, here) and turn in (None, view.turn),
         absent=silence(view) if absent else None,
     )
     if not isinstance(step, steps.Finish):

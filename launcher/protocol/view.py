@@ -16,6 +16,7 @@ from launcher.errors import SlipwayError
 from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Record, Result
 from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.turns import at_turn
 from launcher.store.layout import MANIFEST, RunKeys
 
 T = TypeVar("T", bound=Record)
@@ -104,6 +105,11 @@ class RunView:
     def turn(self) -> int:
         """How often the run was moved to the next of its backends."""
         return sum(bool(attempt.moved_to) for attempt in self.attempts)
+
+    @property
+    def placed(self) -> ResolvedJob | None:
+        """The job as the backend runs it whose turn it is."""
+        return at_turn(self.job, self.turn) if self.job is not None else None
 
     @property
     def computing(self) -> tuple[AttemptView, ...]:

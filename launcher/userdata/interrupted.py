@@ -18,8 +18,10 @@ from pathlib import Path
 import msgspec
 
 from launcher.errors import NotFound
+from launcher.protocol.read import read_run
 from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.turns import at_turn
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -109,7 +111,9 @@ def jobs_of(store: Store, run: str) -> Mapping[str, ResolvedJob]:
     for named in note.runs if note is not None else (run,):
         body = store.read(RunKeys(named).job)
         if body is not None:
-            jobs[named] = decode_job(body[0])
+            job = decode_job(body[0])
+            turn = read_run(store, named, full=False).turn if job.alternatives else 0
+            jobs[named] = at_turn(job, turn)
     if run not in jobs:
         raise NotFound(f"no run `{run}` in {store.url}")
     return jobs

@@ -17,10 +17,12 @@ import msgspec
 from launcher.backends.base import Backend, backend_of
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Cancel, Result
 from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
+from launcher.spec.turns import at_turn
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.memory import Memory
@@ -78,15 +80,25 @@ def cancel_jobs(
 ) -> list[Cancelled]:
     """Cancels runs of any backends. Runs of one backend whose options differ (the namespace) are cancelled in separate
     calls."""
-    by_backend: dict[tuple[str, bytes], list[str]] = {}
-    for run, job in jobs.items():
+    places = [(run, at) for run, job in jobs.items() for at in _places(store, run, job)]
+    # where each run is now comes first: a backend that it has left may not answer
+    places.sort(key=lambda place: -place[1].turn)
+    by_backend: dict[tuple[str, bytes], dict[str, ResolvedJob]] = {}
+    for run, job in places:
         options = msgspec.json.encode([job.options, reached(job)], order="sorted")
-        by_backend.setdefault((job.backend, options), []).append(run)
-    done = []
-    for (name, _), runs in by_backend.items():
-        backend = backend_of(jobs[runs[0]], profile.backend_options(name))
-        done += cancel_all(store, runs, backend, reason=reason, known=True)
-    return done
+        by_backend.setdefault((job.backend, options), {})[run] = job
+    done: dict[str, Cancelled] = {}
+    for (name, _), placed in by_backend.items():
+        backend = backend_of(next(iter(placed.values())), profile.backend_options(name))
+        for answer in cancel_all(store, list(placed), backend, reason=reason, known=True):
+            done.setdefault(answer.run, answer)
+    return [done[run] for run in jobs]
+
+
+def _places(store: Store, run: str, job: ResolvedJob) -> list[ResolvedJob]:
+    """The job at every backend that has had the run."""
+    turn = read_run(store, run, full=False).turn if job.alternatives else 0
+    return [at_turn(job, at) for at in range(turn + 1)]
 
 
 def cancel_all(

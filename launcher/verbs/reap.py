@@ -17,20 +17,22 @@ from typing import Final, NamedTuple
 import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates
-from launcher.errors import NotFound, SlipwayError
+from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
 from launcher.protocol.finish import finish, onlookers, own_place, silence
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Event, Placement
+from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.spec.backends import traits
-from launcher.spec.model import ResolvedJob
+from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.applied import unknown, write_unknown
-from launcher.verbs.status import BackendOf, backend_says, list_runs, note_if_applied, read_lines
+from launcher.verbs.move import carry_out, leave, take
+from launcher.verbs.status import BackendOf, Said, backend_says, list_runs, note_if_applied, read_lines
 
 WRITER: Final = "reap"
 LEAVING: Final = 300.0  # seconds that a run's last processes may take to end after its result
@@ -41,8 +43,8 @@ PARALLEL: Final = 16
 
 @dataclass(frozen=True)
 class Reaped:
-    """One action, taken or (`plan`) only planned. `did`: noted (written into the store) | ended | stopped |
-    unsubmitted | unknown | unreachable."""
+    """One action, taken or (`plan`) only planned. `did`: noted (written into the store) | ended | moved |
+    stopped | unsubmitted | unknown | unreachable."""
 
     run: str
     did: str
@@ -103,55 +105,62 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     job = view.job
     if job is None or view.result is not None:
         return []
+    name = order(job)[view.turn]
     head = store.head(RunKeys(run).job)
     said = backend_says(store, view, backend_of)
     if not plan:
         note_if_applied(store, view, said)
+    rows = _moved(store, view, said, backend_of, plan) if view.turn else []
+    if any(row.did == "moved" for row in rows):
+        return rows  # the next reaper looks at what becomes of it
     # waiting starts when the backend gets the run, not when job.json was written
     made = said.seen.made if said.seen is not None else 0.0
     since = max(head.modified if head is not None else view.now, made)
     if made and was_applied(view):
         since = made  # its job.json may have been written long after
+    since = max((since, *(time for attempt in view.attempts if attempt.moved_to for time in attempt.claimed.values())))
     # an object with several runs replaces each pod that is deleted: a stage that waits for the one before it would lose
     # every pod that is about to start
     alone = said.seen is None or not said.active or said.seen.handle.name == run
     patience = job.limits.start_deadline
     if patience is None and said.reason in CAN_NOT_START:
         patience = HOPELESS
-    late = alone and not view.attempts and patience is not None and view.now - since > patience
-    rows = []
+    late = alone and not view.since_move and patience is not None and view.now - since > patience
     answered = said.seen is None and not said.message
-    if answered and not view.attempts and (deletion := _deletion(store, run)) is not None:
+    if answered and not view.since_move and (deletion := _deletion(store, run)) is not None:
         late = False
         said = said._replace(active=False, reason=deletion.reason, message=deletion.message, here=_anywhere)
     nothing = said.seen is None and not said.active and said.reason is None and not said.message
-    if nothing and not late and not view.attempts and not view.cancelled and not traits(job.backend).on_this_machine:
+    if nothing and not late and not view.since_move and not view.cancelled and not traits(name).on_this_machine:
         again = (
             "what applied it makes it again, or `launcher cancel` ends it"
             if was_applied(view)
             else "submit the same job again"
         )
-        unseen = f"{job.backend} has no object of this run: if no other cluster has one, {again}"
-        return [Reaped(run, "unsubmitted", unseen)]
+        unseen = f"{name} has no object of this run: if no other cluster has one, {again}"
+        return [*rows, Reaped(run, "unsubmitted", unseen)]
     if said.repair:
-        return [Reaped(run, "unsubmitted", said.message)]
+        return [*rows, Reaped(run, "unsubmitted", said.message)]
     reason, message = said.reason, said.message
     if late:
         reason = reason or Reason.UNSCHEDULABLE
         message = f"not started within {patience:g} s{': ' + message if message else ''}"
-        if said.active and not plan:
-            said = said._replace(active=_end(store, job, run, backend_of, reason, message))
     ranks = onlookers(view, job, said.dead)
     own = own_place(view, said.here)
     absent = silence(view) if said.absent else None
+    ends = reason if late or said.active is False else None
+    if (move := decide.move(ranks, said.active, ends, own=own, absent=absent)) is not None:
+        return [*rows, _move(store, view, backend_of, move, message or str(move.reason), plan)]
+    if late and said.active and not plan:
+        said = said._replace(active=_end(store, view, backend_of, reason or Reason.UNSCHEDULABLE, message))
     active = False if late and said.active and plan else said.active
     step = decide.finish(ranks, active, evidence=reason, own=own, absent=absent)
     if step is None and said.absent and view.attempts:
-        return [Reaped(run, "unknown", said.message)] if said.message else []
+        return [*rows, Reaped(run, "unknown", said.message)] if said.message else rows
     if step is None and said.active is None and decide.finish(ranks, False, evidence=reason) is not None:
         unseen = "it has no object of this run; another cluster or queue may have one"
-        undecided = f"may have ended, and {job.backend} cannot tell: {said.message or unseen}"
-        return [Reaped(run, "unknown", undecided)]
+        undecided = f"may have ended, and {name} cannot tell: {said.message or unseen}"
+        return [*rows, Reaped(run, "unknown", undecided)]
     if plan:
         if isinstance(step, steps.Finish):
             rows.append(Reaped(run, "ended", f"{step.verdict.outcome}: {step.verdict.reason}"))
@@ -172,6 +181,41 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     return rows
 
 
+def _moved(store: Store, view: RunView, said: Said, backend_of: BackendOf, plan: bool) -> list[Reaped]:
+    """Completes the move of a run: ends what the backends still have that it has left, and submits it to the one whose
+    turn it is, if whoever moved it has died before."""
+    rows: list[Reaped] = []
+
+    def told(name: str) -> None:
+        rows.append(Reaped(view.run, "stopped", f"{name} still had it; it has moved on"))
+
+    rows += [Reaped(view.run, "unreachable", line) for line in leave(view, backend_of, plan=plan, tell=told)]
+    if said.seen is not None or said.message or view.since_move or view.cancelled:
+        return rows
+    try:
+        target = order(view.placed)[view.turn] if view.placed is not None else ""
+        if not plan:
+            carry_out(store, view, backend_of)
+        rows.append(Reaped(view.run, "moved", f"{target} did not have it yet"))
+    except SlipwayError as error:
+        rows.append(Reaped(view.run, "unreachable", str(error)))
+    return rows
+
+
+def _move(store: Store, view: RunView, backend_of: BackendOf, step: steps.Move, why: str, plan: bool) -> Reaped:
+    """Moves a run to its next backend, before its object on the present one is ended."""
+    assert view.job is not None
+    target = order(view.job)[view.turn + 1]
+    try:
+        if not plan:
+            take(store, view, backend_of, step, why)
+    except Conflict as error:
+        return Reaped(view.run, "unknown", str(error))
+    except SlipwayError as error:
+        return Reaped(view.run, "unreachable", f"it may go on at {target}: {error}")
+    return Reaped(view.run, "moved", f"to {target}: {why}")
+
+
 class _Deletion(NamedTuple):
     """Why a reaper deleted the object of a run that had not started."""
 
@@ -179,13 +223,14 @@ class _Deletion(NamedTuple):
     message: str
 
 
-def _end(store: Store, job: ResolvedJob, run: str, backend_of: BackendOf, reason: Reason, message: str) -> bool | None:
+def _end(store: Store, view: RunView, backend_of: BackendOf, reason: Reason, message: str) -> bool | None:
     """Deletes a run's object on its backend before the final record is written, so that nothing of it can start.
     Returns whether it still may; None: unknown.
 
     An event is written first: once the object is gone, only the event tells the next reaper that it was here.
     """
-    backend = backend_of(job)
+    run = view.run
+    backend = backend_of(view.placed) if view.placed is not None else None
     try:
         observation = backend.look_up(run) if backend is not None else None
         if backend is None or observation is None:
@@ -239,7 +284,7 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
     }
     runs = list(dict.fromkeys(observation.handle.run for carried in running.values() for observation in carried))
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
-        fate_of = dict(zip(runs, threads.map(lambda run: _fate(store, run), runs), strict=True))
+        fate_of = dict(zip(runs, threads.map(lambda run: _fate(store, run, name), runs), strict=True))
     rows = []
     for (_, object_name), carried in running.items():
         fates = {
@@ -272,8 +317,8 @@ def _duplicates(name: str, backend: Backend, plan: bool) -> list[Reaped]:
     return rows
 
 
-def _fate(store: Store, run: str) -> str | None:
-    """Why a run's object must be ended: "" if it may continue, None if the store does not know the run."""
+def _fate(store: Store, run: str, backend: str) -> str | None:
+    """Why a run's object on a backend must be ended: "" if it may continue, None if the store does not know the run."""
     try:
         view = read_run(store, run, full=False)
     except NotFound:
@@ -282,4 +327,6 @@ def _fate(store: Store, run: str) -> str | None:
         head = store.head(RunKeys(run).result)
         overdue = head is not None and view.now - head.modified > LEAVING
         return f"its run has {view.result.outcome}" if overdue else ""
+    if view.job is not None and backend in order(view.job)[: view.turn]:
+        return f"its run has moved to {order(view.job)[view.turn]}"
     return "its run was cancelled" if view.cancelled else ""

@@ -25,7 +25,7 @@ from launcher.results.bill import HeldTime, held_times
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
-from launcher.spec.turns import at_turn, order
+from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RUNS, RunKeys, work_run
 from launcher.userdata.cache import Cache
@@ -156,12 +156,29 @@ def read_line(
             view = read_run(store, run)
             status = fold(view)
     line = to_line(view, status)
+    if backend_of is not None and (told := _may_move(view, said)):
+        said = said._replace(message="; ".join(filter(None, (said.message, told))))
     if view.result is None and said.message:  # why it does not start or restart, or what hangs
         # a silent attempt counts as lost, and an unreachable store explains the silence
         reason = "" if said.reason is Reason.STORE_UNREACHABLE else line.reason
         reason = reason or str(said.reason or "")
         line = msgspec.structs.replace(line, reason=reason, detail=said.message, repair=said.repair)
     return view, line
+
+
+def _may_move(view: RunView, said: Said) -> str:
+    """What to do about a run that its next backend may take, or that has moved and is not there yet; "" otherwise."""
+    if view.job is None or not view.job.alternatives or view.result is not None or view.cancelled:
+        return ""
+    names = order(view.job)
+    if view.turn and not view.since_move and said.seen is None and said.active is False:
+        return f"moved to {names[view.turn]}, which does not have it yet: launcher move {view.run}"
+    ends = said.reason if said.active is False else None
+    step = decide.move(
+        onlookers(view, view.job, said.dead), said.active, ends, own=said.active is not None,
+        absent=silence(view) if said.absent else None,
+    )  # fmt: skip
+    return f"{step.reason}: it may go on at {names[view.turn + 1]}: launcher move {view.run}" if step else ""
 
 
 def _alive(store: Store, run: str, memory: Memory) -> RunView | None:
@@ -223,7 +240,7 @@ class Said(NamedTuple):
 def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
     """Asks the run's backend. A backend on which the run does not run (another folder's queue, another cluster) knows
     nothing of it, even if it has an object of that name."""
-    job = at_turn(view.job, view.turn) if view.job is not None else None
+    job = view.placed
     backend = backend_of(job) if job is not None else None
     if job is None or backend is None:
         return Said(None)

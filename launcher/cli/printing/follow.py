@@ -74,7 +74,7 @@ class Follower:
             blocked = [names[run].name for run in watched.above if run in names and not names[run].final]
             view, watched.line = read_line(self.store, watched.run, self.backend_of, self.memory)
             watched.since = self.clock()
-            watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched, view.job)
+            watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched, view.placed)
 
         try:
             with ThreadPoolExecutor(4) as pool:

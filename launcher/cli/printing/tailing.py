@@ -48,7 +48,7 @@ class Feed:
     def begin(self, backend_of: BackendOf) -> None:
         """Opens the backend's live streams, if it has an active object of the run."""
         view = read_run(self.store, self.run, full=False)
-        backend = backend_of(view.job) if view.job is not None and view.result is None else None
+        backend = backend_of(view.placed) if view.placed is not None and view.result is None else None
         if backend is None:
             return
         try:

@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _did(what: str, plan: bool) -> str:
-    return f"would be {what}" if plan and what in ("noted", "ended", "stopped") else what
+    return f"would be {what}" if plan and what in ("noted", "ended", "moved", "stopped") else what

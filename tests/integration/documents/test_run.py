@@ -223,6 +223,7 @@ def test_every_commented_line_of_the_starter_works_when_it_is_taken_in(clone: Pa
 # verbs whose examples need what is not here: a GPU, an engine, a cluster, a bucket, two evaluations, a container
 NOT_HERE = {"run", "images", "cluster", "exec", "forward", "doctor", "compare", "local", "secrets", "reap", "retry"}
 NOT_HERE |= {"queues"}  # its second line stops a queue of Kueue's
+NOT_HERE |= {"move"}  # of a run with two backends
 LAST = ("cancel", "rm", "gc")  # they take away what the others look at
 
 

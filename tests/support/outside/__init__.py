@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 
 NAME = "elsewhere"
-MODULE = Path(__file__).with_name("slipway_elsewhere.py")
+HERE = Path(__file__).parent
 
 
 def install(folder: Path, *, name: str = NAME, target: str = "slipway_elsewhere:TRAITS") -> Path:
     """Installs it into a folder that stands on Python's path afterwards, as `pip install --target` does."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(MODULE, folder)
+    for module in HERE.glob("slipway_*.py"):
+        shutil.copy(module, folder)
     about = folder / "slipway_elsewhere-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: slipway-elsewhere\nVersion: 1.0\n")

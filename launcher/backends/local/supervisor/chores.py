@@ -11,6 +11,7 @@ import msgspec
 from launcher.backends.local.entry import QueueEntry, queue_of
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
+from launcher.protocol.moving import move_on
 from launcher.protocol.records import Placement, Result
 from launcher.reasons import Reason
 from launcher.store.base import Store
@@ -64,40 +65,55 @@ def is_cancelled(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).cancel) is not None
 
 
-def end_unstarted(store: Store, run: str, queue: str, reason: Reason, message: str) -> Result | None:
-    """Records the end of a run that will never have a process on this machine. `queue`: the id of this state folder,
-    which decides nothing about a run that another queue has started."""
+def end_unstarted(
+    store: Store, run: str, queue: str, reason: Reason, message: str, turn: int | None = None
+) -> Result | None:
+    """Records the end of a run that will never have a process on this machine, or that it goes on at its next backend.
+    `queue`: the id of this state folder, which decides nothing about a run that another queue has started. `turn`: of
+    this backend, for a run that has several."""
     try:
-        return _finish(store, run, queue, evidence=reason, message=message)
+        return _finish(store, run, queue, turn, evidence=reason, message=message)
     except NotFound:
         return None
 
 
-def close(store: Store, run: str, queue: str, refused: str = "") -> Result | None:
+def close(store: Store, run: str, queue: str, refused: str = "", turn: int | None = None) -> Result | None:
     """Records the end of a run that has no process left on this machine. None also when the store does not have the run
     any more. `refused`: the last line of a leader's runtime that exited with 78; used when no attempt was ever claimed,
-    so that no runtime could write the end."""
+    so that no runtime could write the end. `turn`: as in `end_unstarted`."""
     try:
-        result = _finish(store, run, queue)
+        result = _finish(store, run, queue, turn)
         if result is None and refused:
-            result = _finish(store, run, queue, evidence=Reason.CONFIG_ERROR, message=refused)
+            result = _finish(store, run, queue, turn, evidence=Reason.CONFIG_ERROR, message=refused)
         return result
     except NotFound:
         return None
 
 
-def _finish(store: Store, run: str, queue: str, evidence: Reason | None = None, message: str = "") -> Result | None:
-    """Finishes the run. None of the processes that this queue started lives: the supervisor has seen them end."""
-    return finish(
+def _finish(
+    store: Store, run: str, queue: str, turn: int | None, evidence: Reason | None = None, message: str = ""
+) -> Result | None:
+    """Finishes the run, or moves it on. None of the processes that this queue started lives: the supervisor has seen
+    them end."""
+    here = partial(_here, queue)
+
+    def dead(placement: Placement | None) -> bool:
+        return placement is not None and here(placement)
+
+    result = finish(
         store,
         run,
         backend_active=False,
-        here=partial(_here, queue),
-        dead=lambda placement: placement is not None and _here(queue, placement),
+        here=here,
+        dead=dead,
         writer=WRITER,
         evidence=evidence,
         message=message,
+        turn=turn,
     )
+    if result is None and turn is not None:
+        move_on(store, run, turn, here, dead, evidence, message)
+    return result
 
 
 def _here(queue: str, placement: Placement | None) -> bool:

@@ -271,11 +271,13 @@ class Supervisor:
         """Has the end of a run without processes recorded, then removes the run. Returns when to try again."""
         self.slots.release(run.name)
         if not run.busy and time.monotonic() >= run.next_look:
+            turn = run.entry.job.turn if run.entry.job.alternatives else None
             if verdict := run.verdict:
-                self.ask(run, "fail", lambda store: chores.end_unstarted(store, run.name, self.runner.id, *verdict))
+                end = chores.end_unstarted
+                self.ask(run, "fail", lambda store: end(store, run.name, self.runner.id, *verdict, turn))
             else:
                 refused = self.runner.refused(run)
-                self.ask(run, "close", lambda store: chores.close(store, run.name, self.runner.id, refused))
+                self.ask(run, "close", lambda store: chores.close(store, run.name, self.runner.id, refused, turn))
         return None if run.busy else run.next_look
 
     def retire(self, run: QueuedRun, result: Result | None) -> None:
