@@ -17,7 +17,7 @@ from launcher.backends.azureml import render, rest
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, ResolvedJob, Resources, Role
-from launcher.spec.prices.rates import rate
+from launcher.spec.prices.rates import PricedRun, rate
 from tests.unit.azureml.jobs import BLOCK, IMAGE, JOBS, PLACE, SERVERLESS, given
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
@@ -169,12 +169,12 @@ def test_what_azure_ml_cannot_run_is_refused(changes: dict[str, Any], said: str)
     ("options", "unit"),
     [
         ({**BLOCK, "vm_size": "Standard_NC24ads_A100_v4"}, "azureml/Standard_NC24ads_A100_v4"),
-        (BLOCK, "azureml: the job names no type of machine"),
+        (BLOCK, "azureml/gpu"),
         (JOBS["two-nodes-spot"].options, "azureml/westeurope/Standard_NC40ads_H100_v5 spot"),
     ],
 )
 def test_the_machines_have_prices(options: dict[str, Any], unit: str) -> None:
-    assert rate(given("one", options), {}).missing[0] == unit
+    assert rate(PricedRun.of(given("one", options)), {}).missing[0] == unit
 
 
 def test_roles_warn_of_their_network() -> None:
