@@ -34,6 +34,10 @@ def main(argv: list[str]) -> int:
 
     cannot_be_read()
     adopt_private(os.environ)
+    if os.environ.get("SLIPWAY_SECRETS"):
+        from launcher.runtime.aws_secrets import fetch_secrets
+
+        fetch_secrets(os.environ)
     from launcher.runtime.run import main as run
 
     return run(os.environ)

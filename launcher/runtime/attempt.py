@@ -16,6 +16,7 @@ from launcher.protocol.records import Exit
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
 from launcher.runtime import bystander, command, inputs, peers, procs, restoring
+from launcher.runtime.aws_secrets import FAULT
 from launcher.runtime.cgroup import OutOfMemory
 from launcher.runtime.child import Outcome, run_command
 from launcher.runtime.context import MemberContext
@@ -166,7 +167,8 @@ class MemberAttempt:
     def check_secrets(self) -> None:
         missing = [name for name in self.context.job.secrets if not self.environ.get(name)]
         if missing:
-            raise AttemptError(Reason.CONFIG_ERROR, f"secret {', '.join(missing)}: no value reached the runtime")
+            why = self.environ.get(FAULT) or "no value reached the runtime"
+            raise AttemptError(Reason.CONFIG_ERROR, f"secret {', '.join(missing)}: {why}")
 
     def clear_leftovers(self) -> None:
         """Ends processes of this rank's earlier attempts on this machine, and deletes their files."""

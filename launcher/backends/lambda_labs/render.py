@@ -3,6 +3,7 @@ launch, by capacity; submit adds the tag `slipway:expires` and the credentials o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import yaml
 from launcher.backends.base import Rendered
 from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.script import completed, script
+from launcher.backends.lambda_labs.traits import ARN
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
@@ -74,8 +76,14 @@ def refusals(job: ResolvedJob) -> list[str]:
         lines.append("lambda.file_systems: Lambda mounts one; allowed: one name")
     if job.limits.deadline is None:
         lines.append("limits.deadline: is missing: lambda bills until a run ends; allowed: a duration: 6h")
-    for name in sorted(job.secrets):
-        lines.append(f"secrets: `{name}`: a machine of Lambda keeps no secrets yet; allowed: none")
+    for name, place in sorted(job.secrets.items()):
+        if not re.fullmatch(ARN, place):
+            lines.append(
+                f"secrets: `{name}` is kept in `{place}`: a machine of Lambda keeps no secrets, it asks AWS; "
+                "allowed: the ARN of a secret of Secrets Manager or of a parameter of Systems Manager"
+            )
+        elif not job.store.startswith("s3://"):
+            lines.append(f"secrets: `{name}`: only a run whose store is s3:// has credentials of AWS; allowed: none")
     if job.store_access:
         lines.append("store_access: the credentials are the runtime's alone on lambda; allowed: false")
     if len(job.store) > names.LONGEST_TAG:

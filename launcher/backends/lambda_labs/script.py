@@ -7,6 +7,7 @@ its billing.
 
 from __future__ import annotations
 
+import json
 import shlex
 from math import ceil
 from typing import Final
@@ -94,6 +95,8 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         "SLIPWAY_WORKDIR": WORK,
         "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
         "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
+        # where they are kept; the runtime fetches them with the credentials that it has for the store
+        **({"SLIPWAY_SECRETS": json.dumps(dict(sorted(job.secrets.items())))} if job.secrets else {}),
     }
     return _TEXT.format(
         member=f"{role}-{rank}",

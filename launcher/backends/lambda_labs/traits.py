@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from launcher.spec.backends import MachineChoice, Traits
-from launcher.spec.structures import Field, ListOf, Struct
+from launcher.spec.structures import Field, ListOf, MapOf, Struct
+from launcher.spec.texts import VARIABLE
 from launcher.spec.types import DURATION, Text
 
+# of a secret of Secrets Manager, or of a parameter of Systems Manager
+ARN: Final = (
+    r"arn:aws[a-z-]*:(?:secretsmanager:[a-z0-9-]+:\d{12}:secret:|ssm:[a-z0-9-]+:\d{12}:parameter/)[A-Za-z0-9/_+=.@-]+"
+)
 _NAME: Final = r"[a-z0-9][a-z0-9_-]*"
 
 
@@ -45,6 +50,11 @@ TRAITS: Final = Traits(
             "default",
         ),
         Field("role", Text("a role", r"arn:[^\s]+"), "of AWS, which a machine takes for the store", "the user's own"),
+        Field(
+            "secrets",
+            MapOf(VARIABLE, Text("an ARN", ARN)),
+            "where secrets live: NAME: the ARN of a secret or parameter of AWS",
+        ),
         Field("wait_for_capacity", DURATION, "how long submit waits for a machine to be free", "0"),
     ),
     defaults={"account": "default", "wait_for_capacity": 0.0},

@@ -16,6 +16,7 @@ from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
 from tests.support.jobs import job
 
 GOLDEN = Path(__file__).parent / "golden"
+ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:hf-AbCdEf"
 BLOCK = {"instance_types": ["gpu_1x_h100_pcie"], "ssh_key": "laptop"}
 IMAGE = Image(reference="registry.test/slipway/unsloth-sft:1", digest=f"sha256:{'a' * 64}")
 
@@ -72,7 +73,14 @@ def test_the_script_is_a_shell_script_with_or_without_credentials(name: str) -> 
         ({"options": {"ssh_key": ""}}, "lambda.ssh_key: is missing; allowed: the name of"),
         ({"options": {"file_systems": ["a", "b"]}}, "lambda.file_systems: Lambda mounts one"),
         ({"limits": Limits()}, "limits.deadline: is missing: lambda bills until a run ends"),
-        ({"secrets": {"HF_TOKEN": "x"}}, "secrets: `HF_TOKEN`: a machine of Lambda keeps no secrets yet"),
+        (
+            {"secrets": {"HF_TOKEN": "my-secret/HF_TOKEN"}},
+            "secrets: `HF_TOKEN` is kept in `my-secret/HF_TOKEN`: a machine of Lambda keeps no secrets",
+        ),
+        (
+            {"secrets": {"HF_TOKEN": ARN}, "store": "file:///lambda/nfs/data/x"},
+            "secrets: `HF_TOKEN`: only a run whose store is s3:// has credentials of AWS",
+        ),
         ({"store_access": True}, "store_access: the credentials are the runtime's alone on lambda"),
         ({"store": f"s3://bucket/{'x' * 128}"}, "store: its URL is a tag of the machine; allowed: at most 128"),
         ({"roles": {"a" * 20: Role(("x",), leader=True, replicas=1000)}}, "the name of a machine is run, role and"),
