@@ -110,7 +110,12 @@ class Workspace:
 
     def jobs(self) -> Iterator[WorkspaceJob]:
         """The jobs with our tag, ended ones too, the newest first."""
-        listed = self._read(lambda client: [each for each in client.jobs.list(tag=names.TAG) if each is not None])
+        try:
+            listed = self._read(lambda client: [each for each in client.jobs.list(tag=names.TAG) if each is not None])
+        except AzureRefused as error:
+            if error.status == 404:
+                self.must_exist()
+            raise
         yield from map(_job, listed)
 
     def nodes(self, compute: str) -> int | None:

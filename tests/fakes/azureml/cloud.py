@@ -18,7 +18,7 @@ ID: Final = (
 TERMINAL: Final = ("Completed", "Failed", "Canceled")
 # what a PUT may change of a job that is there
 CHANGEABLE: Final = ("tags", "displayName", "description", "properties", "isArchived")
-PAGE: Final = 10
+PAGE: Final = 3
 
 
 class Refused(Exception):
@@ -38,6 +38,7 @@ class StandInJob:
     status: str = "NotStarted"
     ending: float = 0.0  # when its cancel was asked for
     starts: int = 0
+    held: bool = False  # a test has set its status
     running: float = 0.0  # since when it runs
 
 

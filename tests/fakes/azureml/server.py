@@ -11,18 +11,18 @@ import ssl
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tests.fakes.azureml import certificates
+from tests.fakes.azureml.answers import TOKEN, refused, respond
 from tests.fakes.azureml.cloud import TERMINAL, Cloud, Refused, StandInJob, seconds
 from tests.fakes.azureml.nodes import Nodes
 
 TICK: Final = 0.01  # seconds of the wall clock between two looks at the jobs
-# an unsigned JWT whose audience is https://ml.azure.com: the SDK looks when a run has the submitter's identity
-TOKEN: Final = "eyJ0eXAiOiJKV1QiLCJhbGciOiJub25lIn0.eyJ0aWQiOiJ0IiwiYXVkIjoiaHR0cHM6Ly9tbC5henVyZS5jb20ifQ."
 LOGIN: Final = "https://login.microsoftonline.com"
 
 
@@ -55,7 +55,7 @@ class AzureServer(ThreadingHTTPServer):
         while True:
             with self.lock:
                 for job in self.cloud.jobs.values():
-                    if job.status not in TERMINAL:
+                    if job.status not in TERMINAL and not job.held:
                         self._tick(job, self.now())
             time.sleep(TICK)
 
@@ -100,9 +100,8 @@ class AzureServer(ThreadingHTTPServer):
         self.cloud.note(self.now(), "preempted", name=name)
 
     def close(self) -> None:
-        with self.lock:
-            for nodes in self.nodes.values():
-                nodes.kill()
+        for nodes in self.nodes.values():
+            nodes.kill()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -140,8 +139,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        parts = urlsplit(self.path)
-        path, query = unquote(parts.path), {name: values[0] for name, values in parse_qs(parts.query).items()}
+        path = unquote(urlsplit(self.path).path)
         host = (self.headers.get("Host") or "").partition(":")[0]
         server = self.server
         with server.lock:
@@ -150,12 +148,13 @@ class Handler(BaseHTTPRequestHandler):
                     return self._send(200, self._admin(path.removeprefix("/admin/"), json.loads(body or b"{}")))
                 if host == "login.microsoftonline.com":
                     return self._send(200, self._login(path))
-                if host.endswith("api.azureml.ms"):
+                if host != "management.azure.com":
                     raise Refused(404, "NotFound", path)
-                return self._manager(path, query, body)
+                given = self.headers.get("Authorization") or ""
+                answer = respond(server.cloud, server.now(), self.command, self.path, given, body)
+                return self._drop() if answer is None else self._send(*answer)
             except Refused as error:
-                fault = {"error": {"code": error.code, "message": error.message, "details": []}}
-                return self._send(error.status, fault)
+                return self._send(*refused(error))
             except Exception:
                 return self._send(500, {"error": {"code": "StandIn", "message": traceback.format_exc()}})
 
@@ -178,49 +177,6 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(401, "invalid_client", "AADSTS7000222: The provided client secret keys are expired.")
         return {"token_type": "Bearer", "expires_in": 3599, "ext_expires_in": 3599, "access_token": TOKEN}
 
-    def _manager(self, path: str, query: dict[str, str], body: bytes) -> None:
-        cloud, now = self.server.cloud, self.server.now()
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            raise Refused(401, "AuthenticationFailed", "Authentication failed.")
-        rest = cloud.place(path).strip("/").split("/")
-        call = _call(self.command, rest)
-        cloud.note(now, "request", call=call, method=self.command, path="/".join(rest))
-        fault = cloud.fault(call)
-        if fault == "drop_before":
-            return self._drop()
-        if fault.isdecimal():
-            raise Refused(int(fault), "InternalServerError", "An internal error occurred.")
-        status, answer, headers = self._do(call, rest, query, json.loads(body or b"{}"), now)
-        if fault == "drop_after":
-            return self._drop()
-        if fault.startswith("after_"):
-            raise Refused(int(fault.removeprefix("after_")), "InternalServerError", "An internal error occurred.")
-        return self._send(status, answer, headers)
-
-    def _do(
-        self, call: str, rest: list[str], query: dict[str, str], body: dict[str, Any], now: float
-    ) -> tuple[int, Any, dict[str, str]]:
-        cloud = self.server.cloud
-        match call:
-            case "workspace":
-                return 200, cloud.workspace(), {}
-            case "compute":
-                return 200, cloud.compute(rest[1]), {}
-            case "environment":
-                return 201, cloud.put_environment(rest[1], rest[3], body), {}
-            case "create":
-                return *cloud.put_job(rest[1], body, now), {}
-            case "get":
-                return 200, cloud.show(cloud.get_job(rest[1])), {}
-            case "list":
-                return 200, cloud.page(query.get("tag", ""), int(query.get("$skip", 0))), {}
-            case "cancel":
-                where = f"https://management.azure.com{cloud.cancel(rest[1], now)}?api-version=2023-02-01-preview"
-                return 202, None, {"Location": where, "Retry-After": "1"}
-            case "operation":
-                return 200, None, {}
-        raise Refused(404, "NotFound", "/".join(rest))
-
     def _admin(self, what: str, given: dict[str, Any]) -> Any:
         server, cloud = self.server, self.server.cloud
         match what:
@@ -237,8 +193,15 @@ class Handler(BaseHTTPRequestHandler):
                 return {name: job.status for name, job in cloud.jobs.items()}
             case "set":  # {"name": ..., "status": ...}
                 cloud.jobs[given["name"]].status = given["status"]
+                cloud.jobs[given["name"]].held = True
             case "preempt":
                 server.preempt(given["name"])
+            case "add":  # a job that somebody else has created
+                cloud.jobs[given["name"]] = StandInJob(given["name"], given["body"], server.now(), server.now())
+            case "reset":
+                server.close()
+                server.nodes.clear()
+                server.cloud = Cloud()
             case "refused":
                 return server.refused
         return {}
@@ -247,7 +210,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _send(self, status: int, answer: Any, headers: dict[str, str] | None = None) -> None:
+    def _send(self, status: int, answer: Any, headers: Mapping[str, str] | None = None) -> None:
         body = b"" if answer is None else json.dumps(answer).encode()
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -257,25 +220,3 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         self.wfile.flush()
-
-
-def _call(method: str, rest: list[str]) -> str:
-    """The name of a request below the workspace."""
-    match method, [part.lower() for part in rest]:
-        case "GET", [""]:
-            return "workspace"
-        case "GET", ["computes", _]:
-            return "compute"
-        case "PUT", ["environments", _, "versions", _]:
-            return "environment"
-        case "PUT", ["jobs", _]:
-            return "create"
-        case "GET", ["jobs", _]:
-            return "get"
-        case "GET", ["jobs"]:
-            return "list"
-        case "POST", ["jobs", _, "cancel"]:
-            return "cancel"
-        case "GET", ["operations", _]:
-            return "operation"
-    return ""
