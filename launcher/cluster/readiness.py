@@ -23,9 +23,9 @@ HOPELESS: Final = (
 )
 
 
-def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], since: float) -> bool:
-    """Whether a Deployment has as many ready pods as it wants, of its newest version, each begun at `since` or later
-    (seconds since 1970: the node's own start)."""
+def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], starts: Mapping[str, float]) -> bool:
+    """Whether a Deployment has as many ready pods as it wants, of its newest version. `starts`: node -> when it began,
+    in seconds since 1970."""
     status = deployment.get("status") or {}
     spec = deployment.get("spec") or {}
     wanted = int(spec.get("replicas", 1))
@@ -33,7 +33,7 @@ def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], 
         return False
     if min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted:
         return False
-    return sum(running(pod, since) for pod in own(deployment, pods)) >= wanted
+    return sum(running(pod, starts) for pod in own(deployment, pods)) >= wanted
 
 
 def own(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -48,19 +48,20 @@ def own(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> lis
     ]
 
 
-def running(pod: Mapping[str, Any], since: float) -> bool:
-    """Whether a pod is ready, is to stay, and all its containers began at `since` or later."""
+def running(pod: Mapping[str, Any], starts: Mapping[str, float]) -> bool:
+    """Whether a pod is ready, is to stay, and all its containers began after its node did."""
+    since = starts.get(pod["spec"].get("nodeName", ""), 0.0)
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return False
     if not any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()):
         return False
-    starts = [
+    begun = [
         ((container.get("state") or {}).get("running") or {}).get("startedAt")
         for container in status.get("containerStatuses") or ()
     ]
     # a pod's time has whole seconds, a node's has more
-    return bool(starts) and all(start and moment(start) >= int(since) for start in starts)
+    return bool(begun) and all(start and moment(start) >= int(since) for start in begun)
 
 
 def moment(text: str) -> float:

@@ -342,14 +342,14 @@ def store_keys(place: ClusterFiles, tell: Tell) -> plan.StoreCredentials:
 
 def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> None:
     """Waits until a Deployment is ready. Raises Unreachable: at once when a pod cannot start, with its reason."""
-    since = begun(nodes(place))
+    starts = begun(nodes(place))
     end, stuck = time.monotonic() + READY, 0
     while True:
         text = tools.run([*place.kubectl, "-n", namespace, "get", "deployments,pods", "-o", "json"], minutes=1)
         items = json.loads(text)["items"]
         (it,) = [item for item in items if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment]
         pods = [item for item in items if item["kind"] == "Pod"]
-        if readiness.available(it, pods, since):
+        if readiness.available(it, pods, starts):
             tell(f"ready: {namespace}/{deployment}")
             return
         reason, hopeless = readiness.trouble(pods)
@@ -359,10 +359,10 @@ def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> No
         time.sleep(PAUSE)
 
 
-def begun(members: Sequence[str]) -> float:
-    """When the newest of these nodes began, in seconds since 1970."""
-    shown = tools.run(["docker", "inspect", "--format", "{{.State.StartedAt}}", *members], minutes=1)
-    return max(map(readiness.moment, shown.split()), default=0.0)
+def begun(members: Sequence[str]) -> dict[str, float]:
+    """When each of these nodes began, in seconds since 1970."""
+    shown = tools.run(["docker", "inspect", "--format", "{{.State.StartedAt}}", *members], minutes=1) if members else ""
+    return dict(zip(members, map(readiness.moment, shown.split()), strict=True))
 
 
 def down(place: ClusterFiles, environ: Mapping[str, str], tell: Tell) -> None:

@@ -174,11 +174,13 @@ def test_a_queue(user: KindUser) -> None:
     user.up("--image", image, "--kueue", step="`cluster up --kueue` besides")
     text = user.type(f"launcher submit examples/count/job.yaml --backend kubernetes {SMALL} --set name=queued --follow")
     assert "queued: succeeded" in text
-    (workload,) = user.objects("workloads", "-n", "slipway")
-    assert {each["type"] for each in workload["status"]["conditions"] if each["status"] == "True"} >= {
-        "Admitted",
-        "Finished",
-    }
+
+    def ended() -> bool:  # the Job, and so its Workload, ends after the run
+        (workload,) = user.objects("workloads", "-n", "slipway")
+        true = {each["type"] for each in workload["status"]["conditions"] if each["status"] == "True"}
+        return true >= {"Admitted", "Finished"}
+
+    until(ended, lambda: user.objects("workloads", "-n", "slipway"))
     assert "slipway" in user.type("launcher queues")
 
 

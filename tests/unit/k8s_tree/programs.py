@@ -174,6 +174,7 @@ def pods(cluster: dict[str, Any], state: State) -> list[dict[str, Any]]:
     listed = [
         {"kind": "Pod", "metadata": {"name": "system-0"}, "spec": {"containers": [requesting("950m")]}, "status": {}}
     ]
+    owner = next(name for name, each in state["clusters"].items() if each is cluster)
     stale = cluster.get("stale", 0)
     for key, deployment in cluster["objects"].items():
         kind, namespace, name = key.split("/")
@@ -190,9 +191,8 @@ def pods(cluster: dict[str, Any], state: State) -> list[dict[str, Any]]:
             "containerStatuses": [{"name": "main", "state": {"waiting": waiting} if waiting else running}],
         }
         metadata = {"name": f"{name}-0", "namespace": namespace, "labels": template["metadata"]["labels"]}
-        listed.append(
-            {"kind": "Pod", "metadata": metadata, "spec": {"containers": [requesting(asked)]}, "status": status}
-        )
+        spec = {"nodeName": f"{owner}-control-plane", "containers": [requesting(asked)]}
+        listed.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
     return listed
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher.cli import main
-from launcher.cluster import plan, tools
+from launcher.cluster import plan, readiness, tools
 from launcher.cluster.files import ClusterFiles, held
 from tests.unit.k8s_tree.building import ROOT
 from tests.unit.k8s_tree.test_cluster import IMAGE, UP, Machine, Output, fresh, machine, processes, said
@@ -275,6 +275,41 @@ def test_after_a_restart_ready_means_that_the_pods_run_again(machine: Machine, s
     assert "ready: jobset-system/jobset-controller-manager" in text  # of an earlier up
     assert len([call for call in machine.calls if "deployments,pods" in call]) > 2
     assert machine.state["clusters"]["slipway"]["stale"] == 0
+
+
+def test_a_pod_is_older_only_than_its_own_node() -> None:
+    """One of two nodes was stopped and started; the pods of the other one went on."""
+    labels = {"app": "store"}
+    deployment: dict[str, Any] = {
+        "metadata": {"namespace": "s", "generation": 2},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}},
+        "status": {"observedGeneration": 2, "updatedReplicas": 2, "availableReplicas": 2},
+    }
+
+    def pod(node: str, started: str, **metadata: Any) -> dict[str, Any]:
+        status = {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"state": {"running": {"startedAt": started}}}],
+        }
+        return {
+            "metadata": {"namespace": "s", "labels": labels, **metadata},
+            "spec": {"nodeName": node},
+            "status": status,
+        }
+
+    starts = {"a": readiness.moment("2026-11-23T08:00:00.5Z"), "b": readiness.moment("2026-11-23T09:00:00.5Z")}
+    old, new = pod("a", "2026-11-23T08:00:01Z"), pod("b", "2026-11-23T09:00:00Z")  # a pod's time has whole seconds
+    assert readiness.available(deployment, [old, new], starts)
+    for pods in (
+        [old, pod("b", "2026-11-23T08:59:59Z")],
+        [old],
+        [old, pod("b", "2026-11-23T09:00:01Z", deletionTimestamp="2026-11-23T09:00:02Z")],
+        [old, pod("b", "2026-11-23T09:00:01Z", namespace="other")],
+        [old, pod("b", "2026-11-23T09:00:01Z", labels={})],
+    ):
+        assert not readiness.available(deployment, pods, starts)
+    deployment["metadata"]["generation"] = 3  # a change that its controller has not seen
+    assert not readiness.available(deployment, [old, new], starts)
 
 
 def test_what_is_told_from_before_a_restart_is_not_ok(machine: Machine, said: Output) -> None:
