@@ -206,10 +206,7 @@ class SimulatedMachine:
             self.finish_cancelled()
             return
         if not self.claimed:
-            number = self.instance.tag(names.LAUNCH)
-            placement = Placement(names.KIND, f"default/{self.run}", host="10.0.0.1", boot="b", container=number)
-            record = Claim(placement, self.instance.id, self.world.now)
-            self.claimed = store.create(self.keys.claim(self.member), msgspec.json.encode(record))
+            self.claimed = self.claim()
         if self.claimed:
             self.beat()
             if store.head(run.cancel) is not None:
@@ -223,6 +220,12 @@ class SimulatedMachine:
                 if self.fate == "dies":
                     self.world.stepper.after(self.world.dice.uniform(0, WORK), self.power_off)
         self.world.stepper.after(60.0, self.look)
+
+    def claim(self) -> bool:
+        number = self.instance.tag(names.LAUNCH)
+        placement = Placement(names.KIND, f"default/{self.run}", host="10.0.0.1", boot="b", container=number)
+        record = Claim(placement, self.instance.id, self.world.now)
+        return self.world.store.create(self.keys.claim(self.member), msgspec.json.encode(record))
 
     @property
     def members(self) -> tuple[str, ...]:

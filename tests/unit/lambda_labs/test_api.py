@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from launcher.backends.lambda_labs.api import EffectUnknown, LambdaApi, LambdaRefused
+from launcher.backends.lambda_labs.diagnosis import diagnose
 from launcher.backends.lambda_labs.wire import CloudInstance, InstancesAnswer
 from launcher.errors import Unreachable
+from launcher.spec.profile import load_profile
 from tests.fakes.lambda_cloud.running import KEY
 from tests.unit.lambda_labs.conftest import Account
 
@@ -55,3 +57,15 @@ def test_secrets_are_cut_out_of_messages(account: Account) -> None:
     api = LambdaApi(interval=0.006)
     text = api._clean(f"at https://x/?token=abc123 with Bearer {KEY}, jupyter_token: deadbeef")
     assert not any(secret in text for secret in ("abc123", KEY, "deadbeef"))
+
+
+def test_doctor_says_whether_reap_has_its_second_witness(account: Account, settings: Settings) -> None:
+    settings(limits=False)
+    profile = load_profile(account.path, None, {"HOME": str(account.path)}, account.store.url)
+    assert [(each.state, each.detail) for each in diagnose(profile)] == [
+        ("ok", "0 machines are billed, 0 of them Slipway's")
+    ]
+    settings(audit_refused=True)
+    _, warning = diagnose(profile)
+    assert warning.state == "warning"
+    assert "cannot read the account's audit events" in warning.detail

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.backends.lambda_labs import names, overdue
+from launcher.backends.lambda_labs import ending, names, overdue
 from launcher.errors import Unreachable
 from launcher.protocol.records import Beat, Claim, Placement, Result
 from launcher.reasons import Reason
@@ -46,6 +46,39 @@ def test_cancel_returns_when_the_machine_was_seen_gone(
     gone = account.backend().look_up(run_id(one))
     assert gone is not None
     assert (gone.active, gone.phase, gone.billed) == (False, "gone", False)
+
+
+def test_terminate_that_is_refused_again_and_again(account: Account, settings: Callable[..., object]) -> None:
+    """SkyPilot 3410: `global/unknown` to every request for a while. Nothing is given up, and the machine is gone at the
+    end."""
+    one = account.job("one")
+    account.submit(one)
+    settings(faults=[{"on": "terminate", "kind": "unknown", "times": 5}])
+    backend = account.backend()
+    seen = backend.look_up(run_id(one))
+    assert seen is not None
+    backend.cancel([seen.handle])
+    assert set(statuses(account)) <= {"terminating", "terminated"}
+
+
+def test_a_termination_that_never_takes_effect_is_told_and_tried_again_by_the_next(
+    account: Account, settings: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dstack 1551: an end that nobody verified. The machine is named, and the next reaper or cancel goes on."""
+    monkeypatch.setattr(ending, "PATIENCE", 20)
+    one = account.job("one")
+    machine = account.submit(one)
+    settings(faults=[{"on": "terminate", "kind": "500", "times": 1000}])
+    backend = account.backend()
+    seen = backend.look_up(run_id(one))
+    assert seen is not None
+    with pytest.raises(
+        Unreachable, match=f"machine {machine} still lives, and is billed, after 20 looks: Lambda fails"
+    ):
+        backend.cancel([seen.handle])
+    settings(faults=[])
+    account.backend().cancel([seen.handle])
+    assert set(statuses(account)) <= {"terminating", "terminated"}
 
 
 def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(

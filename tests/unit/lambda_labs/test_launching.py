@@ -44,6 +44,19 @@ def test_a_machine_that_no_list_shows_yet_is_not_launched_again(account: Account
     assert account.submit(account.job("one")) == machine
 
 
+def test_a_failover_leaves_no_machine_in_the_first_region(account: Account, settings: Settings) -> None:
+    """SkyPilot 656: the launch in the first region takes effect and its answer says that Lambda fails; its capacity is
+    used up by that, so a launcher that believed the answer would go on to the second region."""
+    settings(
+        capacity={"gpu_1x_a10": {"us-east-1": 1, "us-west-1": 5}},
+        list_lag=15.0,
+        faults=[{"on": "launch", "kind": "unknown_after", "times": 1}],
+    )
+    machine = account.submit(account.job("one", {"regions": ["us-east-1", "us-west-1"]}))
+    (made,) = account.cloud.bodies()
+    assert (made["id"], made["body"]["region_name"]) == (machine, "us-east-1")
+
+
 class Killed(BaseException):
     """kill -9 between two calls."""
 

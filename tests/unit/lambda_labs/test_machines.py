@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from launcher.backends.lambda_labs import names
+from launcher.backends.lambda_labs import names, overdue
 from launcher.protocol.read import read_run
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
@@ -90,6 +90,41 @@ def test_two_machines_join_by_name_and_rank_and_run_the_command(
     backend = account.backend()
     reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
     assert all(body["status"].startswith("terminat") for body in account.cloud.bodies())
+
+
+@pytest.mark.parametrize(("script", "off"), [("exit 78", True), ("exit 1", False)])
+def test_a_failed_set_up_leaves_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, off: bool
+) -> None:
+    """SkyPilot 4392: the machine lives, and nothing of the job ever starts on it. One powers itself off, one tries on
+    and on; both are billed until reap ends them, and the run has its end."""
+    broken = tmp_path / "broken"
+    broken.write_text(f"#!/bin/sh\necho tried >> {tmp_path}/tried\n{script}\n")
+    broken.chmod(0o755)
+    cloud = FakeLambda(tmp_path / "cloud", speed=20.0, program=broken)
+    try:
+        cloud.admin("settings", boot=10.0, lag=5.0)
+        monkeypatch.setenv("LAMBDA_API_URL", cloud.url)
+        monkeypatch.setenv("LAMBDA_API_KEY", KEY)
+        account = Account(cloud, tmp_path)
+        one = account.job("one")
+        submit(group(one), account.store, account.backend())
+        until(lambda: (tmp_path / "tried").exists())
+        if off:
+            until(lambda: cloud.ledger("off"), lambda: consoles(account))
+
+        def rows() -> list[reap.Reaped]:
+            backend = account.backend()
+            return reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
+
+        assert [row.did for row in rows()] == []  # it may still be installing
+        monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+        (stopped,) = rows()
+        assert (stopped.did, "has started no runtime in" in stopped.detail) == ("stopped", True)
+        assert [row.did for row in rows()] == ["ended"]
+        assert [body["status"].startswith("terminat") for body in cloud.bodies()] == [True]
+    finally:
+        cloud.close()
 
 
 def test_a_cancelled_run_ends_on_its_machine(account: Account) -> None:

@@ -4,9 +4,13 @@ lost."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
-from tests.unit.lambda_labs.storm import storm
+from launcher.backends.lambda_labs import launching, lease
+from tests.unit.lambda_labs.storm import SimulatedMachine, World, storm
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +33,34 @@ def test_a_short_storm(launchers: int, trials: int) -> None:
 )
 def test_a_storm_that_once_lost_a_run(seed: int, launchers: int) -> None:
     assert storm(1, seed, launchers)[1] == []
+
+
+CALM = {"kill": 0.0, "fault": 0.0, "capacity": 1000, "quota": 1000, "sick": 0.0, "cancels": False}
+
+
+def test_the_judge_sees_what_each_rule_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the lease three launchers launch twice; without the claim both machines work; without reap machines
+    outlive their deadlines."""
+
+    @contextmanager
+    def no_lease(*arguments: object, **options: object) -> Iterator[lease.LeaseTurn]:
+        yield lease.LeaseTurn(1e12, 0.0)
+
+    sums, failed = storm(6, 1, 3, **CALM, list_lag=15.0)
+    assert (sums["doubled"], failed) == (0, [])
+    monkeypatch.setattr(launching, "turn", no_lease)
+    sums, failed = storm(6, 1, 3, **CALM, list_lag=15.0)
+    assert sums["doubled"] > 0
+    assert failed == []  # they did no work, and were ended early
+    assert sums["longest duplicate, s"] < 1800
+    monkeypatch.setattr(World, "reaper", lambda world, number: None)
+    sums, failed = storm(6, 1, 3, **CALM, list_lag=15.0)
+    assert sums["left"] == sums["past_deadline"] == sums["machines"] > 0
+    assert sums["worked_twice"] == 0
+    claim = SimulatedMachine.claim
+    monkeypatch.setattr(SimulatedMachine, "claim", lambda machine: claim(machine) or True)
+    sums, failed = storm(6, 1, 3, **CALM, list_lag=15.0)
+    assert sums["worked_twice"] > 0
 
 
 @pytest.mark.nightly
