@@ -18,8 +18,8 @@ TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history
 class PromptConfig(Config, frozen=True):
     """The `prompt` section of a configuration, of training and evaluation alike: give both the same one.
 
-    dialect        how actions are written: dsl, pyautogui, or one of your own as `package.module:name`, a class or a
-                   function of (decimals, marks)
+    dialect        how actions are written: dsl, pyautogui, the form of a published agent (docs/reference/actions.md),
+                   or one of your own as `package.module:name`, a class or a function of (decimals, marks)
     decimals       places per coordinate, enough for a screen of 10^decimals - 1 pixels each way
     marks          Set-of-Marks (dsl): screenshots show the desktop's numbered boxes, and answers name a number
     system         system prompt; "" leaves the turn out, none takes the dialect's instructions

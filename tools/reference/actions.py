@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,15 +12,18 @@ from eval.actions.action import FIELDS
 from eval.actions.dialects.base import Dialect
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.pyautogui import PyAutoGui
+from eval.actions.dialects.registry import make_dialect
+from eval.actions.geometry import Cells
 
 INTRO: Final = """\
 # Actions
 
 Written by `make golden` from the dialects themselves; do not edit. A test parses every example on this page.
 
-An agent answers each observation with exactly one action. A **dialect** is one way to write an action as text. The
-same dialect writes the targets of training and reads the answers of an evaluation. An answer that is not exactly one
-action is a parse failure: it counts against the agent, and is never repaired or guessed.
+An agent answers each observation with one action. A **dialect** is one way to write actions as text. The same dialect
+writes the targets of training and reads the answers of an evaluation. An answer that is not exactly one action is a
+parse failure: it counts against the agent, and is never repaired or guessed. The answers of published agents may hold
+several actions (`parse_turn` of [`Dialect`](extending.md#dialect) reads all of them); an evaluation takes one so far.
 
 Coordinates are fractions of the screen: `x=0.25` is a quarter of the width from the left edge, `y=0.5` is half of the
 height from the top edge. Durations are seconds. `amount` counts clicks of the wheel; `distance` is how far to scroll
@@ -34,6 +38,12 @@ TYPES: Final = """\
 
 | type | must have | may have |
 |---|---|---|"""
+TABLE: Final = """\
+## What each dialect can say
+
+`yes`: the dialect writes the action and reads the same one back. Two things are lost wherever they are written: a point
+is rounded to the dialect's cells or decimals, and of the names of a key one is kept (`Return`, `ENTER` and `enter` are
+`enter`). Nothing else is lost in silence: an empty cell is an action that the dialect refuses to write."""
 POINT: Final[dict[str, Any]] = {"x": 0.25, "y": 0.5}
 KIND: Final = ActionType
 
@@ -100,15 +110,19 @@ class Grammar:
     about     how to choose it in a configuration, and rules that no example shows
     accepted  further texts that it reads
     refused   whole answers that are parse failures; the page shows the parser's reason
+    repaired  answers that a strict reader refuses and a lenient one repairs; the page shows what it says
+    published a form of others: its table leaves out what it cannot say, which the table of all dialects shows
     """
 
     dialect: Dialect
     about: str
     accepted: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
+    published: bool = False
 
 
-GRAMMARS: Final = {
+GRAMMARS: dict[str, Grammar] = {
     "dsl": Grammar(
         Dsl(4),
         """\
@@ -198,13 +212,269 @@ that point.""",
 }
 
 
+SCREEN: Final = Cells(1280, 800)  # of the examples in pixels
+
+
+def _published(name: str, about: str, frame: Cells | None, **answers: tuple[str, ...]) -> Grammar:
+    dialect = make_dialect(name, 4, False)
+    dialect = dialect if frame is None else dialect.in_frame(frame)
+    about = textwrap.fill(about.replace("\n", " "), 120, break_long_words=False, break_on_hyphens=False)
+    return Grammar(dialect, about, answers["accepted"], answers["refused"], answers.get("repaired", ()), published=True)
+
+
+def _blocks(*blocks: str) -> str:
+    return f"[{', '.join(blocks)}]"
+
+
+def _use(name: str, given: str, toolset: bool = False) -> str:
+    family = ', "toolset_name": "computer"' if toolset else ""
+    return f'{{"type": "tool_use", "id": "toolu_1"{family}, "name": "{name}", "input": {given}}}'
+
+
+def _tool_call(arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "computer_use", "arguments": {arguments}}}\n</tool_call>'
+
+
+PIXELS: Final = (
+    "The examples are in pixels of a screenshot of 1280 by 800 (`agent.frame: absolute`); without `agent.frame` the "
+    "numbers are fractions\nof the screen, which no published model writes."
+)
+ANTHROPIC: Final = (
+    "`prompt: {{dialect: anthropic-{version}}}`, Anthropic's computer tool `{tool}`: JSON, the `content` of an "
+    "assistant's message or the\nwhole message. {special} Keys are xdotool's. A message without a call is `done`, its "
+    "text the answer; `[INFEASIBLE]` at its beginning is\n`fail`. A refusal and an answer that was cut off are parse "
+    "failures that say so. " + PIXELS
+)
+
+
+def _anthropic(version: str, special: str, **answers: tuple[str, ...]) -> Grammar:
+    tool = "computer_toolset_20260801" if version == "20260801" else f"computer_{version}"
+    about = ANTHROPIC.format(version=version, tool=tool, special=special)
+    return _published(f"anthropic-{version}", about, SCREEN, **answers)
+
+
+def _anthropic_answers(*accepted: str, repaired: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    return {
+        "accepted": (
+            '[{"type": "text", "text": "The total is 42."}]',
+            '{"stop_reason": "end_turn", "content": [{"type": "text", "text": "[INFEASIBLE] No such menu."}]}',
+            *accepted,
+        ),
+        "refused": (
+            "click",
+            '{"stop_reason": "refusal", "content": []}',
+            '{"stop_reason": "max_tokens", "content": []}',
+            _blocks(_use("bash", '{"command": "ls"}')),
+            _blocks('{"type": "image"}'),
+        ),
+        "repaired": repaired,
+    }
+
+
+def _openai_call(actions: str) -> str:
+    return f'[{{"type": "computer_call", "call_id": "call_1", {actions}}}]'
+
+
+OPENAI: Final = {
+    "accepted": (
+        '[{"type": "message", "content": [{"type": "output_text", "text": "42"}]}]',
+        '{"status": "completed", "output": []}',
+    ),
+    "refused": (
+        "click",
+        '[{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]',
+        '{"status": "incomplete", "output": []}',
+        '[{"type": "function_call", "call_id": "call_1", "name": "ls", "arguments": "{}"}]',
+        _openai_call('"action": {"type": "click", "x": 1, "y": 1, "button": "left"}, "actions": []'),
+    ),
+}
+QWEN_REFUSED: Final = (
+    "click",
+    '<tool_call>\n{"name": "bash", "arguments": {}}\n</tool_call>',
+    _tool_call('{"action": "left_click", "coordinate": [250]}'),
+    _tool_call('{"action": "left_click", "coordinate": [5000, 0]}'),
+    _tool_call('{"action": "terminate", "status": "done"}'),
+)
+QWEN_REPAIRED: Final = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [250, 500]}}',
+    _tool_call('{"action": "left_click", "coordinate": "[250, 500]"}'),
+    _tool_call('{"action": "key", "keys": "ctrl+c"}'),
+)
+UI_TARS_REFUSED: Final = (
+    "click",
+    "Action: click(point='<point>200</point>')",
+    "Action: click(point='<point>20000 1</point>')",
+    "Action: click(200, 300)",
+    "Action: __import__('os')",
+    "Action: scroll(direction='sideways')",
+)
+UI_TARS_REPAIRED: Final = (
+    "I click. Action: click(point='<point>200 300</point>')",
+    "Thought: I click.\nAction: click(point='<point>200 300</point>', element='button')",
+)
+GRAMMARS |= {
+    "computer_13": _published(
+        "computer_13",
+        "`prompt: {dialect: computer_13}`, OSWorld's action space: a JSON object in a fence of three backticks, or one "
+        "of the words WAIT,\nDONE and FAIL. A scroll at a point and a drag from a point are two objects, `MOVE_TO` "
+        "first. " + PIXELS,
+        SCREEN,
+        accepted=(
+            '```json\n{"action_type": "CLICK", "parameters": {"x": 320, "y": 400}}\n```',
+            '{"action_type": "PRESS", "key": "enter"}',
+            "```\nDONE\n```",
+        ),
+        refused=(
+            '```json\n{"action_type": "CLICK", "x": 320}\n```',
+            '```json\n{"action_type": "CLICK", "x": 1280, "y": 800}\n```',
+            '```json\n{"action_type": "JUMP"}\n```',
+            '```json\n{"action_type": "CLICK", "x": 320, "y": 400}',
+            '```json\n{"action_type": "PRESS", "key": "any"}\n```',
+        ),
+        repaired=(
+            '```json\n{"action_type": "CLICK", "x": 1280, "y": 800}\n```',
+            '```json\n{"action_type": "CLICK", "x": "320", "y": "400"}\n```\nDone.',
+            '```json\n[{"action_type": "click", "x": 320, "y": 400}]\n```',
+        ),
+    ),
+    "anthropic-20241022": _anthropic(
+        "20241022",
+        "Clicks happen where the pointer is: a click at a point is two calls, `mouse_move` first.",
+        **_anthropic_answers(
+            _blocks(_use("computer", '{"action": "left_click"}')),
+            repaired=(_blocks(_use("computer", '{"action": "left_click", "coordinate": [320, 400]}')),),
+        ),
+    ),
+    "anthropic-20250124": _anthropic(
+        "20250124",
+        "`key` names keys held during a click; `text` is read, too.",
+        **_anthropic_answers(
+            _blocks(_use("computer", '{"action": "left_click", "coordinate": [320, 400], "text": "shift"}')),
+            repaired=(
+                _blocks(_use("left_click", '{"coordinate": "[320, 400]"}')),
+                _blocks(_use("computer", '{"action": "key", "text": "Down Down"}')),
+            ),
+        ),
+    ),
+    "anthropic-20251124": _anthropic(
+        "20251124",
+        "`text` names keys held during a click, a scroll or a drag.",
+        **_anthropic_answers(_blocks(_use("computer", '{"action": "key", "text": "ctrl+shift+Escape"}'))),
+    ),
+    "anthropic-20260801": _anthropic(
+        "20260801",
+        "Each action is a tool of the toolset. `repeat` of `key` is read as so many actions.",
+        **_anthropic_answers(
+            _blocks(_use("key", '{"text": "Tab", "repeat": 1}', toolset=True)),
+            repaired=(_blocks(_use("left_click", '{"coordinate": [320, 400]}')),),
+        ),
+    ),
+    "openai-preview": _published(
+        "openai-preview",
+        "`prompt: {dialect: openai-preview}`, OpenAI's `computer_use_preview`: JSON, the `output` of a response or the "
+        "whole response, with\none `action` in a `computer_call`. Everything else is as in `openai`. " + PIXELS,
+        SCREEN,
+        accepted=(*OPENAI["accepted"], _openai_call('"action": {"type": "keypress", "keys": ["CTRL", "c"]}')),
+        refused=OPENAI["refused"],
+        repaired=(_openai_call('"actions": [{"type": "wait"}]'),),
+    ),
+    "openai": _published(
+        "openai",
+        "`prompt: {dialect: openai}`, OpenAI's general tool `computer`: a batch of `actions` in a `computer_call`. "
+        "`keys` are held during the\naction. A scroll says pixels (`distance`), and its clicks of the wheel are not "
+        "known. A response without a call is `done`, its text\nthe answer; `[INFEASIBLE]` at its beginning is `fail`. "
+        "Safety checks are left to the agent. " + PIXELS,
+        SCREEN,
+        accepted=(*OPENAI["accepted"], _openai_call('"actions": [{"type": "keypress", "keys": ["CTRL", "c"]}]')),
+        refused=OPENAI["refused"],
+        repaired=(_openai_call('"action": {"type": "wait"}'),),
+    ),
+    "ui-tars": _published(
+        "ui-tars",
+        "`prompt: {dialect: ui-tars}`, UI-TARS (1): `Thought:` and `Action:`, points as cells of a grid of 1000 by "
+        "1000. It "
+        "reads both\nspellings of points, and boxes, which stand for their centre. A blank line stands between two "
+        "actions. A text is typed with the line\nbreak at its end, which submits it.",
+        None,
+        accepted=(
+            "Action: click(start_box='(250,500)')",
+            "Action: click(start_box='[240, 490, 260, 510]')",
+            "Thought: I am done.\nAction: finished(content='42')",
+        ),
+        refused=UI_TARS_REFUSED,
+        repaired=UI_TARS_REPAIRED,
+    ),
+    "ui-tars-1.5": _published(
+        "ui-tars-1.5",
+        "`prompt: {dialect: ui-tars-1.5}`, UI-TARS-1.5: as `ui-tars`, with points as pixels of the resized image "
+        "(`agent.frame: smart-resized`;\nhere 1932 by 1092, of a screen of 1920 by 1080).",
+        Cells(1932, 1092),
+        accepted=(
+            "Action: click(start_box='<|box_start|>(250,500)<|box_end|>')",
+            "Thought: I save it.\nAction: hotkey(key='ctrl s')",
+        ),
+        refused=UI_TARS_REFUSED,
+        repaired=UI_TARS_REPAIRED,
+    ),
+    "qwen2.5-vl": _published(
+        "qwen2.5-vl",
+        "`prompt: {dialect: qwen2.5-vl}`, Qwen2.5-VL's call of the tool `computer_use`, with the thought before it. "
+        "Points are pixels of the\nresized image (`agent.frame: smart-resized`; here 1932 by 1092, of a screen of 1920 "
+        "by 1080). `pixels` of a scroll are read as clicks of the wheel, as the published executors do. A drag from a "
+        "point is two calls, `mouse_move` first.",
+        Cells(1932, 1092),
+        accepted=(
+            "I wait.\n" + _tool_call('{"action": "wait", "time": 2}'),
+            _tool_call('{"action": "terminate", "status": "success"}'),
+        ),
+        refused=(*QWEN_REFUSED, _tool_call('{"action": "answer", "text": "42"}')),
+        repaired=QWEN_REPAIRED,
+    ),
+    "qwen3-vl": _published(
+        "qwen3-vl",
+        "`prompt: {dialect: qwen3-vl}`, Qwen3-VL's call: as `qwen2.5-vl`, with points as cells of a grid of 1000 by "
+        "1000 whatever the size of the screenshot, and with `triple_click`, `hscroll` and `answer`.",
+        None,
+        accepted=(
+            "I answer.\n" + _tool_call('{"action": "answer", "text": "42"}'),
+            _tool_call('{"action": "scroll", "pixels": -5, "coordinate": [500, 500]}'),
+        ),
+        refused=QWEN_REFUSED,
+        repaired=(_tool_call('{"action": "left_click", "coordinate": [1000, 500]}'), *QWEN_REPAIRED),
+    ),
+    "waa": _published(
+        "waa",
+        "`prompt: {dialect: waa}`, Windows Agent Arena: a decision and Python code over the object `computer`, which "
+        "is read by a grammar and\nnever run. A move of the pointer and then a click, a scroll or a drag is one action "
+        "at that point. With `marks: true` actions name marks\nby `move_id`. Text after the first fence, and memory, "
+        "are passed over. A text that is copied and then pasted is typed.",
+        None,
+        accepted=(
+            '```python\ncomputer.os.open_program("msedge") # the browser\n```',
+            "Screen analysis: all is done.\n```decision\n# finished\nDONE\n```\n```memory\nnothing\n```",
+            '```python\ncomputer.clipboard.copy_text("alice")\ncomputer.clipboard.paste()\n```',
+        ),
+        refused=(
+            "click",
+            "```decision\nCOMMAND\n```",
+            "```python\ncomputer.mouse.move_id(id=78)\n```",
+            "```python\nimport os\n```",
+            "```python\ncomputer.mouse.move_abs(x=220, y=0.5)\n```",
+            "```python\nfor i in range(3):\n    computer.mouse.single_click()\n```",
+        ),
+        repaired=("```decision\nDONE\n```\n```python\ncomputer.mouse.single_click()\n```",),
+    ),
+}
+
+
 def page() -> str:
     """The text of docs/reference/actions.md. Raises ParseError for an example that its dialect cannot read back."""
     lines = [INTRO, *_contents(), TYPES]
     for kind, (must, may) in FIELDS.items():
         lines.append(f"| `{kind}` | {_fields(must)} | {_fields(may)} |")
+    lines += ["", *_matrix()]
     for name, grammar in GRAMMARS.items():
-        lines += ["", f"## {name}", "", grammar.about, "", *_written(grammar.dialect), "", *_read(grammar)]
+        lines += ["", f"## {name}", "", grammar.about, "", *_written(grammar), "", *_read(grammar)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -238,18 +508,36 @@ def _fields(names: frozenset[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"
 
 
-def _written(dialect: Dialect) -> Iterator[str]:
+def _matrix() -> Iterator[str]:
+    """One row per action, one column per dialect: whether the dialect writes it."""
+    yield f"{TABLE}\n\n| action | {' | '.join(GRAMMARS)} |\n|---|{'---|' * len(GRAMMARS)}"
+    for action in ACTIONS:
+        cells = (" yes " if _says(grammar.dialect, action) else " " for grammar in GRAMMARS.values())
+        yield f"| {_fields_of(action)} |{'|'.join(cells)}|"
+
+
+def _says(dialect: Dialect, action: Action) -> bool:
+    try:
+        dialect.format(action)
+    except Unrepresentable:
+        return False
+    return True
+
+
+def _written(grammar: Grammar) -> Iterator[str]:
     """One row per type of action: how the dialect writes it, or why it cannot."""
+    dialect = grammar.dialect
     yield "| action | as text |\n|---|---|"
     for action in ACTIONS:
         try:
             text = dialect.format(action)
         except Unrepresentable as error:
-            if action.element is None:
+            if action.element is None and not grammar.published:
                 yield f"| {_fields_of(action)} | cannot be written: {_cell(str(error))} |"
             continue
-        if dialect.parse(text) != action:
-            raise ParseError(f"{text!r} is read as {dialect.parse(text)}, not as {action}")
+        read = dialect.parse(text)
+        if dialect.format(read) != text or (read != action and not grammar.published):
+            raise ParseError(f"{text!r} is read as {read}, not as {action}")
         yield f"| {_fields_of(action)} | {_code(text)} |"
 
 
@@ -267,6 +555,13 @@ def _read(grammar: Grammar) -> Iterator[str]:
     yield "\nAnswers that are refused:\n\n| answer | why |\n|---|---|"
     for answer in grammar.refused:
         yield f"| {_code(answer)} | {_cell(reason(grammar.dialect, answer))} |"
+    if grammar.repaired:
+        yield "\nAnswers that `parse_turn` with `lenient=True` repairs, and what it says:\n"
+        yield "| answer | repaired |\n|---|---|"
+    for answer in grammar.repaired:
+        reason(grammar.dialect, answer)
+        turn = grammar.dialect.parse_turn(answer, lenient=True)
+        yield f"| {_code(answer)} | {_cell('; '.join(turn.repairs))} |"
 
 
 def _code(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -50,6 +50,18 @@ class Response:
     action: Action
 
 
+@dataclass(frozen=True)
+class AgentTurn:
+    """One answer of an agent with all of its actions, at least one, in their order.
+
+    repairs  what a lenient reader repaired, in words; () for an answer that a strict one reads, too
+    """
+
+    thought: str | None
+    actions: tuple[Action, ...]
+    repairs: tuple[str, ...] = ()
+
+
 class Dialect(Protocol):
     """Formatting keeps everything or raises Unrepresentable; parsing yields exactly one action or raises ParseError.
 
@@ -82,6 +94,20 @@ class Dialect(Protocol):
     def parse_response(self, text: str) -> Response:
         """The inverse. Raises ParseError."""
         ...
+
+    def parse_turn(self, text: str, *, lenient: bool = False) -> AgentTurn:
+        """An answer that may hold several actions. Raises ParseError.
+
+        lenient  repairs what the dialect knows to repair, and says so in `repairs`; nothing else is guessed
+        """
+        response = self.parse_response(text)
+        return AgentTurn(response.thought, (response.action,))
+
+    def format_turn(self, actions: Sequence[Action], thought: str | None = None) -> str:
+        """The inverse. Raises Unrepresentable, also for several actions where the dialect holds one."""
+        if len(actions) != 1:
+            raise Unrepresentable(f"an answer of this dialect holds one action, not {len(actions)}")
+        return self.format_response(actions[0], thought)
 
     def instructions(self) -> str:
         """How to answer, for a system prompt."""

@@ -12,7 +12,7 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -129,10 +129,21 @@ def calls(code: str) -> list[CodeCall]:
     """
     if len(code) > MAX_CODE:
         raise ParseError(f"more than {MAX_CODE} characters")
-    read = list(_Reader(code.strip()).calls())
+    read = list(_Reader(code.strip(), SIGNATURES, WORDS, _call).calls())
     if not read:
         raise ParseError("the code holds no call")
     return _pasted(read)
+
+
+def plain_calls(code: str, signatures: Mapping[str, tuple[str, ...]]) -> list[CodeCall]:
+    """The calls of code that knows these functions only, each under its whole name. Raises ParseError."""
+    if len(code) > MAX_CODE:
+        raise ParseError(f"more than {MAX_CODE} characters")
+
+    def named_call(function: str, values: list[Any], named: dict[str, Any]) -> CodeCall:
+        return CodeCall(function, _arguments(function, signatures[function], values, named))
+
+    return list(_Reader(code.strip(), signatures, {}, named_call).calls())
 
 
 def _pasted(read: Sequence[CodeCall]) -> list[CodeCall]:
@@ -175,8 +186,14 @@ def _lexemes(code: str) -> Iterator[_Lexeme]:
 class _Reader:
     """Reads lexemes by a grammar without nesting; every mismatch is a ParseError."""
 
-    def __init__(self, code: str) -> None:
-        self.code = code
+    def __init__(
+        self,
+        code: str,
+        signatures: Mapping[str, tuple[str, ...]],
+        words: Mapping[str, tuple[str, dict[str, str]]],
+        make: Callable[[str, list[Any], dict[str, Any]], CodeCall],
+    ) -> None:
+        self.code, self.signatures, self.words, self.make = code, signatures, words, make
         self.lexemes = list(_lexemes(code))
         self.at = 0
         self.inside = False  # of a call's parentheses: line breaks mean nothing there
@@ -242,12 +259,12 @@ class _Reader:
                 raise ParseError(f"not a call: {self.line(first.start)}")
             names.append(name.text)
         if self.peek().text != "(":
-            if len(names) == 1 and first.text in WORDS:
-                word, fixed = WORDS[first.text]
+            if len(names) == 1 and first.text in self.words:
+                word, fixed = self.words[first.text]
                 return CodeCall(word, dict(fixed))
             raise ParseError(f"not a call: {self.line(first.start)}")
         function = ".".join(names)
-        if function not in SIGNATURES:
+        if function not in self.signatures:
             raise ParseError(f"unknown function {function[:60]}")
         return self.call(function)
 
@@ -270,7 +287,7 @@ class _Reader:
                 name = self.take().text
                 self.take()
                 name = RENAMED.get((function, name), name)
-                if name not in SIGNATURES[function]:
+                if name not in self.signatures[function]:
                     raise ParseError(f"{function} has no argument {name[:60]}")
                 if name in named:
                     raise ParseError(f"{name} is given twice")
@@ -283,7 +300,7 @@ class _Reader:
             if not self.skip(",") and self.peek().text != ")":
                 raise self.not_plain(start)
         self.inside = False
-        return _call(function, values, named)
+        return self.make(function, values, named)
 
     def not_plain(self, start: int) -> ParseError:
         text = re.split(r"[,)\r\n]", self.code[start : start + 61])[0]
@@ -357,12 +374,7 @@ def _call(function: str, values: list[Any], named: dict[str, Any]) -> CodeCall:
     short = SAME.get(short, short)
     if short == "hotkey" and values:
         values = [values[0] if isinstance(values[0], list) and len(values) == 1 else values]
-    if len(values) > len(names):
-        raise ParseError(f"{function} takes at most {len(names)} arguments")
-    arguments: dict[str, Any] = dict(zip(names, values, strict=False))
-    if twice := next((name for name in named if name in arguments), None):
-        raise ParseError(f"{twice} is given twice")
-    arguments |= named
+    arguments = _arguments(function, names, values, named)
     if short in ("press", "hotkey"):
         pressed = arguments.get("keys")
         arguments["keys"] = key_names(pressed if isinstance(pressed, list) else [pressed])
@@ -370,3 +382,13 @@ def _call(function: str, values: list[Any], named: dict[str, Any]) -> CodeCall:
         if isinstance(times, int) and times * len(arguments["keys"]) > MAX_PRESSES:
             raise ParseError(f"{function} presses more than {MAX_PRESSES} keys")
     return CodeCall(short, {name: value for name, value in arguments.items() if value is not None})
+
+
+def _arguments(function: str, names: Sequence[str], values: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name. Raises ParseError."""
+    if len(values) > len(names):
+        raise ParseError(f"{function} takes at most {len(names)} arguments")
+    arguments: dict[str, Any] = dict(zip(names, values, strict=False))
+    if twice := next((name for name in named if name in arguments), None):
+        raise ParseError(f"{twice} is given twice")
+    return arguments | named

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from eval.actions.dialects.anthropic import Anthropic
 from eval.actions.dialects.base import Dialect
+from eval.actions.dialects.computer_13 import Computer13
 from eval.actions.dialects.dsl import Dsl
+from eval.actions.dialects.openai import OpenAi
 from eval.actions.dialects.pyautogui import PyAutoGui
+from eval.actions.dialects.qwen import Qwen3, Qwen25
+from eval.actions.dialects.ui_tars import UiTars, UiTars15
+from eval.actions.dialects.waa import Waa
 from eval.config import ConfigError
 from eval.config.importing import FORM, call, is_path, load_object, require_methods
 
@@ -15,6 +21,18 @@ from eval.config.importing import FORM, call, is_path, load_object, require_meth
 DIALECTS: Final[dict[str, Callable[[int, bool], Dialect]]] = {
     "dsl": Dsl,
     "pyautogui": lambda decimals, marks: PyAutoGui(decimals),
+    "computer_13": lambda decimals, marks: Computer13(decimals),
+    "anthropic-20241022": lambda decimals, marks: Anthropic(decimals, version="20241022"),
+    "anthropic-20250124": lambda decimals, marks: Anthropic(decimals, version="20250124"),
+    "anthropic-20251124": lambda decimals, marks: Anthropic(decimals, version="20251124"),
+    "anthropic-20260801": lambda decimals, marks: Anthropic(decimals, version="20260801"),
+    "openai-preview": lambda decimals, marks: OpenAi(decimals, batch=False),
+    "openai": lambda decimals, marks: OpenAi(decimals),
+    "ui-tars": lambda decimals, marks: UiTars(decimals),
+    "ui-tars-1.5": lambda decimals, marks: UiTars15(decimals),
+    "qwen2.5-vl": lambda decimals, marks: Qwen25(decimals),
+    "qwen3-vl": lambda decimals, marks: Qwen3(decimals),
+    "waa": lambda decimals, marks: Waa(decimals, marks=marks),
 }
 METHODS: Final = {
     "format": ("action",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Final
 
 DIGITS: Final = "9" * 400
@@ -46,6 +47,33 @@ NASTY: Final[dict[str, str]] = {
     "many brackets in an argument": code("pyautogui.click(x=" + "(" * 9000 + "1" + ")" * 9000 + ", y=0.5)"),
     "many blocks": code("\n".join(" " * depth + "if 1:" for depth in range(150))),
     "a formatted string": code("pyautogui.write(f'" + "{" * 100 + "')"),
+    "a megabyte in a text of JSON": '[{"type": "text", "text": "' + "a" * 2**20 + '"}]',
+    "a deep JSON in a call": '<tool_call>\n{"name": "computer_use", "arguments": ' + "[" * 50_000 + "</tool_call>",
+    "a deep JSON in a fence": "```json\n" + '{"a":' * 30_000 + "\n```",
+    "many open calls": "<tool_call>" * 15_000,
+    "many closed calls": "<tool_call>{}</tool_call>" * 7_000,
+    "many fences": "```\n" * 40_000,
+    "blanks after backticks": "```" + " " * 150_000 + "!",
+    "many points": "Action: click(point='" + "<point>" * 5_000 + "')",
+    "a point of many numbers": "Action: click(point='" + "1 " * 20_000 + "')",
+    "a point of 400 digits": f"Action: click(point='<point>{DIGITS} 1</point>')",
+    "many actions of UI-TARS": "Action: " + "wait()\n\n" * 5_000,
+    "an import in the place of an action": "Action: __import__('os').system('true')",
+    "an import in the place of a point": "Action: click(start_box='__import__(\"os\").getcwd()')",
+    "a thousand minus signs in a coordinate": '{"action_type": "CLICK", "x": ' + "-" * 1000 + '1, "y": 1}',
+    "a coordinate of 400 digits in JSON": f'[{{"type": "computer_call", "call_id": "a", "actions": [{{"type": "click", '
+    f'"button": "left", "x": {DIGITS}, "y": 1}}]}}]',
+    "a scroll of 400 digits in JSON": f'<tool_call>{{"name": "computer_use", "arguments": {{"action": "scroll", '
+    f'"pixels": {DIGITS}}}}}</tool_call>',
+    "a key repeated without end": '[{"type": "tool_use", "id": "a", "toolset_name": "computer", "name": "key", '
+    '"input": {"text": "a", "repeat": 1000000000}}]',
+    "a key of a megabyte": '[{"type": "tool_use", "id": "a", "name": "computer", "input": {"action": "key", "text": "'
+    + "ctrl+" * 30_000
+    + '"}}]',
+    "half of a surrogate pair in a call": '[{"type": "tool_use", "id": "a", "name": "computer", '
+    '"input": {"action": "type", "text": "\\ud83d"}}]',
+    "an import in WAA's code": "```python\n__import__('os').system('true')\n```",
+    "a stop reason that is a list": '{"stop_reason": [], "content": [{"type": "text", "text": "a"}]}',
     "many strings side by side": code("pyautogui.write(" + "'a'" * 6000 + ")"),
     "a string that is never closed": code("pyautogui.write('''" + "'" * 2 + "a" * 15000),
     "a bad escape": code("pyautogui.write('\\x')"),
@@ -129,9 +157,46 @@ def fuzzed(chance: random.Random) -> str:
         call = f"{chance.choice(FUNCTIONS)}({', '.join(given)})"
         calls.append(call if chance.random() < 0.6 else chance.choice(WHOLE))
     text = chance.choice(FRAMES).format("\n".join(calls))
-    if chance.random() < 0.5:
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            at = chance.randrange(len(text) + 1)
-            piece = chance.choice(DAMAGE) * chance.choice((1, 1, 1, 2, 300))
-            text = text[:at] + piece + text[at + chance.choice((0, 0, 1, 4)) :]
+    return _damage(text, chance) if chance.random() < 0.5 else text
+
+
+def _damage(text: str, chance: random.Random) -> str:
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(text) + 1)
+        piece = chance.choice(DAMAGE) * chance.choice((1, 1, 1, 2, 300))
+        text = text[:at] + piece + text[at + chance.choice((0, 0, 1, 4)) :]
     return text
+
+
+PIECE: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\w+|[<>{}\[\]()`]+")
+PIECES: Final = (
+    *("0", "-1", "1000", "99999", "0.5", "1e400", "NaN", "true", "null", DIGITS, "-" * 1000 + "1", '"\\ud800"', '""'),
+    *(
+        '"Return"',
+        '"ctrl+"',
+        '"+"',
+        '"type"',
+        '"text"',
+        "[1, 2]",
+        "[" * 30 + "]" * 30,
+        "{}",
+        '{"a": {}}',
+        "'\\x'",
+        "''",
+    ),
+    *("__import__('os')", "<point>1 2</point>", "<tool_call>", "</tool_call>", "```", "\u202e", "\U0001f600", "\x00"),
+    *("Action:", "Thought:", "[INFEASIBLE]", "computer.mouse.drag(x=0.1, y=0.2)", "COMMAND", "DONE", "coordinate"),
+)
+
+
+def damaged(text: str, chance: random.Random) -> str:
+    """An answer with some of its numbers, texts, words and marks replaced, dropped, swapped or repeated, or none."""
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        pieces = list(PIECE.finditer(text))
+        if not pieces:
+            break
+        piece = chance.choice(pieces)
+        other = chance.choice(pieces).group()
+        new = chance.choice((chance.choice(PIECES), chance.choice(PIECES), other, "", piece.group() * 2))
+        text = text[: piece.start()] + new + text[piece.end() :]
+    return _damage(text, chance) if chance.random() < 0.2 else text

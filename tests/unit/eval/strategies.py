@@ -12,6 +12,7 @@ from eval.actions.action import BUTTONS, CLICK_BUTTONS
 UNIT = st.floats(0, 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+KEY = st.sampled_from(["ctrl", "shift", "enter", "esc", "pagedown", "left", "a", "+", "win", "f5", "space"])
 POSITIVE = st.floats(0, 1e6, exclude_min=True)
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -20,8 +21,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "url": TEXT,
     "app_name": TEXT,
     "window_title": TEXT,
-    "keys": st.lists(NAME, min_size=2, max_size=3),
-    "modifiers": st.lists(NAME, min_size=1, max_size=2),
+    "keys": st.lists(KEY | NAME, min_size=2, max_size=3),
+    "modifiers": st.lists(KEY | NAME, min_size=1, max_size=2),
     "direction": st.sampled_from(DIRECTIONS),
     "amount": POSITIVE,
     "button": st.sampled_from(BUTTONS),
