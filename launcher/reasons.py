@@ -34,6 +34,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     DEADLINE = "deadline"
     BUDGET = "budget"
+    IDLE = "idle"
     CANCELLED = "cancelled"
     IMAGE_PULL = "image_pull"
     CAPACITY = "capacity"
@@ -76,6 +77,7 @@ RULES: Final[dict[Reason, Consequence]] = {
     Reason.OUT_OF_MEMORY: Consequence(EXIT_NEVER, False, False, 4),
     Reason.DEADLINE: Consequence(EXIT_NEVER, False, False, 4),
     Reason.BUDGET: Consequence(EXIT_NEVER, False, False, 4),
+    Reason.IDLE: Consequence(EXIT_NEVER, False, False, 4),
     Reason.CANCELLED: Consequence(EXIT_NEVER, False, False, 4),
 }
 

@@ -225,6 +225,13 @@ def budget(held: float, limit: float | None) -> Stop | None:
     return Stop(Reason.BUDGET, f"the budget is spent: it pays for {limit:.0f} s over all attempts")
 
 
+def idle(seconds: float, limit: float | None) -> Stop | None:
+    """Ends a command whose GPUs have done nothing for too long. `seconds`: since they last did something."""
+    if limit is None or seconds < limit:
+        return None
+    return Stop(Reason.IDLE, f"the GPUs have done nothing for {seconds:.0f} s")
+
+
 # the end
 
 

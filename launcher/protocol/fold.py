@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from launcher.protocol.facts import RunFacts, facts
-from launcher.protocol.records import Beat
+from launcher.protocol.records import GPU_IDLE, Beat
 from launcher.protocol.verdict import Verdict, ended, reason_of, verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
+
+IDLE: Final = 900.0  # seconds without work after which the GPUs of a run are warned about
 
 
 class State(StrEnum):
@@ -138,8 +141,14 @@ def _state(view: RunView, seen: RunFacts, beat: Beat | None) -> tuple[State, Rea
         reason = reason_of(last, seen.leading)
         return State.STARTING, reason, f"attempt {len(seen.attempts)} ended ({reason}); the next has not begun"
     if beat is not None and beat.phase in ("running", "asking", "saving", "stopping"):
-        return State.RUNNING, None, ""
+        return State.RUNNING, None, _idle(beat)
     return State.STARTING, None, ""
+
+
+def _idle(beat: Beat) -> str:
+    """A warning where the leader's GPUs have done nothing for long; "" else."""
+    seconds = beat.usage.get(GPU_IDLE, 0.0)
+    return f"its GPUs have done nothing for {seconds / 60:.0f} min" if seconds >= IDLE else ""
 
 
 def moved(attempt: AttemptView) -> str:

@@ -4,10 +4,14 @@ writer wrote."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from launcher.reasons import Reason
 from launcher.store.paths import LeftOut
+
+GPU_IDLE: Final = "gpu_idle"  # in `usage` of a heartbeat: seconds since its GPUs last did something
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,6 +20,7 @@ from launcher.runtime.aws_secrets import FAULT
 from launcher.runtime.cgroup import OutOfMemory
 from launcher.runtime.child import Outcome, run_command
 from launcher.runtime.context import MemberContext
+from launcher.runtime.idle import IdleGpus
 from launcher.runtime.leash import Leash
 from launcher.runtime.member import Member, Started
 from launcher.runtime.output import OutputStream
@@ -33,7 +34,6 @@ from launcher.store.layout import blob
 from launcher.version import __version__
 
 T = TypeVar("T")
-_USAGE_EVERY = 15.0  # seconds
 
 
 class AttemptStopped(Exception):
@@ -78,6 +78,7 @@ class MemberAttempt:
         self.metrics = Metrics(context.folders.metrics, self.metrics_spool, output.masker)
         self.usage = Usage(self.role.resources.gpus)
         self.usage_due = 0.0
+        self.idle = IdleGpus(context)
         self.sync = Sync(context, self.checkpointed, self.state)
         self.started = time.time()
         self.data: dict[str, str] = {}  # input -> digest
@@ -281,8 +282,11 @@ class MemberAttempt:
         if self.member.stopped.is_set() or self.signals.terminated is not None:
             self.state.phase = "stopping"
         if seconds >= self.usage_due:
-            self.usage_due = seconds + _USAGE_EVERY
-            self.state.usage = self.usage.sample()
+            self.usage_due = seconds + self.tuning.usage
+            used = self.usage.sample()
+            self.idle.look(seconds, used.get("gpu"))
+            self.state.usage = used | self.idle.told()
+            self.member.halt_if_idle(self.idle.seconds)
 
     def stored(self) -> tuple[int, int, int]:
         return self.log_shipper.sent, self.metrics_shipper.sent, self.spool.lost + self.metrics_spool.lost

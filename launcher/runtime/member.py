@@ -323,6 +323,12 @@ class Member:
             self._halt(stop)
         return self.stop
 
+    def halt_if_idle(self, seconds: float) -> None:
+        """Ends the command when its GPUs have done nothing for longer than the job allows."""
+        stop = decide.idle(seconds, self.job.limits.gpu_idle)
+        if stop is not None:
+            self._halt(stop)
+
     def _halt(self, stop: Stop) -> None:
         news = self.stop is None
         if news:

@@ -12,6 +12,7 @@ import msgspec
 
 from launcher.errors import BadInput, SlipwayError
 from launcher.protocol.authorities import authorities
+from launcher.protocol.fold import IDLE
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.runtime import procs
@@ -39,6 +40,8 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready: float = 1.0  # between two checks whether a role is ready
     leftovers: float = 5.0  # from SIGTERM to SIGKILL for processes that outlive their command
     connect: float = 30.0  # timeout of one HTTP request
+    usage: float = 15.0  # between two looks at what the command uses
+    idle: float = IDLE  # GPUs that do nothing for so long are warned about
     silent: float = 60.0  # a rank without a checkpoint of a step so long after the leader's will have none
 
 

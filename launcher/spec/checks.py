@@ -81,6 +81,9 @@ def _resources(values: Mapping[str, Any], at: Context) -> None:
     for route, resources in blocks.items():
         if "gpu" in resources and resources.get("gpus") == 0:
             at.problem((*route, "gpu"), "names a GPU, but `gpus` is 0", "`gpus: 1` or more")
+    asked = any(resources.get("gpus") or "gpu" in resources for resources in blocks.values())
+    if "gpu_idle" in values.get("limits", {}) and not asked:
+        at.problem(("limits", "gpu_idle"), "the job asks for no GPU", "`resources: {gpus: 1}`, or no `gpu_idle`")
 
 
 def _outputs(values: Mapping[str, Any], at: Context) -> None:

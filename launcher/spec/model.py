@@ -118,6 +118,7 @@ class Limits(Frozen, frozen=True):
     retry_on: tuple[str, ...] = ()
     budget: Budget | None = None
     grace: float = 30.0  # from SIGTERM to SIGKILL
+    gpu_idle: float | None = None  # the run ends when the GPUs of a rank do nothing for so long
 
     @property
     def paid_seconds(self) -> float | None:

@@ -151,6 +151,7 @@ LIMITS: Final = Struct(
     Field("retry_on", ListOf(Choice(("out_of_memory",))), "failures of a command that are tried again as well", "none"),
     Field("budget", MONEY, "the run ends before it costs more, all attempts together; needs a known price", "none"),
     Field("grace", DURATION, "from SIGTERM to SIGKILL", "30s"),
+    Field("gpu_idle", DURATION, "the run ends when the GPUs of a rank do nothing for so long", "a warning after 15m"),
 )
 TIMING: Final = Struct(
     "a mapping of times",

@@ -9,10 +9,12 @@ from launcher.protocol.decide import (
     Glance,
     beat,
     before_command,
+    budget,
     deadline,
     end,
     fence,
     finish,
+    idle,
     leaving,
     settle,
     start,
@@ -175,6 +177,13 @@ def test_the_fence_and_the_deadline() -> None:
     assert fence(10.1, 10.0) == Stop(Reason.STORE_UNREACHABLE, "no beat reached the store for 10 s")
     assert deadline(9.9, 10.0) is None
     assert deadline(99.0, None) is None
+    assert budget(9.9, 10.0) is None
+    assert budget(99.0, None) is None
+    assert idle(9.9, 10.0) is None
+    assert idle(99.0, None) is None
+    for stopped, reason in ((budget(10.0, 10.0), Reason.BUDGET), (idle(10.0, 10.0), Reason.IDLE)):
+        assert stopped is not None
+        assert stopped.reason is reason
     stop = deadline(10.0, 10.0)
     assert stop is not None
     assert stop.reason is Reason.DEADLINE
