@@ -175,7 +175,7 @@ def _why(seen: BackendObservation, line: Line | None) -> str:
     if seen.overdue:
         return f"must be ended: {seen.overdue}"
     if line is not None and line.final:
-        return f"the run has {line.state}: launcher reap --backend {seen.handle.backend} ends it"
+        return f"the run has {line.state}: `launcher reap --backend {seen.handle.backend}` ends it"
     if line is None:
         return "its run is not in this store"
     return line.state

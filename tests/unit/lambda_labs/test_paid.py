@@ -68,7 +68,7 @@ def test_a_machine_that_outlives_its_run_is_listed_with_what_ends_it(account: Ac
     result = Result("failed", 0, Reason.LOST, "", 0.0, "n")
     account.store.create(RunKeys(run_id(made)).result, msgspec.json.encode(result))
     (item,) = ask(capsys)
-    assert item["why"] == "the run has failed: launcher reap --backend lambda ends it"
+    assert item["why"] == "the run has failed: `launcher reap --backend lambda` ends it"
 
 
 def test_a_machine_of_another_store_is_listed_too(
