@@ -175,7 +175,7 @@ class AzureBackend:
                 yield seen
                 continue
             statuses = {job.status for job in jobs if job.active}
-            status = "Running" if "Running" in statuses else min(statuses)
+            status = statuses.pop() if len(statuses) == 1 else ""
             why = overdue(self._store(seen.handle.place["store"]), run, status)
             yield BackendObservation(
                 seen.handle, True, seen.phase, evidence=seen.evidence, made=seen.made, billed=True, overdue=why

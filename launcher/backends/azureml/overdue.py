@@ -9,20 +9,24 @@ from launcher.protocol.finish import silence
 from launcher.protocol.read import read_run
 from launcher.store.base import Store
 
-SILENT: Final = 3600.0  # seconds beyond those after which another node may take over: it may wait in a queue
+SILENT: Final = 900.0  # seconds without a heartbeat, beyond those after which another node may take over
 
 
 def overdue(store: Store, run: str, status: str) -> str:
-    """Why the jobs of a run must end; "" if they may go on. A job that waits in a queue costs nothing. One that
-    runs for too long is ended by Azure ML itself, by the limit in it. Raises Unreachable when the store does."""
-    if status not in ("Running", "NotResponding"):
+    """Why the jobs of a run must end; "" if they may go on. Two witnesses: Azure ML says that the nodes do not respond,
+    and their heartbeat has stopped. Raises Unreachable when the store cannot be read.
+
+    A job that waits in a queue costs nothing. One that runs without a heartbeat may have waited for hours until a
+    moment ago, after its spot nodes were taken back; nothing says since when it runs, so the limit in it must end it.
+    """
+    if status != "NotResponding":
         return ""
     try:
         view = read_run(store, run, full=False)
     except NotFound:
         return ""  # a submit on another machine is about to write it, or its store is another
-    if not view.attempts:
-        return ""  # the image is pulled, or the inputs are loaded: `limits` of the job counts that
-    silent = silence(view)
+    silent = silence(view) if view.attempts else 0.0
     stale = view.job.timing.stale if view.job is not None else 0.0
-    return f"its nodes have been silent for {silent / 60:.0f} min" if silent > stale + SILENT else ""
+    if silent <= stale + SILENT:
+        return ""
+    return f"Azure ML says that its nodes do not respond, and they have been silent for {silent / 60:.0f} min"

@@ -1,7 +1,8 @@
 """The command of a job in Azure ML, run by bash on every node in the image. Pure text.
 
 Azure ML gives a node's rank in NODE_RANK and nothing else that the runtime needs. It does not start a command again
-that has ended, so a loop does, as the runtime's exit codes ask.
+that has ended, so a loop does, as the runtime's exit codes ask. An image without the runtime would loop, and be billed,
+until the job's limit: a program that cannot be started ends the node, and so do many quick ends in a row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from launcher.spec.model import ResolvedJob
 WORK: Final = "slipway"
 # of Azure ML's launcher: the command's own torchrun must not take them for its own
 OTHERS: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+SOON, OFTEN = 30, 20  # seconds, and how many ends within them in a row end the node: about 20 minutes
 
 _TEXT: Final = """\
 export SLIPWAY_RANK="${{NODE_RANK:-0}}"
@@ -32,7 +34,9 @@ ending=
 child=
 trap 'ending=1; [ -z "$child" ] || kill -TERM "$child"' TERM INT
 pause=5
+quick=0
 while :; do
+  began=$SECONDS
   {entrypoint} &
   child=$!
   wait "$child"
@@ -41,7 +45,9 @@ while :; do
     wait "$child"
     code=$?
   done
-  case $code in {done}|{never}) exit "$code" ;; esac
+  case $code in {done}|{never}|126|127) exit "$code" ;; esac
+  quick=$((SECONDS - began < {soon} ? quick + 1 : 0))
+  [ "$quick" -lt {often} ] || exit "$code"
   [ -z "$ending" ] || exit "$code"
   echo "[slipway] the runtime ended with $code; again in $pause s"
   sleep "$pause" &
@@ -63,4 +69,6 @@ def command(job: ResolvedJob, run: str) -> str:
         entrypoint=shlex.join(ENTRYPOINT),
         done=EXIT_DONE,
         never=EXIT_NEVER,
+        soon=SOON,
+        often=OFTEN,
     )

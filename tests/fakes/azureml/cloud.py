@@ -66,6 +66,9 @@ class Cloud:
     def note(self, now: float, event: str, **fields: Any) -> None:
         self.ledger.append({"at": now, "event": event, **fields})
 
+    def ledger_of(self, event: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.ledger if entry["event"] == event]
+
     def fault(self, call: str) -> str:
         for fault in self.settings.faults:
             if fault["on"] in (call, "*") and fault.get("times", 1) > 0:

@@ -252,21 +252,26 @@ def test_reap_cancels_what_outlived_its_run_and_only_reports_strangers(
     ]
 
 
-def test_reap_cancels_a_job_whose_nodes_are_silent(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reap_cancels_a_job_whose_nodes_are_silent_by_two_witnesses(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tenant.submit(tenant.job("one"))
     until(lambda: tenant.status(run) == "Running")
     keys = RunKeys(run).attempt(1)
     where = f"{tenant.backend().workspace.name}/{run}"
     claim = {"placement": {"kind": names.KIND, "where": where}, "nonce": "n", "time": 0}
     tenant.store.create(keys.claim("main-0"), msgspec.json.encode(claim))
+    tenant.azure.admin("set", name=run, status="NotResponding")
     (seen,) = tenant.backend().mine()
-    assert seen.overdue == ""
+    assert seen.overdue == ""  # it has sent a heartbeat a moment ago
     monkeypatch.setattr("launcher.backends.azureml.overdue.SILENT", -3600.0)
     (seen,) = tenant.backend().mine()
-    assert seen.overdue.startswith("its nodes have been silent for")
-    tenant.azure.admin("set", name=run, status="Queued")  # a spot node was taken back: it waits, and costs nothing
-    (seen,) = tenant.backend().mine()
-    assert seen.overdue == ""
+    assert seen.overdue.startswith("Azure ML says that its nodes do not respond, and they have been silent for")
+    # a spot node was taken back: the job waited, and runs since a moment ago
+    for status in ("Queued", "Running"):
+        tenant.azure.admin("set", name=run, status=status)
+        (seen,) = tenant.backend().mine()
+        assert seen.overdue == ""
 
 
 def profile(**block: str) -> Profile:

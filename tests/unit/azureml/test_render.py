@@ -108,19 +108,28 @@ def test_a_node_tells_its_rank_and_its_place_to_the_runtime(tmp_path: Path) -> N
     assert len(place["container"]) == 36
 
 
-@pytest.mark.parametrize("code", [0, 78])
+@pytest.mark.parametrize("code", [0, 78, 126, 127])
 def test_a_code_that_is_final_ends_the_node(tmp_path: Path, code: int) -> None:
     assert run_command(JOBS["one-gpu"], tmp_path, f"exit {code}").returncode == code
 
 
+def without_pauses(folder: Path) -> str:
+    """A PATH whose `sleep` notes for how long, and returns."""
+    (folder / "quick").mkdir()
+    (folder / "quick" / "sleep").write_text("#!/bin/sh\necho $1 >> pauses\n")
+    (folder / "quick" / "sleep").chmod(0o755)
+    return f"{folder / 'bin'}:{folder / 'quick'}:{os.environ['PATH']}"
+
+
+def test_an_image_without_the_runtime_is_not_billed_until_the_limit(tmp_path: Path) -> None:
+    missing = "echo start >> starts; echo No module named launcher; exit 1"
+    assert run_command(JOBS["one-gpu"], tmp_path, missing, PATH=without_pauses(tmp_path)).returncode == 1
+    assert (tmp_path / "starts").read_text().count("start") == 20
+
+
 def test_any_other_code_starts_the_runtime_again(tmp_path: Path) -> None:
     runtime = "echo start >> starts; [ $(wc -l < starts) -lt 3 ] && exit 75; exit 0"
-    sleep = tmp_path / "quick"
-    sleep.mkdir()
-    (sleep / "sleep").write_text("#!/bin/sh\necho $1 >> pauses\n")
-    (sleep / "sleep").chmod(0o755)
-    path = f"{tmp_path / 'bin'}:{sleep}:{os.environ['PATH']}"
-    assert run_command(JOBS["one-gpu"], tmp_path, runtime, PATH=path).returncode == 0
+    assert run_command(JOBS["one-gpu"], tmp_path, runtime, PATH=without_pauses(tmp_path)).returncode == 0
     assert (tmp_path / "starts").read_text().count("start") == 3
     assert (tmp_path / "pauses").read_text().split() == ["5", "10"]
 

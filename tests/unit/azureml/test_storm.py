@@ -1,0 +1,34 @@
+"""Launchers, reapers and cancels killed between any two requests, in virtual time (tests/unit/azureml/storm.py). The
+ledger of the stand-in for Azure judges: nothing worked twice, no job outlived its limit, no run was lost or given up
+while nothing was wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.azureml.storm import storm
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
+
+
+@pytest.fixture(autouse=True)
+def outside_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK starts git five times for each job that it creates."""
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+
+
+@pytest.mark.parametrize(("launchers", "trials"), [(1, 4), (3, 4), (8, 3)])
+def test_a_short_storm(launchers: int, trials: int) -> None:
+    sums, failed = storm(trials, 1, launchers)
+    assert failed == []
+    assert sums["kills"] > 10
+    assert sums["jobs"] > trials
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("launchers", "trials"), [(1, 350), (3, 350), (8, 300)])
+def test_a_long_storm(launchers: int, trials: int) -> None:
+    sums, failed = storm(trials, 1000, launchers)
+    print(launchers, "launchers:", dict(sums))
+    assert failed == []
