@@ -8,6 +8,7 @@ access     short-lived credentials for the store
 lease      one launcher of an account launches at a time
 records    what the store knows of machines
 launching  exactly one machine for each member; ending: terminates until seen gone
+entering   a command or ports of a machine, by ssh
 overdue    which machines must end; unlisted: machines that only the audit events name
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from launcher.backends.base import BackendObservation, BilledMachine, Handle, Rendered
-from launcher.backends.lambda_labs import access, names
+from launcher.backends.lambda_labs import access, entering, names
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
@@ -203,6 +203,19 @@ class LambdaBackend:
 
         store, poll = self._store(handle.place["store"]), POLL * self.times.interval
         return follow(store, handle.run, f"{role}-{rank}", previous, poll, active)
+
+    def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
+        return entering.execute(self._machine(run, member), command, tty=tty)
+
+    def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
+        return entering.forward(self._machine(run, member), ports)
+
+    def _machine(self, run: str, member: str) -> CloudInstance:
+        living = self._living(run)
+        if not living:
+            raise NotFound(f"{run}: it has no machine")
+        view = read_run(self._store(living[0].tag(names.STORE)), run, full=False)
+        return entering.machine_of(living, view, run, member)
 
     def mine(self) -> Iterator[BackendObservation]:
         for run, living in self._ours().items():

@@ -9,8 +9,9 @@ from launcher.cli import member
 from launcher.errors import BadInput
 
 SUMMARY = (
-    "Run a command where a run's command runs, and exit with its exit code. On docker and kubernetes it runs in the\n"
-    "same container; on local in the run's folder with its environment and secrets, without the store's credentials."
+    "Run a command where a run's command runs, and exit with its exit code. On docker, kubernetes and lambda it runs\n"
+    "in the same container; on local in the run's folder with its environment and secrets, without the store's\n"
+    "credentials."
 )
 EXAMPLE = "launcher exec sft-login-1a2b3c4d5e6f -- nvidia-smi\n  launcher exec RUN --role server -- bash"
 

@@ -8,7 +8,8 @@ from launcher.cli import member
 from launcher.errors import BadInput
 
 SUMMARY = (
-    "Forward ports of a run's member to this machine until Ctrl-C: a model server, a dashboard. On `kubernetes` only."
+    "Forward ports of a run's member to this machine until Ctrl-C: a model server, a dashboard. On `kubernetes` and\n"
+    "`lambda`."
 )
 EXAMPLE = (
     "launcher forward RUN 8000                  http://127.0.0.1:8000\n  launcher forward RUN http:9000 --role server"
