@@ -22,15 +22,17 @@ MICRO: Final = Decimal("0.000001")
 HANDLE: Final = "handle"
 INSTANCE, TYPE, REGION, CENTS, HEALTHY, AT = "instance", "type", "region", "cents_per_hour", "first_healthy", "at"
 STATE, ENDING = "state", "ending"
+BACKEND: Final = "backend"  # of the writer's name
 
 
 class HeldTime(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt: when it was claimed, in seconds since the epoch, and for how many seconds it held its machines.
-    `live`: it holds them still."""
+    `live`: it holds them still; `turn`: on which of the run's backends."""
 
     start: float
     seconds: float
     live: bool = False
+    turn: int = 0
 
     def until(self, now: float) -> float:
         """Seconds for which it has held its machines at `now`."""
@@ -48,6 +50,7 @@ class MachineTime(msgspec.Struct, frozen=True, omit_defaults=True):
     region: str = ""
     cents: int = 0
     ended: bool = False
+    backend: str = ""
 
 
 class Charge(NamedTuple):
@@ -73,13 +76,15 @@ def held_times(view: RunView) -> tuple[HeldTime, ...]:
     if view.job is None:
         return ()
     leader = view.job.members()[0]
-    times = []
+    times: list[HeldTime] = []
+    turn = 0
     for attempt in view.attempts:
         start = attempt.claimed.get(leader)
-        if start is None:
+        turn += bool(attempt.moved_to)
+        if start is None or attempt.moved_to:
             continue
         live = attempt is view.attempts[-1] and view.result is None and leader not in attempt.exits
-        times.append(HeldTime(start, attempt.held(leader), live))
+        times.append(HeldTime(start, attempt.held(leader), live, turn))
     return tuple(times)
 
 
@@ -88,7 +93,7 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
     fields: dict[str, dict[str, str]] = {}
     for event in view.events:
         if event.kind == HANDLE and (instance := event.fields.get(INSTANCE)):
-            known = fields.setdefault(instance, {})
+            known = fields.setdefault(instance, {BACKEND: event.writer.partition("-")[0]})
             known |= {name: value for name, value in event.fields.items() if name != AT}
             if event.fields.get(STATE) == ENDING:
                 known |= {AT: event.fields.get(AT, "")}
@@ -106,6 +111,7 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
                 known.get(REGION, ""),
                 int(_number(known.get(CENTS))),
                 bool(ended),
+                known[BACKEND],
             )
         )
     return tuple(times)
@@ -114,14 +120,35 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
 def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices, now: float) -> Bill:
     """The bill of a run at `now`, by the store's clock. `machines`: of a run whose machines a provider bills, where
     they are known; without them its attempts are counted, at the price of the dearest machines that its job allows."""
-    if machines:
-        return _of_machines(run, machines, prices)
+    bills = []
+    for turn, there in enumerate(run.turns):
+        known = [machine for machine in machines if machine.backend == there.backend]
+        times = [time for time in held if time.turn == turn]
+        bills.append(_of_machines(there, known, prices) if known else _of_attempts(there, times, prices, now))
+    return bills[0] if len(bills) == 1 else _together(bills)
+
+
+def _of_attempts(run: PricedRun, held: Sequence[HeldTime], prices: Prices, now: float) -> Bill:
     found = rate(run, prices)
     if found.missing:
         charges = tuple(Charge(time.start, _full(time.until(now), found.increment), None) for time in held)
         return Bill(None, charges=charges, missing=found.missing)
     charges = tuple(_charge(time.start, time.until(now), found.increment, found.high) for time in held)
     return Bill(_sum(charges), found.currency, charges, origin=found.origin)
+
+
+def _together(bills: Sequence[Bill]) -> Bill:
+    """The bill of a run that may have used several backends; one that it has not used says nothing."""
+    used = [each for each in bills if each.charges]
+    charges = tuple(charge for each in used for charge in each.charges)
+    currencies = sorted({each.currency for each in used if each.currency})
+    missing = [unit for each in used for unit in each.missing]
+    if len(currencies) > 1:
+        missing.append(f"one currency for all: these prices are in {' and '.join(currencies)}")
+    if missing:
+        return Bill(None, charges=charges, missing=tuple(dict.fromkeys(missing)))
+    origins = dict.fromkeys(each.origin for each in used if each.origin)
+    return Bill(_sum(charges), currencies[0] if currencies else "", charges, origin=", ".join(origins))
 
 
 def machine_rate(backend: str, region: str, kind: str, cents: int, spot: bool, prices: Prices) -> Price | None:

@@ -79,21 +79,24 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
     job = decode_job(record[0])
     ended = store.read(keys.result)
     result = msgspec.json.decode(ended[0], type=Result) if ended is not None else None
+    priced = PricedRun.of(job)
+    # a finished run of one backend needs no more than its result
+    apart = bool(priced.others) or priced.machines
+    view = read_run(store, run) if apart or result is None else None
+    machines = machine_times(view) if apart and view is not None else ()
+    held = held_times(view) if view is not None else ()
     if result is not None:
         state, reason, message, attempt = result.outcome, str(result.reason), result.message, result.attempt
         seconds = result.running
-        held: tuple[HeldTime, ...] = (HeldTime(0.0, max(result.held, result.running)),)
+        held = held or (HeldTime(0.0, max(result.held, result.running)),)
     else:
-        view = read_run(store, run)
-        held = held_times(view)
+        assert view is not None
         status = fold(view)
         state, reason, message, attempt = status.state, str(status.reason or ""), status.message, status.attempt
         seconds = status.running
     image = job.roles[job.leading].image
     note = _note(store, job.code.digest) if job.code is not None else CodeNote()
     gpus = sum(role.replicas * role.resources.gpus for role in job.roles.values())
-    priced = PricedRun.of(job)
-    machines = machine_times(read_run(store, run)) if priced.machines else ()
     costs = bill(priced, held, machines, prices, store.now())
     return Facts(
         run=run,

@@ -13,7 +13,7 @@ import msgspec
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
 from launcher.results.bill import Bill, Charge, MachineTime, bill, machine_times
-from launcher.spec.prices.rates import Prices, Rate, exact, rate, worst_case
+from launcher.spec.prices.rates import Prices, Rate, any_rate, exact, worst_case
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.memory import Memory
@@ -60,12 +60,12 @@ def costs(store: Store, lines: Sequence[Line], prices: Prices, memory: Memory) -
 def _cost(line: Line, machines: Sequence[MachineTime], prices: Prices, now: float) -> RunCost:
     if line.priced is None:
         return RunCost(line, Bill(None, missing=("its job is not in the store",)), Rate(), None)
-    found = rate(line.priced, prices)
+    found = any_rate(line.priced, prices)
     return RunCost(line, bill(line.priced, line.held, machines, prices, now), found, worst_case(found, line.limits))
 
 
 def _machines(store: Store, line: Line, memory: Memory) -> tuple[MachineTime, ...]:
-    if line.priced is None or not line.priced.machines:
+    if line.priced is None or not any(turn.machines for turn in line.priced.turns):
         return ()
     key = RunKeys(line.run).prefix + KEPT
     if line.final and (row := memory.known(key)) is not None:

@@ -8,10 +8,9 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from launcher.errors import BadInput
-from launcher.spec.backends import traits
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
-from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, exact, rate, worst_case
+from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, any_rate, exact, worst_case
 from launcher.spec.types import MONEY
 
 
@@ -37,7 +36,7 @@ def estimates(
     found = []
     for job in jobs:
         run, limits = run_id(job), job.limits
-        price = rate(PricedRun.of(job), prices)
+        price = any_rate(PricedRun.of(job), prices)
         times = earlier.get(job.name, ())
         expected = None
         if times and not price.missing:
@@ -56,7 +55,7 @@ def check_price(
     """Raises BadInput for runs on machines that a provider bills and whose price nobody knows, unless `without_price`;
     and, with a `budget` for all of them (`200 USD`), unless they cost at most this in the worst case."""
     found = estimates(jobs, names, prices)
-    billed = [traits(job.backend).machines is not None for job in jobs]
+    billed = [any(turn.machines for turn in PricedRun.of(job).turns) for job in jobs]
     missing = [unit for one, bills in zip(found, billed, strict=True) if bills for unit in one.rate.missing]
     if missing and not without_price:
         units = list(dict.fromkeys(missing))

@@ -74,9 +74,8 @@ def paid(
     """What costs money now. `open_backend`: backends to ask instead of those of the profile, by name."""
     lines, _ = read_lines(store, list_runs(store), cache=cache)
     living = [line for line in lines if not line.final]
-    names = (
-        list(open_backend) if open_backend is not None else asked_backends(profile, (line.backend for line in living))
-    )
+    used = (name for line in living for name in _backends_of(line))
+    names = list(open_backend) if open_backend is not None else asked_backends(profile, used)
     answers = _ask_all(names, profile, open_backend)
     seen: list[tuple[str, BackendObservation]] = []
     silent = {}
@@ -91,6 +90,11 @@ def paid(
     found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, Memory(store, cache))}
     items = [_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen]
     return PaidListing([item for item in items if item.hourly is None or item.hourly], silent, names)
+
+
+def _backends_of(line: Line) -> tuple[str, ...]:
+    """Every backend that the run may use."""
+    return tuple(turn.backend for turn in line.priced.turns) if line.priced is not None else (line.backend,)
 
 
 def _ask_all(
@@ -148,7 +152,8 @@ def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Pri
 def _hourly(
     name: str, machines: Sequence[BilledMachine], line: Line | None, prices: Prices
 ) -> tuple[Decimal | None, str]:
-    priced = line.priced if line is not None else None
+    turns = line.priced.turns if line is not None and line.priced is not None else ()
+    priced = next((turn for turn in turns if turn.backend == name), None)
     if machines:
         found = [
             machine_rate(name, machine.region, machine.type, machine.cents, priced is not None and priced.spot, prices)

@@ -18,6 +18,7 @@ import msgspec
 
 from launcher.spec.backends import MachineChoice, traits
 from launcher.spec.model import Limits, ResolvedJob, Resources
+from launcher.spec.turns import as_written, at_turn
 
 Prices = Mapping[str, tuple[float, str]]  # a profile's: unit -> (amount, currency)
 NODE: Final = "node"  # the unit of a rank, whatever it has
@@ -83,6 +84,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
     machines         whether a provider bills machines: then `types`, `regions` and `spot` say which
     price, currency  of the whole run per hour, from its budget; 0 without one
+    others           the same for the job's other backends, in their order
     """
 
     backend: str
@@ -93,9 +95,15 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     spot: bool = False
     price: float = 0.0
     currency: str = ""
+    others: tuple[PricedRun, ...] = ()
 
     @staticmethod
     def of(job: ResolvedJob) -> PricedRun:
+        others = tuple(PricedRun._at(at_turn(job, turn)) for turn in range(1, len(job.alternatives) + 1))
+        return msgspec.structs.replace(PricedRun._at(as_written(job)), others=others)
+
+    @staticmethod
+    def _at(job: ResolvedJob) -> PricedRun:
         choose = traits(job.backend).machines
         choice = choose(job.options) if choose is not None else MachineChoice(())
         budget = job.limits.budget
@@ -116,6 +124,11 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def ranks(self) -> int:
         return sum(role.replicas for role in self.roles)
 
+    @property
+    def turns(self) -> tuple[PricedRun, ...]:
+        """What it is priced by on each of its backends, in the order in which it may use them."""
+        return (self, *self.others)
+
 
 def rate(run: PricedRun, prices: Prices) -> Rate:
     """The rate of a run. A price in the run's budget comes first: the run is stopped by it."""
@@ -124,6 +137,19 @@ def rate(run: PricedRun, prices: Prices) -> Rate:
         price = exact(run.price)
         return Rate(price, price, run.currency, "the price in the run's budget", step)
     return _of_machines(run, prices, step) if run.machines else _of_units(run, prices, step)
+
+
+def any_rate(run: PricedRun, prices: Prices) -> Rate:
+    """The rate of a run wherever it may go: of the cheapest and of the dearest machines on any of its backends."""
+    rates = [rate(turn, prices) for turn in run.turns]
+    missing = [unit for each in rates for unit in each.missing]
+    currencies = sorted({each.currency for each in rates if each.currency})
+    if len(currencies) > 1:
+        missing.append(f"one currency for all: these prices are in {' and '.join(currencies)}")
+    if missing or len(rates) == 1:
+        return rates[0]._replace(missing=tuple(dict.fromkeys(missing)))
+    dearest = max(rates, key=lambda each: each.high)
+    return dearest._replace(low=min(each.low for each in rates))
 
 
 def worst_case(rate: Rate, limits: Limits) -> Decimal | None:

@@ -126,3 +126,15 @@ def test_cancel_without_a_cache_is_one_request_a_run(proxy: FaultProxy, store: S
     count, shown = asked(proxy, "cancel", "-l", "team=agents")
     assert shown.splitlines()[1:] == []
     assert count <= 60 + AROUND
+
+
+def test_the_cost_of_many_runs_takes_no_more_requests_than_their_status(proxy: FaultProxy, store: Store) -> None:
+    """Four for a living run, and one for each of a sample of those that have ended."""
+    (Path.cwd() / "slipway.yaml").write_text("prices: {cpu: 0.10 USD}\n")
+    open_runs = living(store, 5)
+    for number in range(40):
+        write_run(store, fake_job("over", config={"k": number}), [FakeAttempt()])
+    asked(proxy, "cost", "-o", "json")
+    again, warm = asked(proxy, "cost", "-o", "json")
+    assert warm.count('"final": true') == 40
+    assert again <= 4 * len(open_runs) + 16 + AROUND

@@ -12,8 +12,8 @@ from launcher.protocol.records import Beat, Claim, Event, Exit, Placement, Resul
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
 from launcher.results.bill import HeldTime, MachineTime, bill, held_times, machine_times
-from launcher.spec.model import Budget, Limits, ResolvedJob, Resources, Role
-from launcher.spec.prices.rates import PricedRole, PricedRun
+from launcher.spec.model import Alternative, Budget, Limits, ResolvedJob, Resources, Role
+from launcher.spec.prices.rates import PricedRole, PricedRun, any_rate
 
 START = 1_780_000_000.0
 JOB = ResolvedJob(
@@ -123,7 +123,7 @@ def test_a_machine_whose_health_nobody_recorded_counts_from_its_first_claim() ->
 
 def test_a_machine_that_boots_is_not_billed_yet() -> None:
     seen = view(now=START + 500, ended=False, events=(handle(0, "launched", "i-1", type="gpu_1x_a10"),))
-    assert machine_times(seen) == (MachineTime("i-1", 0.0, 0.0, "gpu_1x_a10"),)
+    assert machine_times(seen) == (MachineTime("i-1", 0.0, 0.0, "gpu_1x_a10", backend="lambda"),)
 
 
 def test_a_run_that_ended_is_not_billed_for_ever_where_nobody_recorded_its_machines_end() -> None:
@@ -141,7 +141,7 @@ def test_without_a_price_nothing_is_guessed() -> None:
     odd = msgspec.structs.replace(LAMBDA, types=("gpu_1x_z9000",))
     found = bill(odd, [HeldTime(START, 61.0)], (), {}, START)
     assert (found.cost, found.missing, found.charges[0].seconds) == (None, ("lambda/gpu_1x_z9000",), 120.0)
-    machine = MachineTime("i-1", START, 60.0, "gpu_1x_z9000", "us-east-1")
+    machine = MachineTime("i-1", START, 60.0, "gpu_1x_z9000", "us-east-1", backend="lambda")
     assert bill(odd, (), (machine,), {}, START).missing == ("lambda/us-east-1/gpu_1x_z9000",)
 
 
@@ -161,3 +161,32 @@ def test_what_is_no_number_in_an_event_counts_as_unknown(text: str) -> None:
     event = handle(0, "launched", "i-1", first_healthy=text, cents_per_hour=text)
     (machine,) = machine_times(view(now=START, ended=False, events=(event,)))
     assert (machine.start, machine.cents) == (0.0, 0)
+
+
+def test_a_run_that_moved_is_billed_by_each_of_its_backends() -> None:
+    """Half an hour on the cluster at 16.80 USD: 8.40. Then a claim that only moves it. Then two machines of Lambda,
+    each for 30 minutes at 1.29: 1.29. Together 9.69 USD."""
+    both = msgspec.structs.replace(
+        JOB, alternatives=(Alternative("lambda", {"instance_types": ["gpu_1x_a10"], "ssh_key": "k"}),)
+    )
+    moves = {member: Claim(Placement("move", ""), "n", START, moved_to="lambda") for member in ["main-0"]}
+    healthy = {"type": "gpu_1x_a10", "region": "us-east-1", "first_healthy": f"{START + 3000:.0f}"}
+    seen = view(
+        attempt(1, START, held=1800.0),
+        AttemptView(2, claims=moves, claimed={"main-0": START + 1900}),
+        attempt(3, START + 3100, held=1650.0, at="i-1"),
+        now=START + 9000,
+        events=tuple(
+            handle(number, "ending", instance, **healthy, at=f"{START + 4800:.0f}")
+            for number, instance in enumerate(["i-1", "i-2"])
+        ),
+    )
+    seen = replace(seen, job=both)
+    assert [(time.seconds, time.turn) for time in held_times(seen)] == [(1800.0, 0), (1650.0, 1)]
+    run = PricedRun.of(both)
+    found = bill(run, held_times(seen), machine_times(seen), {"H100": (2.1, "USD")}, seen.now)
+    assert (found.cost, found.currency) == (Decimal("9.690000"), "USD")
+    mixed = bill(run, held_times(seen), machine_times(seen), {"H100": (2.1, "EUR")}, seen.now)
+    assert mixed.missing == ("one currency for all: these prices are in EUR and USD",)
+    # before it starts: 16.80 an hour on the cluster, 2 x 1.29 on Lambda
+    assert any_rate(run, {"H100": (2.1, "USD")})[:2] == (Decimal("2.58"), Decimal("16.8"))
