@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.errors import BadInput, NotFound
+from launcher.errors import BadInput, NoPlace, NotFound
 
 if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher import load` stays fast
     from launcher.selection.select import Selection
@@ -158,15 +158,21 @@ def submit(
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
     from launcher.spec.resolve import of_machine
+    from launcher.spec.turns import at_turn
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
     from launcher.userdata.reached import remember
     from launcher.verbs.estimate import check_price
+    from launcher.verbs.move import pass_on
+    from launcher.verbs.status import backends
+    from launcher.verbs.submit import Submitted
     from launcher.verbs.submit import submit as send
 
     group, settings = jobs.group, jobs.profile
-    check_price(group.runs, group.names, settings.prices, budget, without_price=without_price)
+    for turn in range(1 + max((len(job.alternatives) for job in group.runs), default=0)):  # wherever they may go
+        runs = [at_turn(job, turn) for job in group.runs if len(job.alternatives) >= turn]
+        check_price(runs, group.names, settings.prices, budget, without_price=without_price)
     names = sorted({job.backend for job in group.runs})
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(names)}: give --backend")
@@ -179,9 +185,15 @@ def submit(
     cache = memory(os.environ)
     if not dry_run and traits(names[0]).machine:
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
-    return send(
-        group, open_store(settings.store), target, overlays=group.code, checked=cache, plan=dry_run, notes=folder()
-    )
+    store = open_store(settings.store)
+    try:
+        return send(group, store, target, overlays=group.code, checked=cache, plan=dry_run, notes=folder())
+    except NoPlace as error:
+        if len(group.runs) > 1 or not group.runs[0].alternatives:
+            raise
+        (run,) = jobs.runs
+        moved = pass_on(store, run, backends(settings), error)
+        return [Submitted(run, group.names.get(run, run), "submitted", message=f"moved to {moved.backend}: {error}")]
 
 
 def status(

@@ -62,6 +62,10 @@ class Unreachable(SlipwayError, ConnectionError):
     exit_code = 4
 
 
+class NoPlace(Unreachable):
+    """A backend has no capacity or no quota for a run now. It has nothing of the run."""
+
+
 class Conflict(SlipwayError):
     """Something else already exists under that name."""
 

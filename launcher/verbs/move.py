@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from launcher.backends.base import Backend
-from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
+from launcher.errors import BadInput, Conflict, NoPlace, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers
 from launcher.protocol.moving import put_move
 from launcher.protocol.read import read_run
 from launcher.protocol.steps import Move
 from launcher.protocol.view import RunView
+from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
 from launcher.spec.turns import at_turn, order
@@ -72,6 +73,21 @@ def move(store: Store, run: str, backend_of: BackendOf, to: str = "") -> Moved:
     if step is None:
         raise Conflict(f"{run} has ended, its record is not written yet: launcher status {run}")
     return take(store, view, backend_of, step, BY_HAND)
+
+
+def pass_on(store: Store, run: str, backend_of: BackendOf, error: NoPlace) -> Moved:
+    """Moves a run for which its backend has just said that it has no place, until one of its backends takes it. Raises
+    the error of the last."""
+    while True:
+        view = read_run(store, run)
+        assert view.job is not None
+        step = decide.move(onlookers(view, view.job), False, Reason.CAPACITY)
+        if step is None:
+            raise error
+        try:
+            return take(store, view, backend_of, step, str(error))
+        except NoPlace as another:
+            error = another
 
 
 def take(store: Store, view: RunView, backend_of: BackendOf, step: Move, why: str) -> Moved:

@@ -130,7 +130,7 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     if answered and not view.since_move and (deletion := _deletion(store, run)) is not None:
         late = False
         said = said._replace(active=False, reason=deletion.reason, message=deletion.message, here=_anywhere)
-    nothing = said.seen is None and not said.active and said.reason is None and not said.message
+    nothing = not view.turn and said.seen is None and not said.active and said.reason is None and not said.message
     if nothing and not late and not view.since_move and not view.cancelled and not traits(name).on_this_machine:
         again = (
             "what applied it makes it again, or `launcher cancel` ends it"

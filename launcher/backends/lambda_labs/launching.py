@@ -23,7 +23,7 @@ from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, REGI
 from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.clock import boottime
-from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
+from launcher.errors import BadInput, Conflict, NoPlace, SlipwayError, Unreachable
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -73,7 +73,7 @@ def ensure(
             return instance
         types, regions = ", ".join(file.instance_types), ", ".join(file.regions) or "any region"
         if time.monotonic() + times.between > end:
-            raise Unreachable(
+            raise NoPlace(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or set "
                 "lambda.wait_for_capacity; nothing is launched twice"
             )
@@ -185,7 +185,7 @@ def _promised(instance_id: str, body: Mapping[str, object]) -> CloudInstance:
 
 def _explained(error: LambdaRefused, about: str) -> SlipwayError:
     if error.code == QUOTA:
-        return Unreachable(f"{about}: {error}; end a machine or ask Lambda for more, then submit again")
+        return NoPlace(f"{about}: {error}; end a machine or ask Lambda for more, then submit again")
     if error.status in (400, 404, 422):
         return BadInput(f"{about}: {error}")
     return Unreachable(f"{about}: {error}")

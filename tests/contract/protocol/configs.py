@@ -105,10 +105,10 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: two backends": config(**ORDERED, term=1, crash=1, cut=1, asked=1, policy=FEW),
     "large: two backends, frozen and moved": config(**ORDERED, freeze=2, term=1, asked=1, policy=FEW),
     "large: two backends, two submitters": config(
-        **ORDERED, submitted=False, job=False, submitters=2, submitter=1, lost=1, asked=1, cancel=1, policy=FEW
+        **ORDERED, submitted=False, job=False, submitters=2, asked=1, policy=FEW
     ),
     "large: three backends": config(places=3, ordered=True, term=2, crash=1, policy=FEW),
-    "large: two ranks, two backends": config(**SET, **ORDERED, term=1, freeze=1, asked=1, policy=FEW),
+    "large: two ranks, two backends": config(**SET, **ORDERED, term=1, policy=FEW),
     "large: two ranks, restarted together": config(**SET, crash=2, user=1),
     "large: two ranks, restarted one by one": config(**TWO, crash=2, cut=1, policy=FEW),
     "large: two ranks, force-deleted": config(**SET, force=1, crash=1),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from launcher.backends.base import BackendObservation, Handle, Rendered
-from launcher.errors import BadInput, Conflict, Unreachable
+from launcher.errors import BadInput, Conflict, NoPlace, Unreachable
 from launcher.protocol.finish import finish
 from launcher.protocol.fold import State, fold
 from launcher.protocol.read import read_run
@@ -25,7 +25,7 @@ from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.userdata.interrupted import jobs_of
 from launcher.verbs import cancel as cancelling
-from launcher.verbs.move import move
+from launcher.verbs.move import move, pass_on
 from launcher.verbs.reap import reap
 from launcher.verbs.retry import group_of
 from launcher.verbs.status import read_line
@@ -50,6 +50,7 @@ class Cloud:
     reason: str = ""
     away: bool = False
     refuses: str = ""
+    full: bool = False
     around: Store | None = None
     place: str = "here"
 
@@ -69,6 +70,8 @@ class Cloud:
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
         self._call("submit")
+        if self.full:
+            raise NoPlace(f"{self.name} has no capacity now")
         for job in group:
             run = run_id(job)
             assert read_run(self.inner, run).turn == self.turn, "it got the run before its turn"
@@ -395,3 +398,26 @@ def test_the_store_keeps_the_job_as_it_was_written(file_store: Store) -> None:
     assert file_store.get(RunKeys(run_id(job)).job) == encode_job(job)
     assert order(job) == NAMES
     assert done.state == "attached"  # it is the first backend's turn
+
+
+def test_a_backend_without_capacity_passes_it_on(file_store: Store) -> None:
+    made = sky(file_store, [], active=None)
+    made.clouds[0].full = True
+    with pytest.raises(NoPlace) as refused:
+        submit(group_of({made.run: made.job}), file_store, made.clouds[0])  # type: ignore[arg-type]
+    moved = pass_on(file_store, made.run, made.backend_of, refused.value)  # type: ignore[arg-type]
+    assert moved.backend == "lambda"
+    moved_once(made)
+    assert made.moves()[0].why == "kubernetes has no capacity now"
+
+
+def test_no_backend_has_capacity(file_store: Store) -> None:
+    """The last says so, and the next reaper asks it again."""
+    made = sky(file_store, [], active=None)
+    made.clouds[1].full = True
+    with pytest.raises(NoPlace, match="lambda has no capacity now"):
+        pass_on(file_store, made.run, made.backend_of, NoPlace("kubernetes has none"))  # type: ignore[arg-type]
+    assert made.reap() == [("unreachable", "lambda has no capacity now")]
+    made.clouds[1].full = False
+    assert made.reap() == [("moved", "lambda did not have it yet")]
+    moved_once(made)
