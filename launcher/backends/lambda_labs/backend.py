@@ -112,7 +112,10 @@ class LambdaBackend:
             store = self._store(file.store)
             handles[run] = Handle(run, self.name, run, file.fingerprint, {"store": file.store})
             with suppress(RunOver):  # then the handle names no machine, and the caller sees why in the store
-                machines = [ensure(self.api, store, file, each, credentials, self.times) for each in file.machines]
+                machines: list[CloudInstance] = []
+                for each in file.machines:
+                    beside = machines[0] if machines else None
+                    machines.append(ensure(self.api, store, file, each, credentials, self.times, beside))
                 handles[run] = self._handle(run, machines)
             self._forget()
         return handles

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
@@ -60,10 +61,18 @@ def mine(instances: list[CloudInstance], run: str, member: str = "") -> list[Clo
 
 
 def ensure(
-    api: LambdaApi, store: Store, file: LaunchFile, machine: MachineRequest, access: str, times: Times
+    api: LambdaApi,
+    store: Store,
+    file: LaunchFile,
+    machine: MachineRequest,
+    access: str,
+    times: Times,
+    beside: CloudInstance | None = None,
 ) -> CloudInstance:
-    """The member's machine, launched if none lives. Waits for capacity as long as the job says. Raises RunOver,
-    BadInput, Conflict, Unreachable."""
+    """The member's machine, launched if none lives. Waits for capacity as long as the job says. `beside`: another
+    member's machine; private addresses reach no other region. Raises RunOver, BadInput, Conflict, Unreachable."""
+    if beside is not None and beside.region.name:
+        file = replace(file, regions=(beside.region.name,))
     end = time.monotonic() + file.wait
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
@@ -75,9 +84,18 @@ def ensure(
         if time.monotonic() + times.between > end:
             raise NoPlace(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or set "
-                "lambda.wait_for_capacity; nothing is launched twice"
+                f"lambda.wait_for_capacity; nothing is launched twice{_waiting(file, beside)}"
             )
         time.sleep(times.between)
+
+
+def _waiting(file: LaunchFile, beside: CloudInstance | None) -> str:
+    if beside is None:
+        return ""
+    return (
+        f". {beside.tag(names.MEMBER)} is there already, in {beside.region.name}, where the others must be, and is "
+        f"billed: `launcher cancel {file.run}` ends it"
+    )
 
 
 @dataclass
@@ -180,7 +198,9 @@ class _Launch:
 
 def _promised(instance_id: str, body: Mapping[str, object]) -> CloudInstance:
     """A machine that Lambda has promised and does not show yet."""
-    return msgspec.convert({"id": instance_id, "status": "booting", "tags": body["tags"]}, CloudInstance)
+    region = {"name": body["region_name"]}
+    given = {"id": instance_id, "status": "booting", "tags": body["tags"], "region": region}
+    return msgspec.convert(given, CloudInstance)
 
 
 def _explained(error: LambdaRefused, about: str) -> SlipwayError:

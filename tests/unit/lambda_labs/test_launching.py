@@ -162,6 +162,23 @@ def test_capacity_is_taken_in_the_users_order_and_costs_no_launch(account: Accou
     assert len(account.launches()) == 1
 
 
+def test_the_machines_of_a_run_are_in_one_region(account: Account, settings: Settings) -> None:
+    """Private addresses reach no other region. Another type there will do."""
+    settings(capacity={"gpu_1x_a10": {"us-east-1": 1, "us-west-1": 5}, "gpu_1x_h100_pcie": {"us-west-1": 5}})
+    two = account.nodes("two", 2)
+    with pytest.raises(Unreachable) as raised:
+        account.submit(two)
+    told = "main-0 is there already, in us-east-1, where the others must be, and is billed: `launcher cancel"
+    assert f"{told} {run_id(two)}`" in str(raised.value)
+    settings(capacity={"gpu_1x_a10": {"us-west-1": 5}, "gpu_1x_h100_pcie": {"us-west-1": 5, "us-east-1": 1}})
+    account.submit(two)
+    bodies = [body["body"] for body in account.cloud.bodies()]
+    assert [(body["region_name"], body["instance_type_name"]) for body in bodies] == [
+        ("us-east-1", "gpu_1x_a10"),
+        ("us-east-1", "gpu_1x_h100_pcie"),
+    ]
+
+
 def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings) -> None:
     settings(capacity={"gpu_1x_a10": {"us-east-1": 0}})
     waiting = account.job("one", {"wait_for_capacity": 600.0})
