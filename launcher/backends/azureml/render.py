@@ -39,7 +39,8 @@ def render(group: Sequence[ResolvedJob]) -> Rendered:
         if item.work in works
     ]
     warnings += [
-        f"{job.name}: its roles are jobs of their own, which reach each other only in one virtual network"
+        f"{job.name}: its roles are jobs of their own: they reach each other only in one virtual network, and one is "
+        "billed while another waits in the queue"
         for job in group
         if len(job.roles) > 1
     ]
@@ -63,6 +64,9 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
     for name in ("locations", "tier", "priority"):
         if name in options and "instance_type" not in options:
             yield f"azureml.{name}: is of serverless compute only; allowed: with instance_type"
+    if options.get("tier") == "spot" and len(job.roles) > 1:
+        # the others would run, and reach their limits, while one waits for hours for another node
+        yield "azureml.tier: spot takes back the node of one role alone; allowed: spot with one role"
     if job.limits.deadline is None:
         yield "limits.deadline: is missing: azureml bills until a run ends; allowed: a duration: 6h"
     for name in sorted(job.secrets):

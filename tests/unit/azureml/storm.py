@@ -64,12 +64,12 @@ MODULES: Final = (
 )
 
 
-def _job(name: str, **roles: Role) -> ResolvedJob:
+def _job(name: str, tier: str, **roles: Role) -> ResolvedJob:
     return job(
         name,
         store=URL,
         backend="azureml",
-        options={**PLACE, "instance_type": "Standard_D2", "tier": "spot", "identity": {"kind": "managed"}},
+        options={**PLACE, "instance_type": "Standard_D2", "tier": tier, "identity": {"kind": "managed"}},
         roles=roles,
         limits=Limits(deadline=DEADLINE, grace=30.0),
         timing=Timing(beat=60.0, stale=STALE, fence=400.0),
@@ -78,8 +78,8 @@ def _job(name: str, **roles: Role) -> ResolvedJob:
 
 _IMAGE: Final = Image(reference="registry.test/shim", digest=f"sha256:{'0' * 64}")
 GROUP: Final = group(
-    _job("one", main=Role(("x",), _IMAGE, leader=True)),
-    _job("two", agent=Role(("x",), _IMAGE, leader=True), desk=Role(("x",), _IMAGE)),
+    _job("one", "spot", main=Role(("x",), _IMAGE, leader=True)),
+    _job("two", "standard", agent=Role(("x",), _IMAGE, leader=True), desk=Role(("x",), _IMAGE)),
 )
 
 
@@ -184,7 +184,8 @@ class SimulatedJob:
             return
         limit = fake.seconds(self.shown.body["properties"]["limits"]["timeout"])
         after(limit, lambda: self.is_start(number) and self.end("Canceled"))
-        if self.dice.random() < self.world.weather.spot and self.world.stormy:
+        spot = self.shown.body["properties"]["queueSettings"]["jobTier"] == "Spot"
+        if spot and self.dice.random() < self.world.weather.spot and self.world.stormy:
             after(self.dice.uniform(60, 1.5 * WORK), lambda: self.preempt(number))
         after(self.dice.uniform(60, 600), lambda: self.look(number))
 

@@ -148,6 +148,10 @@ def test_sigterm_reaches_the_runtime_which_ends_by_itself(tmp_path: Path) -> Non
         ({"options": {**SERVERLESS, "compute": "gpu"}}, "azureml.compute: not with instance_type; allowed"),
         ({"options": {**BLOCK, "tier": "spot"}}, "azureml.tier: is of serverless compute only"),
         ({"options": {**SERVERLESS, "vm_size": "Standard_D2"}}, "azureml.vm_size: is of a cluster only; allowed"),
+        (
+            {"options": {**SERVERLESS, "tier": "spot"}, "roles": JOBS["roles"].roles},
+            "azureml.tier: spot takes back the node of one role alone; allowed: spot with one role",
+        ),
         ({"options": {**BLOCK, "locations": ["westus"]}}, "azureml.locations: is of serverless compute only"),
         ({"options": {**PLACE, "compute": "gpu"}}, "azureml.identity: is missing: the run opens its store with it"),
         ({"limits": Limits()}, "limits.deadline: is missing: azureml bills until a run ends"),
@@ -186,6 +190,6 @@ def test_the_machines_have_prices(options: dict[str, Any], unit: str) -> None:
     assert rate(PricedRun.of(given("one", options)), {}).missing[0] == unit
 
 
-def test_roles_warn_of_their_network() -> None:
+def test_roles_warn_of_their_network_and_their_price() -> None:
     (warning,) = render.render([JOBS["roles"]]).warnings
-    assert "reach each other only in one virtual network" in warning
+    assert "reach each other only in one virtual network, and one is billed while another waits" in warning
