@@ -100,7 +100,7 @@ class Weather:
     def of(cls, dice: random.Random, launchers: int) -> Weather:
         return cls(
             launchers=launchers,
-            kill=dice.choice((0.0, 0.02, 0.05, 0.15)),
+            kill=dice.choice((0.0, 0.02, 0.05, 0.1)),
             fault=dice.choice((0.0, 0.05, 0.2)),
             cancels=dice.random() < 0.15,
             returns=dice.random() < 0.75,
@@ -372,6 +372,7 @@ class World:
         self.ended: dict[str, float] = {}
         self.verdict = Verdict()
         self.stormy = True
+        self.accepted = False  # a launcher has told its user that the runs are submitted
 
     @property
     def now(self) -> float:
@@ -412,6 +413,7 @@ class World:
                 self.sleep(self.dice.uniform(30, 300))
                 if not self.stormy and name != "user":
                     return
+            self.accepted = True
 
         def watch() -> None:
             if not process.ended:
@@ -482,7 +484,7 @@ class World:
         for run in self.jobs:
             result = self.store.read(RunKeys(run).result)
             ours = [each for each in simulated.values() if each.run == run]
-            verdict.lost += result is None and (run in simulated or self.weather.returns)
+            verdict.lost += result is None and (run in simulated or self.weather.returns or self.accepted)
             if result is not None:
                 outcome = msgspec.json.decode(result[0], type=Result).outcome
                 verdict.ended += 1
