@@ -60,6 +60,11 @@ def access(job: ResolvedJob) -> dict[str, str]:
             answer = client.get_session_token(DurationSeconds=duration)
     except (BotoCoreError, ClientError) as error:
         hint = "name a role that may use the bucket: `lambda: {role: arn:aws:iam::...}`"
+        if role := job.options.get("role"):
+            hint = (
+                f"may your keys take {role}, and is its maximum session duration {duration} s or more? A session that "
+                "was itself made from a role gets one hour at most"
+            )
         raise Unreachable(f"no short-lived credentials for {job.store}: {error}; {hint}") from None
     credentials = answer["Credentials"]
     return {

@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
 from launcher.backends.lambda_labs import access
@@ -113,6 +114,25 @@ def test_without_aws_one_line_says_what_to_do(aws: str, monkeypatch: pytest.Monk
     with pytest.raises(Unreachable, match=r"no short-lived credentials for s3://bucket/runs: .*name a role") as raised:
         access.access(given("one"))
     assert LONG_LIVED["AWS_SECRET_ACCESS_KEY"] not in str(raised.value)
+
+
+def test_a_role_that_gives_shorter_sessions_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What AWS answers, by its documentation of AssumeRole; moto asks for no role's maximum."""
+    said = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
+
+    class Sts:
+        def assume_role(self, **given: Any) -> None:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": said}}, "AssumeRole")
+
+    monkeypatch.setattr(boto3, "client", lambda service: Sts())
+    role = "arn:aws:iam::123456789012:role/short"
+    one = given("one", {"role": role})
+    with pytest.raises(Unreachable) as raised:
+        access.access(one)
+    assert said in str(raised.value)
+    assert f"may your keys take {role}, and is its maximum session duration {lifetime(one)} s or more?" in str(
+        raised.value
+    )
 
 
 @pytest.fixture
