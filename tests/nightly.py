@@ -10,27 +10,40 @@ goes on after an interruption, and runs only what has not passed at this commit 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from tests.support import outcomes
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SHARED: Final = ("-n", "2", "--dist", "worksteal")
-# The marks of the tests of a part, and how many of them run at a time. What keeps the machine to itself comes one by
-# one, and last: then nothing of the other parts is left running.
-PARTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "machine": ("nightly and not cluster and not alone", SHARED),
-    "cluster": ("nightly and cluster and not alone", SHARED),
-    "alone": ("nightly and not cluster and alone", ()),
-    "cluster-alone": ("nightly and cluster and alone", ()),
+
+
+class Part(NamedTuple):
+    """The marks of a part's tests, how many of them run at a time, and their environment beside this process's."""
+
+    marks: str
+    how: tuple[str, ...] = ()
+    environment: Mapping[str, str] = MappingProxyType({})
+
+
+# What keeps the machine to itself comes one by one, and last: then nothing of the other parts is left running.
+PARTS: Final[dict[str, Part]] = {
+    "machine": Part("nightly and not cluster and not alone", SHARED),
+    "cluster": Part("nightly and cluster and not alone", SHARED),
+    # the cluster tests of CI, on the newest versions of tools/cluster/newest
+    "cluster-newest": Part("cluster and not nightly", SHARED, {"SLIPWAY_CLUSTER_SET": "newest"}),
+    "alone": Part("nightly and not cluster and alone"),
+    "cluster-alone": Part("nightly and cluster and alone"),
 }
 
 
@@ -51,7 +64,7 @@ class Done:
 
 def run(part: str, folder: Path, tests: Sequence[str] = ("tests",)) -> Done:
     """Runs what has not passed yet of a part. `folder` keeps how its tests ended."""
-    marks, how = PARTS[part]
+    marks, how, environment = PARTS[part]
     folder.mkdir(parents=True, exist_ok=True)
     file, before = folder / f"{part}.jsonl", folder / f"{part}.passed"
     passed = [test for test, outcome in outcomes.read(file).items() if outcome.how == "passed"]
@@ -60,7 +73,7 @@ def run(part: str, folder: Path, tests: Sequence[str] = ("tests",)) -> Done:
     print(f"== {part}: pytest -m {marks!r}" + (f"; {len(passed)} passed before" if passed else ""), flush=True)
     command = [sys.executable, "-m", "pytest", "-q", *how, "-m", marks, "-p", "tests.support.outcomes"]
     command += ["--outcomes", str(file), "--leave-out", str(before), *tests]
-    code = subprocess.run(command, check=False).returncode
+    code = subprocess.run(command, check=False, env={**os.environ, **environment}).returncode
     done = read(part, file)
     done.seconds = time.monotonic() - began
     if code not in (0, 1, 5):  # red tests, or none, are in the file
@@ -113,8 +126,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="run what has passed at this commit as well")
     args = parser.parse_args(argv)
     if args.list:
-        for name, (marks, how) in PARTS.items():
-            print(f"{name}: {marks}; {'two at a time' if how else 'one by one'}")
+        for name, (marks, how, environment) in PARTS.items():
+            given = "".join(f"; {key}={value}" for key, value in environment.items())
+            print(f"{name}: {marks}; {'two at a time' if how else 'one by one'}{given}")
         return 0
     folder = kept()
     if args.again:

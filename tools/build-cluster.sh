@@ -6,11 +6,14 @@
 #   tools/build-cluster.sh kind kubeadm kind-etcd ...     kind, and what its node needs besides (`make kind-tools`)
 #   tools/build-cluster.sh jobset-release ...        the manifests of a project's release, into .tools/cluster/releases (needs kubectl)
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
+# SLIPWAY_CLUSTER_SET=newest takes the pins of tools/cluster/newest where it has them, and builds into .tools/newest.
 # Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/.tools/bin
-state=$root/.tools/cluster
+set=${SLIPWAY_CLUSTER_SET:-}
+case $set in "" | newest) ;; *) echo "build-cluster: SLIPWAY_CLUSTER_SET is $set; allowed: newest" >&2; exit 2 ;; esac
+bin=$root/.tools${set:+/$set}/bin
+state=$root/.tools${set:+/$set}/cluster
 export PATH="$PATH:${SLIPWAY_GO:-/usr/local/go/bin}:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
 mode=readonly
 if [ "${1:-}" = --pin ]; then mode=mod; shift; fi
@@ -22,11 +25,12 @@ pin_of() {
         kwok | coredns) echo "$1" ;;
         jobset-manager | jobset-manifests | jobset-release) echo jobset ;;
         kueue-manager | kueue-manifests | kueue-release) echo kueue ;;
+        containerd | containerd-shim-runc-v2 | ctr) echo containerd ;;
         argocd | argocd-manifests) echo argocd ;;
         source-controller | kustomize-controller | flux-manifests) echo flux ;;
         kind | kind-manifests) echo kind ;;
         kubeadm) echo kubeadm ;; # of Kubernetes' own version, but it needs more modules: one pin would rebuild the other programs
-        kind-etcd) echo etcd ;;
+        etcd | kind-etcd) echo etcd ;;
         local-path-provisioner) echo localpath ;;
         *) echo "build-cluster: no program $1 is known" >&2; return 2 ;;
     esac
@@ -41,7 +45,8 @@ package_of() {
         argocd) echo slipway.tools/cluster/argocd ;; # main.go beside go.mod
         source-controller | kustomize-controller) echo "github.com/fluxcd/$1" ;;
         kind) echo sigs.k8s.io/kind ;;
-        kind-etcd) echo go.etcd.io/etcd/server/v3 ;; # kubeadm's flags need 3.6; programs find Debian's 3.4 as `etcd`
+        etcd | kind-etcd) echo go.etcd.io/etcd/server/v3 ;; # kubeadm's flags need 3.6; tests find Debian's 3.4 as `etcd`
+        containerd | containerd-shim-runc-v2 | ctr) echo "github.com/containerd/containerd/v2/cmd/$1" ;;
         local-path-provisioner) echo github.com/rancher/local-path-provisioner ;;
         *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
@@ -53,12 +58,16 @@ written_as() { # go names a program by the last part of its package that is not 
     basename "${package%/v[0-9]}"
 }
 
-version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$root/tools/cluster/$1/go.mod" | head -n 1; }
+folder_of() { # pin: the folder with its go.mod
+    if [ -n "$set" ] && [ -d "$root/tools/cluster/$set/$1" ]; then echo "$root/tools/cluster/$set/$1"; else echo "$root/tools/cluster/$1"; fi
+}
+
+version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$(folder_of "$1")/go.mod" | head -n 1; }
 
 # the first field: raised when the flags of a build change
 wanted() (
     shopt -s nullglob
-    cd "$root/tools/cluster/$1" && cat go.mod go.sum ./*.go 2>/dev/null | cksum | sed 's/^/1 /'
+    cd "$(folder_of "$1")" && cat go.mod go.sum ./*.go 2>/dev/null | cksum | sed 's/^/1 /'
 )
 
 done_before() { # name pin
@@ -71,14 +80,14 @@ done_before() { # name pin
 }
 
 source_of() { # pin module: the folder with the module's own files; go checks them against go.sum as it fetches them
-    (cd "$root/tools/cluster/$1" && go mod download -json "$2") | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'
+    (cd "$(folder_of "$1")" && go mod download -json "$2") | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'
 }
 
 manifests() { # name pin
     local module source
     rm -rf "${state:?}/$2"
     mkdir -p "$state/$2"
-    for module in $(sed -n 's/^require \([^ (]*\) .*/\1/p' "$root/tools/cluster/$2/go.mod"); do
+    for module in $(sed -n 's/^require \([^ (]*\) .*/\1/p' "$(folder_of "$2")/go.mod"); do
         source=$(source_of "$2" "$module")
         case $2 in
             argocd) # repo-server calls the script for each commit, signed or not
@@ -105,7 +114,7 @@ release_of() { echo "$state/releases/$1-$(version_of "$1").yaml"; } # as `launch
 release() { # pin: what the project publishes with a release, made by its own kustomization; its images' names differ
     local module made
     made=$(release_of "$1")
-    module=$(sed -n 's/^require \([^ (]*\) .*/\1/p' "$root/tools/cluster/$1/go.mod" | head -n 1)
+    module=$(sed -n 's/^require \([^ (]*\) .*/\1/p' "$(folder_of "$1")/go.mod" | head -n 1)
     mkdir -p "$state/releases"
     "$bin/kubectl" kustomize "$(source_of "$1" "$module")/config/default" >"$made.new"
     mv "$made.new" "$made"
@@ -124,7 +133,7 @@ compile() { # pin name...: one call of go for all programs of a pin, so that two
     rm -rf "$work" && mkdir -p "$work"
     echo "build-cluster: $* ($pin $version; minutes, once)"
     local start=$SECONDS
-    (cd "$root/tools/cluster/$pin" && go build -mod=$mode -trimpath -ldflags "$flags" -o "$work/" "${packages[@]}")
+    (cd "$(folder_of "$pin")" && go build -mod=$mode -trimpath -ldflags "$flags" -o "$work/" "${packages[@]}")
     for name; do
         local made=$work/$(written_as "$name")
         mv "$made" "$bin/$name.new" && mv "$bin/$name.new" "$bin/$name"
@@ -140,7 +149,7 @@ if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
 exec 9>"$state/lock"
 flock 9 # two test runs at once: one builds, the other waits and finds it done
 
-for pin in kubernetes kwok jobset kueue coredns flux argocd kind kubeadm etcd localpath; do
+for pin in kubernetes etcd containerd kwok jobset kueue coredns flux argocd kind kubeadm localpath; do
     missing=() files=()
     for name; do
         [ "$(pin_of "$name")" = "$pin" ] || continue

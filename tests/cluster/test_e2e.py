@@ -144,7 +144,7 @@ def test_a_secret_reaches_the_command_and_nothing_else(laptop: Laptop) -> None:
 def test_doctor_says_what_the_cluster_is(laptop: Laptop) -> None:
     found = {one["check"]: one for one in json.loads(laptop.launcher("doctor", "-o", "json"))}
     assert found["kubernetes"]["state"] == "ok"
-    assert "v1.34" in found["kubernetes"]["detail"]
+    assert f"v{laptop.cluster.version()}" in found["kubernetes"]["detail"]
     assert laptop.namespace in found["kubernetes: jobs"]["detail"]
 
 

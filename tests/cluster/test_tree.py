@@ -21,7 +21,7 @@ import yaml
 from launcher.cluster import plan
 from launcher.store.opening import open_store
 from tests.support.cluster.cluster import Cluster
-from tests.support.cluster.programs import BIN
+from tests.support.cluster.programs import BIN, build_s3
 from tests.unit.k8s_tree import interpreter
 from tests.unit.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
 
@@ -90,7 +90,7 @@ def listed(found: list[dict[str, Any]]) -> str:
 
 def store_image(into: Path) -> Path:
     """What components/store/Dockerfile makes, as `docker save` writes it."""
-    layer, program = into.with_suffix(".layer"), BIN / "versitygw"
+    layer, program = into.with_suffix(".layer"), build_s3()
     with tarfile.open(layer, "w") as tar:
         tar.add(program, "versitygw")
     with layer.open("rb") as data:

@@ -15,6 +15,7 @@ import yaml
 from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.programs import SET
 from tests.unit.kubernetes_validate.verdicts import LESS, NAMESPACE, VERDICTS, manifests, ours, verdicts
 
 pytestmark = pytest.mark.cluster("jobset-crds", "kueue-crds")
@@ -75,6 +76,11 @@ def test_the_server_still_says_what_is_known_of_it(cluster: Cluster, api: Api) -
     answers = {manifest.key: judge.verdict(manifest.value) for manifest in manifests()}
     assert len(answers) == len(manifests()), "two manifests have one key"
     said = {key: answer for key, (answer, _) in answers.items()}
+    if SET == "newest":  # the verdicts in the file are of the other version; validate refuses nothing that this one takes
+        version = cluster.version()
+        refused = [one.key for one in manifests() if said[one.key] == "takes" and ours(one.value, version) == "refuses"]
+        assert refused == []
+        return
     if os.environ.get("SLIPWAY_UPDATE") == "1":
         VERDICTS.write_text(HEAD + yaml.safe_dump(said, sort_keys=False, width=10_000), encoding="utf-8")
         unsaid = {

@@ -156,6 +156,11 @@ class Cluster:
         wait_for("its default service account", lambda: self.get("serviceaccount", "default", name), 30)
         return name
 
+    def version(self) -> str:
+        """Of Kubernetes, for example 1.34."""
+        told = json.loads(self.control.get("/version"))
+        return f"{told['major']}.{told['minor']}"
+
     def settle(self, *namespaces: str) -> None:
         """Waits until none of these namespaces is on its way out: one that is takes nothing new, and takes what was
         applied to it along."""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tests.support.cluster.pki import Pki
-from tests.support.cluster.programs import BIN
+from tests.support.cluster.programs import BIN, SET, program
 from tests.support.cluster.sandbox import Daemon, Sandbox, wait_for
 
 PORT = 6443
@@ -31,7 +31,7 @@ class ControlPlane:
         self.pki = Pki(box.folder / "pki", f"https://{box.address}:{PORT}", box.address)
         self._opener: urllib.request.OpenerDirector | None = None
         client = "http://127.0.0.1:2379"
-        etcd = ["etcd", "--data-dir", box.folder / "etcd", "--listen-client-urls", client]
+        etcd = [program("etcd"), "--data-dir", box.folder / "etcd", "--listen-client-urls", client]
         etcd += ["--advertise-client-urls", client, "--listen-peer-urls", "http://127.0.0.1:0", "--log-level", "warn"]
         self.etcd = box.daemon("etcd", etcd)
         self.apiserver = box.daemon("apiserver", self._apiserver(client), ready=lambda: self.get("/readyz"))
@@ -70,7 +70,7 @@ class ControlPlane:
             f"--proxy-client-key-file={keys}/front.key",
             "--enable-aggregator-routing=true",
             # Debian's etcd 3.4 has no RequestWatchProgress, without which watches that ask for a list would hang
-            "--feature-gates=WatchList=false",
+            *(() if SET == "newest" else ("--feature-gates=WatchList=false",)),
             # a lost node's pods are given up in seconds: a cluster's 300 would make every such test five minutes long
             "--default-not-ready-toleration-seconds=15",
             "--default-unreachable-toleration-seconds=15",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.support.cluster.control import ControlPlane
-from tests.support.cluster.programs import BIN, CNI
+from tests.support.cluster.programs import BIN, CNI, program
 from tests.support.cluster.sandbox import CGROUPS, Ended, Sandbox, cgroup_folders, run, wait_for
 
 PAUSE = "test.local/pause:1"
@@ -55,7 +55,9 @@ class Node:
         self.socket = self.folder / "containerd.sock"
         self.cgroup = box.cgroup(index)
         config = self.folder / "config.toml"
-        self.containerd = box.daemon(f"containerd-{self.name}", ["containerd", "-c", config], ready=self._containerd)
+        path = f"PATH={BIN}:{os.environ['PATH']}"  # containerd finds its shim there
+        containerd = ["env", path, program("containerd"), "-c", config]
+        self.containerd = box.daemon(f"containerd-{self.name}", containerd, ready=self._containerd)
         kubelet = [BIN / "kubelet", f"--kubeconfig={box.folder}/kubelet-{self.name}.kubeconfig"]
         kubelet += [f"--config={self.folder}/kubelet.json", f"--hostname-override={self.name}"]
         kubelet += [f"--node-ip={self.address}", f"--root-dir={self.folder}/lib", f"--cert-dir={self.folder}/cert"]
@@ -161,7 +163,7 @@ class Node:
         return calendar.timegm(beat) >= int(since)  # and not what it said before it was killed
 
     def ctr_command(self, *arguments: str) -> list[str]:
-        return ["ctr", "-a", str(self.socket), "-n", "k8s.io", *arguments]
+        return [program("ctr"), "-a", str(self.socket), "-n", "k8s.io", *arguments]
 
     def ctr(self, *arguments: str, timeout: float = 300) -> str:
         return run(*self.ctr_command(*arguments), timeout=timeout)

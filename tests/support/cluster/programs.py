@@ -11,14 +11,18 @@ from pathlib import Path
 from tests.support.cluster.sandbox import CGROUPS, NoCluster
 
 ROOT = Path(__file__).resolve().parents[3]
-BIN = ROOT / ".tools" / "bin"
-STATE = ROOT / ".tools" / "cluster"
+SET = os.environ.get("SLIPWAY_CLUSTER_SET", "")  # of pins: tools/cluster, or tools/cluster/newest
+TOOLS = ROOT / ".tools"
+BIN = TOOLS / SET / "bin"
+STATE = TOOLS / SET / "cluster"
 CNI = Path("/usr/lib/cni")
 
 # what each part of a cluster needs, by the names of tools/build-cluster.sh
 CORE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+# Debian's are too old for the newest Kubernetes
+OWN = ("etcd", "containerd", "containerd-shim-runc-v2", "ctr") if SET == "newest" else ()
 PARTS = {
-    "core": CORE,
+    "core": CORE + OWN,
     "dns": ("coredns", "kube-proxy"),
     "kwok": ("kwok",),
     "jobset-crds": ("jobset-manifests",),
@@ -99,9 +103,15 @@ def build_s3() -> Path:
     done = subprocess.run(["sh", ROOT / "tools" / "build.sh"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"tools/build.sh: {done.returncode}\n{done.stdout}{done.stderr}"[-4000:])
-    if not (BIN / "versitygw").exists():
+    program_file = TOOLS / "bin" / "versitygw"  # the same for every set
+    if not program_file.exists():
         raise NoCluster("versitygw is not built, and there is no Go here to build it with")
-    return BIN / "versitygw"
+    return program_file
+
+
+def program(name: str) -> str:
+    """A program that either this project builds, for some versions of Kubernetes, or Debian has."""
+    return str(BIN / name) if name in OWN else name
 
 
 def pause() -> Path:

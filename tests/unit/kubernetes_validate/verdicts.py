@@ -101,11 +101,11 @@ def verdicts() -> dict[str, str]:
     return known
 
 
-def ours(value: Mapping[str, Any]) -> str:
+def ours(value: Mapping[str, Any], version: str = schemas.DEFAULT) -> str:
     """`takes`, `refuses`, `passes over`: what `validate` says where every house policy is switched off."""
-    if validate.passed_over(value, schemas.DEFAULT):
+    if validate.passed_over(value, version):
         return "passes over"
-    return "refuses" if validate.findings(value, policy=validate.NO_POLICY) else "takes"
+    return "refuses" if validate.findings(value, version, validate.NO_POLICY) else "takes"
 
 
 def mutations(seed: int = 1, each: int = 16) -> Iterator[dict[str, Any]]:
