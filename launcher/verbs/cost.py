@@ -12,14 +12,15 @@ import msgspec
 
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
-from launcher.results.bill import Bill, Charge, MachineTime, bill, machine_times
-from launcher.spec.prices.rates import Prices, Rate, any_rate, exact, worst_case
+from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times
+from launcher.spec.prices.rates import STORAGE, Prices, Rate, any_rate, exact, worst_case
 from launcher.store.base import Meta, Store
-from launcher.store.layout import RunKeys
+from launcher.store.layout import RUNS, RunKeys
 from launcher.userdata.memory import Memory
 from launcher.verbs.status import PARALLEL, Line
 
 TEAM: Final = "team"  # the label of `--by team`
+GIB: Final = 2**30
 NONE: Final = "-"  # the group of runs without the label
 KEPT: Final = "machines"  # a row that only the cache has, below a run: its machines, once all were told to end
 
@@ -35,6 +36,17 @@ class RunCost(NamedTuple):
     @property
     def seconds(self) -> float:
         return sum(charge.seconds for charge in self.bill.charges)
+
+
+class StoredRun(NamedTuple):
+    """What a run has in the store, and what that costs a month; None where nobody prices it. The run `""`: what the
+    runs share, code overlays above all."""
+
+    run: str
+    bytes: int
+    objects: int
+    monthly: Decimal | None
+    currency: str
 
 
 class CostGroup(NamedTuple):
@@ -132,3 +144,20 @@ def totals(found: Iterable[RunCost]) -> dict[str, Decimal]:
         if one.bill.cost is not None and one.bill.currency:
             sums[one.bill.currency] = sums.get(one.bill.currency, Decimal(0)) + one.bill.cost
     return sums
+
+
+def stored(store: Store, prices: Prices) -> list[StoredRun]:
+    """What every run has in the store, the largest first. One listing of the whole store."""
+    sizes: dict[str, list[int]] = {}
+    for meta in store.scan(""):
+        room, _, rest = meta.key.partition("/")
+        total = sizes.setdefault(rest.partition("/")[0] if f"{room}/" == RUNS else "", [0, 0])
+        total[0] += meta.size
+        total[1] += 1
+    price = exact(prices[STORAGE][0]) if STORAGE in prices else None
+    currency = prices[STORAGE][1] if STORAGE in prices else ""
+    found = [
+        StoredRun(run, size, count, None if price is None else (price * size / GIB).quantize(MICRO), currency)
+        for run, (size, count) in sizes.items()
+    ]
+    return sorted(found, key=lambda one: (-one.bytes, one.run))

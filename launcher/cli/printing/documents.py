@@ -263,6 +263,16 @@ class SummedCosts(Document, frozen=True):
     unknown: int
 
 
+class StoredCosts(Document, frozen=True):
+    """What a run has in the store; `run` is null for what runs share. `monthly`: null without a price of `storage`."""
+
+    run: str | None
+    bytes: int
+    objects: int
+    monthly: float | None
+    currency: str | None
+
+
 class JobCosts(Document, frozen=True):
     """What a job would cost. `worst`: at most, by its deadline or its budget; null where nothing bounds it. `expected`:
     by the mean time of its `earlier` runs that succeeded."""

@@ -17,7 +17,7 @@ from launcher.errors import BadInput
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
     from launcher.store.base import Store
-    from launcher.verbs.cost import CostGroup, RunCost
+    from launcher.verbs.cost import CostGroup, RunCost, StoredRun
     from launcher.verbs.estimate import JobEstimate
 
 SUMMARY = (
@@ -51,6 +51,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a job file or folder that is not submitted: what it would cost (repeatable)",
     )
+    parser.add_argument(
+        "--storage", action="store_true", help="what the runs keep in the store, and what that costs a month"
+    )
     parser.add_argument("--backend", metavar="NAME", help="with --job: the backend instead of the job's own")
     arguments.add_output(parser)
     arguments.add_profile(parser)
@@ -67,6 +70,10 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     if args.job:
         return _before(args, profile)
+    if args.storage:
+        if args.names or args.label or args.by:
+            raise BadInput("--storage lists the whole store; it takes no NAME, --label or --by")
+        return _storage(args, profile, open_known(profile.store))
     return _after(args, profile, open_known(profile.store))
 
 
@@ -158,6 +165,43 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
         print(f"\n{len(found)} run{'s' if len(found) != 1 else ''}: {sums or 'nothing has a price'}")
         _tell([(one.line.run, one.bill.missing) for one in found])
     return 0
+
+
+def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:
+    from launcher.cli.printing.units import size
+    from launcher.verbs.cost import stored
+
+    found = stored(store, profile.prices)
+    if args.output != "table":
+        output.emit([stored_record(one) for one in found], args.output)
+        return 0
+    rows = [
+        {
+            "run": one.run or "(shared by runs)",
+            "size": size(one.bytes),
+            "objects": one.objects,
+            "a_month": _money(one.monthly, one.currency),
+        }
+        for one in found
+    ]
+    if rows:
+        output.show(rows, right=("size", "objects", "a_month"))
+    total = sum(one.bytes for one in found)
+    monthly = _money(sum(one.monthly for one in found if one.monthly is not None), found[0].currency) if found else None
+    print(f"\n{size(total)}{f', {monthly} a month' if monthly else ''}; `launcher gc` deletes what is old")
+    if found and monthly is None:
+        print("launcher cost: no price of storage; write it under `prices` in slipway.yaml", file=sys.stderr)
+    return 0
+
+
+def stored_record(one: StoredRun) -> dict[str, Any]:
+    return {
+        "run": one.run or None,
+        "bytes": one.bytes,
+        "objects": one.objects,
+        "monthly": _number(one.monthly),
+        "currency": one.currency or None,
+    }
 
 
 def _tell(missing: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -22,6 +22,7 @@ from launcher.spec.turns import as_written, at_turn
 
 Prices = Mapping[str, tuple[float, str]]  # a profile's: unit -> (amount, currency)
 NODE: Final = "node"  # the unit of a rank, whatever it has
+STORAGE: Final = "storage"  # the unit of a GiB that is kept in the store for a month
 SPOT: Final = " spot"  # at the end of a unit: for machines that may be taken away
 TABLE: Final = Path(__file__).with_name("table.yaml")
 HOUR: Final = 3600
@@ -247,7 +248,7 @@ def _of_units(run: PricedRun, prices: Prices, step: int) -> Rate:
 def _prices_gpus(run: PricedRun, prices: Prices) -> bool:
     """Whether the run has GPUs, and somebody prices other GPUs here: then theirs are forgotten, not free."""
     names = {unit.removeprefix(f"{run.backend}/") for unit in prices if not unit.endswith(SPOT)}
-    others = {name for name in names if "/" not in name} - {"cpu", NODE}
+    others = {name for name in names if "/" not in name} - {"cpu", NODE, STORAGE}
     return bool(others) and any(role.gpus for role in run.roles)
 
 

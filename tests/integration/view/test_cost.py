@@ -131,6 +131,24 @@ def test_submit_says_in_one_line_what_a_run_may_cost(file_store: Store, capsys: 
     assert "cost" not in capsys.readouterr().err  # it is free
 
 
+def test_what_the_store_keeps_costs_by_the_month(file_store: Store, capsys: Capture) -> None:
+    """A quarter of a GiB at .02 USD a GiB: .005 USD a month."""
+    run = scripted(file_store, "big", [(EVENING, 60.0)])
+    key = Path(file_store.url.removeprefix("file://")) / RunKeys(run).attempt(1).output("model") / "weights"
+    key.parent.mkdir(parents=True)
+    with key.open("wb") as file:
+        file.truncate(2**28)  # a hole: it takes no space
+    (first, *_) = records(capsys, "--storage")
+    assert (first["run"], first["monthly"]) == (run, None)
+    Path("slipway.yaml").write_text("prices: {storage: 0.02 USD}\n")
+    (first, *_) = records(capsys, "--storage")
+    assert isinstance(first["bytes"], int)
+    assert 2**28 <= first["bytes"] < 2**28 + 10_000
+    assert (first["monthly"], first["currency"]) == (0.005, "USD")
+    assert main(["cost", "--storage"]) == 0
+    assert "0.0050 USD a month" in capsys.readouterr().out
+
+
 LAMBDA = """name: sft
 image: r/x@sha256:{digest}
 command: [x]

@@ -107,6 +107,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "gather": [("gather {before} --to out -o json", 0), ("gather {sft} --to out -o json", 1)],
     "cost": [("cost -o json", 0), ("cost {bad} -o json", 0), ("cost -l no=body -o json", 0)],
     "cost --by": [("cost --by day -o json", 0), ("cost --by team -o json", 0)],
+    "cost --storage": [("cost --storage -o json", 0)],
     "cost --job": [("cost --job job.yaml -o json", 0)],
     "results": [("results {pipeline} -o json", 0), ("results {bad} -o json", 0)],
     "compare": [("compare {before} {after} -o json", 0), ("compare {pipeline} -o json", 0)],
