@@ -42,6 +42,7 @@ ELSEWHERE = {
     "launcher submit X --backend X --follow": "kind, rendered as it stands by tests/unit/k8s_tree",
     "launcher rm X --yes": "an object that ran something else: tests/integration/kubernetes/test_comparing.py",
     "launcher status X": "a session of `launcher dev` that ended: a cluster",
+    "launcher reap --backend X": "a machine that outlives its run: tests/unit/lambda_labs/test_paid.py",
     "launcher move X": "a job with two backends: tests/integration/local/test_moving.py",
     "launcher submit --run X --store X": "a submit that was killed: tests/integration/local/test_cut_off.py",
 }
