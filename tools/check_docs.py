@@ -15,8 +15,8 @@ FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def anchor(heading: str) -> str:
-    """The fragment that a Markdown renderer makes from a heading."""
-    text = re.sub(r"[`*_]", "", heading.strip().lower())
+    """The fragment that GitHub makes from a heading. An underscore within a word is no emphasis, and stays."""
+    text = re.sub(r"[`*]|\b_|_\b", "", heading.strip().lower())
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
 

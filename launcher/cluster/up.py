@@ -21,6 +21,7 @@ import msgspec
 from launcher.cluster import plan, readiness, tools
 from launcher.cluster.additions import ADDITIONS, install, source
 from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, held, tree, user_profile, write
+from launcher.decoding import decode
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 
 PROGRAMS: Final = ("docker", "kind", "kubectl")
@@ -119,7 +120,7 @@ def room(place: ClusterFiles) -> plan.Room | None:
 
 def made(place: ClusterFiles) -> plan.ClusterContents:
     try:
-        return msgspec.json.decode(place.made.read_bytes(), type=plan.ClusterContents)
+        return decode(place.made.read_bytes(), plan.ClusterContents)
     except (FileNotFoundError, msgspec.MsgspecError):
         return plan.ClusterContents()
 

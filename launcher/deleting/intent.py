@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.protocol.deleted import EXPIRED
 from launcher.protocol.records import Deleting
 from launcher.runtime import procs
@@ -79,7 +80,7 @@ def sweep(store: Store) -> None:
 
 def _decoded(body: bytes) -> Deleting | None:
     try:
-        return msgspec.json.decode(body, type=Deleting)
+        return decode(body, Deleting)
     except msgspec.MsgspecError:
         return None
 

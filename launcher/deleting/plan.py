@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.deleting.choose import Wanted, needed, selected
 from launcher.deleting.survey import Known, Survey, glance, leftovers, sized, survey
 from launcher.errors import Conflict
@@ -158,6 +159,6 @@ def _best(store: Store, run: str, newest: Sequence[tuple[int, int]]) -> int | No
     step, attempt = newest[0]
     body = store.read(RunKeys(run).attempt(attempt).checkpoint_complete(step))
     try:
-        return msgspec.json.decode(body[0], type=Complete).best if body is not None else None
+        return decode(body[0], Complete).best if body is not None else None
     except msgspec.MsgspecError:
         return None

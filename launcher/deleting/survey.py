@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.deleting.garbage import unreferenced
 from launcher.errors import BadInput, SlipwayError
 from launcher.spec.hashing import decode_job, work_hash
@@ -189,8 +190,8 @@ def _look(store: Store, run: str) -> Known | None:
 def _known(store: Store, run: str, body: tuple[bytes, Meta], ended: tuple[bytes, Meta] | None) -> Known:
     keys = RunKeys(run)
     try:
-        job = msgspec.json.decode(body[0], type=_Job)
-        result = msgspec.json.decode(ended[0], type=_Result) if ended is not None else None
+        job = decode(body[0], _Job)
+        result = decode(ended[0], _Result) if ended is not None else None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SlipwayError(f"{keys.prefix}: unreadable, so nobody knows what it needs: {error}") from None
     work = result.work if result is not None else ""

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import SlipwayError
 from launcher.protocol.records import Deleted, Deleting
 from launcher.store.base import Store
@@ -21,7 +22,7 @@ def read_deleted(store: Store, run: str) -> Deleted | None:
     if record is None:
         return None
     try:
-        return msgspec.json.decode(record[0], type=Deleted)
+        return decode(record[0], Deleted)
     except msgspec.DecodeError as error:
         raise SlipwayError(f"{RunKeys(run).deleted} is not a valid record: {error}") from None
 
@@ -32,7 +33,7 @@ def going(store: Store, run: str) -> bool:
     now = store.now()
     for meta in store.scan(DELETING):
         intent = store.read(meta.key) if now - meta.modified < EXPIRED else None
-        if intent is not None and run in msgspec.json.decode(intent[0], type=Deleting).runs:
+        if intent is not None and run in decode(intent[0], Deleting).runs:
             return True
     return store.head(RunKeys(run).deleted) is not None
 

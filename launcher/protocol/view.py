@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import SlipwayError
 from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Record, Result
 from launcher.spec.hashing import decode_job
@@ -191,6 +192,6 @@ def _member(name: str) -> str:
 
 def _decode(key: str, body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SlipwayError(f"{key} is not a valid record: {error}") from None

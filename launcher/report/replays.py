@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.results.read import DamagedResults, StoredOutput, decode_lines
 
@@ -98,7 +99,7 @@ def choose(output: StoredOutput, count: int = SHOWN) -> list[str]:
 
 def read_head(output: StoredOutput, folder: str) -> EpisodeHead:
     try:
-        return msgspec.json.decode(output.read(f"{folder}/episode.json"), type=EpisodeHead)
+        return decode(output.read(f"{folder}/episode.json"), EpisodeHead)
     except msgspec.MsgspecError as error:
         raise DamagedResults(f"{output.prefix}{folder}/episode.json: {error}") from None
 

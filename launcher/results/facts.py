@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
@@ -78,7 +79,7 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
         raise NotFound(f"no run `{run}` in {store.url}")
     job = decode_job(record[0])
     ended = store.read(keys.result)
-    result = msgspec.json.decode(ended[0], type=Result) if ended is not None else None
+    result = decode(ended[0], Result) if ended is not None else None
     priced = PricedRun.of(job)
     # a finished run of one backend needs no more than its result
     apart = bool(priced.others) or priced.machines
@@ -125,6 +126,6 @@ def _note(store: Store, digest: str) -> CodeNote:
     if record is None:
         return CodeNote()
     try:
-        return msgspec.json.decode(record[0], type=CodeNote)
+        return decode(record[0], CodeNote)
     except msgspec.MsgspecError as error:
         raise SlipwayError(f"{layout.blob_note(digest)} is damaged: {error}") from None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.store.base import Store
 from launcher.store.layout import AttemptKeys, RunKeys
@@ -117,7 +118,7 @@ def read_metrics(output: StoredOutput) -> list[Metric]:
     if "summary.json" not in output.files:
         return []
     try:
-        return msgspec.json.decode(output.read("summary.json"), type=list[Metric])
+        return decode(output.read("summary.json"), list[Metric])
     except msgspec.MsgspecError as error:
         raise DamagedResults(f"{output.prefix}summary.json: {error}") from None
 
@@ -146,13 +147,12 @@ def read_tasks(output: StoredOutput) -> list[TaskResult]:
 
 def decode_lines(body: bytes, kind: type[T], where: str) -> list[T]:
     """Decodes JSON lines; empty lines are allowed. Raises DamagedResults that names the malformed line."""
-    decoder = msgspec.json.Decoder(kind)
     decoded = []
     for number, line in enumerate(body.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            decoded.append(decoder.decode(line))
+            decoded.append(decode(line, kind))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise DamagedResults(f"{where}:{number}: {error}") from None
     return decoded

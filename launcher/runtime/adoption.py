@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.protocol.deleted import going
 from launcher.protocol.records import Adopted, Exit, Result
@@ -59,7 +60,7 @@ def _done(store: Store, work: str, run: str) -> Iterator[tuple[str, Result]]:
         record = store.read(meta.key) if other != run else None
         if record is not None:
             with suppress(msgspec.MsgspecError):  # a damaged record proves nothing
-                yield other, msgspec.json.decode(record[0], type=Result)
+                yield other, decode(record[0], Result)
 
 
 def _outputs_there(store: Store, job: ResolvedJob, run: str, attempt: int) -> bool:
@@ -79,7 +80,7 @@ def _had_checkpoint(store: Store, job: ResolvedJob, run: str, attempt: int) -> b
     if record is None:
         return True
     try:
-        return msgspec.json.decode(record[0], type=Exit).checkpoint is not None
+        return decode(record[0], Exit).checkpoint is not None
     except msgspec.MsgspecError:
         return True
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from launcher.clock import boottime
+from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide
 from launcher.protocol.records import Beat, Broken, Exit, Result
@@ -239,9 +240,7 @@ class Beating:
         """Reads the same four keys every time, and the heartbeat or exit of one other member, each in turn."""
         store = self._store
         record = store.read(self._run.result)
-        glance = decide.Glance(
-            msgspec.json.decode(record[0], type=Result).outcome if record else None, helper=self._helper
-        )
+        glance = decide.Glance(decode(record[0], Result).outcome if record else None, helper=self._helper)
         if record is not None:
             return glance
         following = self._run.attempt(self._keys.number + 1).claim(self._members[0])
@@ -266,13 +265,13 @@ class Beating:
             self._ask_exit.discard(who)
             record = self._store.read(self._keys.exit(name))
             if record is not None:
-                reason = msgspec.json.decode(record[0], type=Exit).reason
+                reason = decode(record[0], Exit).reason
                 if reason is Reason.SUCCEEDED:
                     self._done.add(who)
                 return glance._replace(watched=who, exit=reason)
         else:
             record = self._store.read(self._keys.beat(name))
-            mark = (msgspec.json.decode(record[0], type=Beat).seq, record[1].modified) if record else (0, 0.0)
+            mark = (decode(record[0], Beat).seq, record[1].modified) if record else (0, 0.0)
             old = self._marks.get(who)
             if old is None or old[0] != mark or (record is None and not self.formed):
                 self._marks[who] = (mark, now)  # it is new, or missing because its rank has not joined yet

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
+from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide
 from launcher.protocol.decide import Glance
@@ -41,7 +40,7 @@ def cause(context: MemberContext, member: Member) -> Stop | None:
             for other in list(left):
                 ended = context.store.read(context.keys.exit(other))
                 if ended is not None:
-                    if (stop := _of_exit(msgspec.json.decode(ended[0], type=Exit).reason)) is not None:
+                    if (stop := _of_exit(decode(ended[0], Exit).reason)) is not None:
                         return stop
                     left.remove(other)
                     continue
@@ -68,5 +67,5 @@ def _of_exit(reason: Reason) -> Stop | None:
 
 
 def _told(body: bytes) -> tuple[int, str]:
-    beat = msgspec.json.decode(body, type=Beat)
+    beat = decode(body, Beat)
     return beat.seq, beat.phase

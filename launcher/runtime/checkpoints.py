@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.protocol.records import Complete, Exit
 from launcher.reasons import Reason
 from launcher.runtime import stored
@@ -181,7 +182,7 @@ class Checkpoints:
 
     def _succeeded(self, member: str) -> bool:
         record = self._context.store.read(self._context.keys.exit(member))
-        return record is not None and msgspec.json.decode(record[0], type=Exit).reason is Reason.SUCCEEDED
+        return record is not None and decode(record[0], Exit).reason is Reason.SUCCEEDED
 
     def _retire(self, *new: Stored) -> None:
         """Chooses what to delete: all checkpoints except the newest `keep` and the best one, and incomplete ones of

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide, steps
 from launcher.protocol.finish import adopt, complete_works, put_result
@@ -223,11 +224,11 @@ class Member:
         keys = self.attempt_keys
         if self.index > 0:
             record = self.store.read(keys.formed)
-            self.formed = msgspec.json.decode(record[0], type=Formed) if record else None
+            self.formed = decode(record[0], Formed) if record else None
             return
         for member in self.members:
             if member not in claims and (record := self.store.read(keys.claim(member))):
-                claims[member] = msgspec.json.decode(record[0], type=Claim)
+                claims[member] = decode(record[0], Claim)
         if len(claims) == len(self.members):
             formed = Formed({member: claims[member].placement.host for member in self.members}, self._nonce)
             self.store.create(keys.formed, msgspec.json.encode(formed))

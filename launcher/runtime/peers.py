@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol.records import Endpoint
 from launcher.protocol.steps import Stop
@@ -50,7 +51,7 @@ def wait_endpoints(member: Member, roles: Sequence[str]) -> dict[str, tuple[Endp
             for name in (name for ranks in wanted.values() for name in ranks if name not in published):
                 body = member.store.read(member.attempt_keys.endpoint(name))
                 if body is not None:
-                    published[name] = msgspec.json.decode(body[0], type=Endpoint)
+                    published[name] = decode(body[0], Endpoint)
         except Unreachable as error:
             member.log(f"store: {error}")
         if all(name in published for ranks in wanted.values() for name in ranks):
@@ -91,7 +92,7 @@ def _master(context: MemberContext, member: Member) -> tuple[str, int] | Stop:
         except Unreachable:
             record = None
         if record is not None:
-            host, _, port_text = msgspec.json.decode(record[0], type=Endpoint).ports["master"].rpartition(":")
+            host, _, port_text = decode(record[0], Endpoint).ports["master"].rpartition(":")
             return host, int(port_text)
         member.stopped.wait(min(1.0, context.job.timing.beat))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput, SlipwayError
 from launcher.protocol.authorities import authorities
 from launcher.protocol.fold import IDLE
@@ -77,8 +78,8 @@ class MemberAddress:
         if not rank.isdecimal():
             raise BadInput(f"SLIPWAY_RANK `{rank}` is not a rank: 0, 1, ...")
         try:
-            placement = msgspec.json.decode(environ.get("SLIPWAY_PLACEMENT") or "{}", type=_Placement)
-            tuning = msgspec.json.decode(environ.get("SLIPWAY_TUNING") or "{}", type=Tuning)
+            placement = decode(environ.get("SLIPWAY_PLACEMENT") or "{}", _Placement)
+            tuning = decode(environ.get("SLIPWAY_TUNING") or "{}", Tuning)
         except msgspec.DecodeError as error:
             raise BadInput(f"SLIPWAY_PLACEMENT, SLIPWAY_TUNING: {error}") from None
         workdir, stage = environ.get("SLIPWAY_WORKDIR"), environ.get("SLIPWAY_STAGE")

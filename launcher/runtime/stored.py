@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.facts import facts
 from launcher.protocol.records import Complete
@@ -64,7 +65,7 @@ def read_complete(store: Store, stored: Stored) -> Complete | None:
     if body is None:
         return None
     try:
-        return msgspec.json.decode(body[0], type=Complete)
+        return decode(body[0], Complete)
     except msgspec.DecodeError as error:
         raise SlipwayError(f"{key} is not a valid record: {error}") from None
 

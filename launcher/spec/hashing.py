@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from _thread import allocate_lock
 from collections.abc import Iterable
 from functools import cache
 from math import isfinite
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.model import SCHEMA, ResolvedJob, Role
 from launcher.spec.turns import as_written
@@ -143,28 +143,17 @@ class _Version(msgspec.Struct):
     schema: int = 1
 
 
-_DECODERS: Final[dict[type, Any]] = {}
-_ONE_AT_A_TIME: Final = allocate_lock()
-
-
-def _decoder(kind: type) -> Any:
-    """Prepares msgspec for a class, once and in one thread. msgspec inspects a class at its first decoding; two threads
-    that do this at the same time crash the process (segmentation fault; msgspec 0.22, Python 3.11)."""
-    with _ONE_AT_A_TIME:
-        if kind not in _DECODERS:
-            _DECODERS[kind] = msgspec.json.Decoder(kind)
-        return _DECODERS[kind]
-
-
 def decode_job(data: bytes) -> ResolvedJob:
     """Decodes job.json. Raises BadInput for a newer schema, an unknown field or a wrong type."""
     try:
-        version = _decoder(_Version).decode(data).schema
+        version = decode(data, _Version).schema
         if version > SCHEMA:
             raise BadInput(
                 f"job.json has schema {version}, this launcher reads up to {SCHEMA}: the image (or install) is too old"
             )
-        job: ResolvedJob = _decoder(ResolvedJob).decode(data)
-        return job
+        job = decode(data, ResolvedJob)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"job.json: {error}") from None
+    if not 0 <= job.turn <= len(job.alternatives):
+        raise BadInput(f"job.json: turn is {job.turn}; allowed: 0 to {len(job.alternatives)}, one per alternative")
+    return job

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import SlipwayError
 from launcher.store.base import Meta, Store
 from launcher.store.layout import GROUPS, RUNS, group
@@ -37,7 +38,7 @@ def read_group(store: Store, group_id: str) -> GroupRecord | None:
     if record is None:
         return None
     try:
-        return msgspec.json.decode(record[0], type=GroupRecord)
+        return decode(record[0], GroupRecord)
     except msgspec.MsgspecError as error:
         raise SlipwayError(f"store {store.url}: {group(group_id)}: unreadable: {error}") from None
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.store.base import Store, check_key
 from launcher.store.paths import LeftOut, unescaped
@@ -88,7 +89,7 @@ def read_manifest(store: Store, key: str) -> Manifest | None:
     if record is None:
         return None
     try:
-        manifest = msgspec.json.decode(record[0], type=Manifest)
+        manifest = decode(record[0], Manifest)
         for name, file in manifest.files.items():
             _check_name(name)
             if file.at and not file.at.startswith(_BESIDE):

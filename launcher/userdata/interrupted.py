@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
 from launcher.spec.hashing import decode_job
@@ -81,7 +82,7 @@ def _read(notes: Path) -> Iterator[tuple[Path, Note]]:
     for name in names:
         if name.endswith(".json"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                yield notes / name, msgspec.json.decode((notes / name).read_bytes(), type=Note)
+                yield notes / name, decode((notes / name).read_bytes(), Note)
 
 
 def note_of(url: str, run: str, place: str | None = None) -> Note | None:

@@ -7,14 +7,17 @@ listing, a cached row that differs from it (the store was wiped and filled again
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import msgspec
 
+from launcher.decoding import unpacker
 from launcher.store.base import Meta, Store
 from launcher.userdata.cache import Cache
 
 Row = tuple[float, int, str, bytes]  # modified, size, etag, body
-_DECODE = msgspec.msgpack.Decoder(Row).decode
+_ROW: Any = Row
+_DECODE = unpacker(_ROW).decode
 
 
 class Memory:

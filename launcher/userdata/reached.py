@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.spec.backends import traits
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
@@ -56,7 +57,7 @@ def reached(job: ResolvedJob, notes: Path | None = None) -> dict[str, Any]:
     if not own or not notes.is_dir():
         return {}
     try:
-        noted = msgspec.json.decode((notes / f"{run_id(job)}.json").read_bytes(), type=dict[str, Any])
+        noted = decode((notes / f"{run_id(job)}.json").read_bytes(), dict[str, Any])
     except (OSError, msgspec.DecodeError):
         return {}
     return {name: value for name, value in noted.items() if name in own}

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from launcher.backends.base import Backend, backend_of
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
 from launcher.protocol.read import read_run
@@ -137,7 +138,7 @@ def _ask(store: Store, run: str, reason: str) -> str:
     """Puts cancel.json unless the run has ended."""
     stored = store.read(RunKeys(run).result)
     if stored is not None:
-        return msgspec.json.decode(stored[0], type=Result).outcome
+        return decode(stored[0], Result).outcome
     record = Cancel(by=_user(), time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
     store.create(RunKeys(run).cancel, msgspec.json.encode(record))
     return "stopping"

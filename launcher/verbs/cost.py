@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from launcher.decoding import unpacker
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
 from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times
@@ -81,7 +82,7 @@ def _machines(store: Store, line: Line, memory: Memory) -> tuple[MachineTime, ..
         return ()
     key = RunKeys(line.run).prefix + KEPT
     if line.final and (row := memory.known(key)) is not None:
-        return msgspec.msgpack.decode(row[0], type=tuple[MachineTime, ...])
+        return unpacker(tuple[MachineTime, ...]).decode(row[0])
     try:
         found = machine_times(read_run(store, line.run))
     except NotFound:

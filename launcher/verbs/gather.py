@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
 from launcher.protocol.records import Result
 from launcher.store.base import TEMPORARY, Meta, Store
@@ -109,9 +110,7 @@ def with_sources(store: Store, runs: Sequence[str]) -> list[str]:
     """The runs, and the runs whose work they adopted."""
     with ThreadPoolExecutor(8) as pool:
         bodies = pool.map(lambda run: store.read(RunKeys(run).result), runs)
-        results = {
-            run: msgspec.json.decode(body[0], type=Result) for run, body in zip(runs, bodies, strict=True) if body
-        }
+        results = {run: decode(body[0], Result) for run, body in zip(runs, bodies, strict=True) if body}
     return list(dict.fromkeys([*runs, *(result.source(run)[0] for run, result in results.items())]))
 
 
@@ -217,7 +216,7 @@ class _Copy:
         if stored is None:
             return {}
         try:
-            copied = msgspec.json.decode(stored[0], type=Copied)
+            copied = decode(stored[0], Copied)
         except msgspec.MsgspecError:
             return {}
         return {

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.records import Complete, Exit, Result
@@ -246,7 +247,7 @@ class _Planner:
         if stored is None:
             return None
         try:
-            return msgspec.json.decode(stored[0], type=kind)
+            return decode(stored[0], kind)
         except msgspec.MsgspecError as error:
             raise SlipwayError(f"store {self.store.url}: {key}: unreadable: {error}") from None
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode, unpacker
 from launcher.protocol.read import complete_checkpoints
 from launcher.protocol.records import Beat
 from launcher.protocol.view import AttemptView, RunView, add
@@ -131,7 +132,7 @@ def _earlier(store: Store, view: RunView, job: ResolvedJob, number: int, memory:
         return None
     if attempt.exits and all(end.reason is Reason.SUCCEEDED for end in attempt.exits.values()):
         return None  # the checkpoint may have been complete
-    seen = msgspec.msgpack.decode(row[0], type=_Over) if row is not None else _look(store, job, attempt, keys)
+    seen = unpacker(_Over).decode(row[0]) if row is not None else _look(store, job, attempt, keys)
     if row is None and over:
         body = msgspec.msgpack.encode(seen)
         memory.learn(body, Meta(keys.prefix + OVER, len(body), 0.0))
@@ -144,7 +145,7 @@ def _look(store: Store, job: ResolvedJob, attempt: AttemptView, keys: AttemptKey
     stored = None if leader in attempt.exits else store.read(keys.beat(leader))
     saves = any(output.kind == "checkpoints" for output in job.outputs.values())
     return _Over(
-        msgspec.json.decode(stored[0], type=Beat) if stored else None,
+        decode(stored[0], Beat) if stored else None,
         stored[1].modified if stored else 0.0,
         complete_checkpoints(store, keys)[-1:] if saves else (),
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.selection.naming import PARALLEL, group_of_run
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
@@ -33,7 +34,7 @@ def read_groups(store: Store, memory: Memory, last: int | None = None) -> tuple[
     def read(meta: Meta) -> SubmittedGroup | None:
         stored = memory.read(meta.key, meta)
         try:
-            return SubmittedGroup(msgspec.json.decode(stored[0], type=GroupRecord), meta.modified) if stored else None
+            return SubmittedGroup(decode(stored[0], GroupRecord), meta.modified) if stored else None
         except msgspec.MsgspecError:
             return None
 

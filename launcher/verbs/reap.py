@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates
+from launcher.decoding import decode
 from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
@@ -254,7 +255,7 @@ def _deletion(store: Store, run: str) -> _Deletion | None:
     answer = store.read(_key(run))
     if answer is None:
         return None
-    event = msgspec.json.decode(answer[0], type=Event)
+    event = decode(answer[0], Event)
     return _Deletion(Reason(event.fields["reason"]), event.message)
 
 

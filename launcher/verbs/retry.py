@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.records import Result
@@ -79,7 +80,7 @@ def _read(store: Store, run: str) -> tuple[ResolvedJob, str]:
     if stored is None:
         raise NotFound(f"no run `{run}` in {store.url}")
     result = store.read(RunKeys(run).result)
-    return decode_job(stored[0]), msgspec.json.decode(result[0], type=Result).outcome if result else ""
+    return decode_job(stored[0]), decode(result[0], Result).outcome if result else ""
 
 
 def _works(job: ResolvedJob) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Spread
+from launcher.decoding import decode, unpacker
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
@@ -333,9 +334,9 @@ def read_lines(
 def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]:
     """The cached lines of `runs`, if the store is still the one that they were read from."""
     wanted = set(runs)
-    decode = msgspec.msgpack.Decoder(Line).decode
+    row_of = unpacker(Line).decode
     try:
-        cached = {run: decode(row) for run, row in cache.get(store.url).items() if run in wanted}
+        cached = {run: row_of(row) for run, row in cache.get(store.url).items() if run in wanted}
     except msgspec.MsgspecError:
         cache.forget(store.url)
         return {}
@@ -346,7 +347,7 @@ def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]
     def same(run: str) -> bool:
         stored = store.read(RunKeys(run).result)
         try:
-            return stored is not None and msgspec.json.decode(stored[0], type=Result).nonce == cached[run].nonce
+            return stored is not None and decode(stored[0], Result).nonce == cached[run].nonce
         except msgspec.MsgspecError:
             return False
 

@@ -500,7 +500,7 @@ def reason(dialect: Dialect, answer: str) -> str:
 
 def _contents() -> Iterator[str]:
     for name in GRAMMARS:
-        yield f"- [{name}](#{name.replace(' ', '-')})"
+        yield f"- [{name}](#{name.replace(' ', '-').replace('.', '')})"
     yield ""
 
 

@@ -68,9 +68,14 @@ def _versions() -> str:
         project, _, version = name.rpartition("-")
         operators.setdefault(project, []).append(version)
     rows = [
-        ("Kubernetes", ", ".join(schemas.VERSIONS), "1.34", "`--kubernetes-version`; submit takes the cluster's own"),
-        ("JobSet", ", ".join(operators["jobset"]), "0.10.1", "v1alpha2; the newest counts"),
-        ("Kueue", ", ".join(operators["kueue"]), "0.14.0", "v1beta1 and v1beta2; the newest counts"),
+        (
+            "Kubernetes",
+            ", ".join(schemas.VERSIONS),
+            "1.34; nightly 1.37",
+            "`--kubernetes-version`; submit takes the cluster's own",
+        ),
+        ("JobSet", ", ".join(operators["jobset"]), "0.10.1; nightly 0.12.0", "v1alpha2; the newest counts"),
+        ("Kueue", ", ".join(operators["kueue"]), "0.14.0; nightly 0.19.1", "v1beta1 and v1beta2; the newest counts"),
     ]
     lines = ["", "## Versions", "", "| | schemas of | runs in the tests | |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]

@@ -20,6 +20,7 @@ import msgspec
 from launcher.backends.kubernetes.access.credentials import ClientCertificate, NoCredentials
 from launcher.backends.kubernetes.access.login import Login
 from launcher.backends.kubernetes.access.waking import Streams, asleep
+from launcher.decoding import decode
 from launcher.errors import SlipwayError, Unreachable
 
 CONNECT: Final = 5.0  # seconds
@@ -321,7 +322,7 @@ def hang_up(response: Any) -> None:
 
 def _refusal(status: int, body: bytes, request: str) -> ApiRefused:
     try:
-        answer = msgspec.json.decode(body, type=_Status)
+        answer = decode(body, _Status)
     except msgspec.MsgspecError:
         answer = _Status(message=body[:300].decode("utf-8", "replace").strip())
     return ApiRefused(status, answer.reason, answer.message, request)

@@ -13,6 +13,7 @@ import yaml
 
 from launcher.backends.base import Handle, Rendered
 from launcher.backends.kubernetes import names
+from launcher.decoding import decode
 from launcher.errors import BadInput
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -81,7 +82,7 @@ class Metadata(msgspec.Struct, frozen=True):
     def runs(self) -> dict[str, str]:
         """run id -> run hash, of every run that the object carries."""
         try:
-            return msgspec.json.decode(self.annotations.get(names.RUNS, "{}"), type=dict[str, str])
+            return decode(self.annotations.get(names.RUNS, "{}"), dict[str, str])
         except msgspec.MsgspecError:
             return {}
 

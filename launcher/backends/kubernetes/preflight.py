@@ -23,6 +23,7 @@ from launcher.backends.kubernetes.objects import (
     files,
 )
 from launcher.backends.kubernetes.render.manifests import render
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
 
@@ -78,7 +79,7 @@ class Question(msgspec.Struct, frozen=True):
                 return [f"{asked}: cluster {cluster.api.where} has no Kueue: {QUEUES}"]
             return [f"{asked} is not in {where}"]
         if self.keys:
-            there = msgspec.json.decode(answer.body, type=_Keys).data
+            there = decode(answer.body, _Keys).data
             missing = sorted(self.keys - set(there))
             known = ", ".join(sorted(there)) or "none"
             return [f"{asked} in {where} has no key {key}; it has {known}" for key in missing]

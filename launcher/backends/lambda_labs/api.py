@@ -32,6 +32,7 @@ from launcher.backends.lambda_labs.wire import (
     OfferedType,
     TypesAnswer,
 )
+from launcher.decoding import decode
 from launcher.errors import SlipwayError, Unreachable
 
 URL: Final = "https://cloud.lambda.ai/api/v1"
@@ -183,7 +184,7 @@ class LambdaApi:
 
     def _fault(self, status: int, body: bytes) -> SlipwayError:
         try:
-            fault = msgspec.json.decode(body, type=FaultAnswer).error
+            fault = decode(body, FaultAnswer).error
         except msgspec.DecodeError:
             fault = FaultAnswer().error
         if status >= 500 or fault.code in UNCLEAR or not fault.code:
@@ -192,7 +193,7 @@ class LambdaApi:
 
     def _decode(self, body: bytes, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(body, type=kind)
+            return decode(body, kind)
         except msgspec.DecodeError as error:  # its message names a field and a type, never a value
             raise EffectUnknown(f"Lambda answers in another form than expected: {error}") from None
 

@@ -29,6 +29,7 @@ from typing import TypeVar
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.files import create, sync_folder
 
@@ -218,6 +219,6 @@ class StateDir:
 def read(path: Path, kind: type[T]) -> T | None:
     """A JSON file as a structure; None when it is missing or torn. Files on which decisions depend are never torn."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes(), kind)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None

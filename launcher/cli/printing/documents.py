@@ -167,6 +167,14 @@ class Cancelled(Document, frozen=True):
     state: str
 
 
+class Moved(Document, frozen=True):
+    """`state`: moved | completed (a move that was begun) | there (its backend had it already)."""
+
+    run: str
+    backend: str
+    state: str
+
+
 class Reaped(Document, frozen=True):
     run: str
     did: str

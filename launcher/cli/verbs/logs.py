@@ -7,10 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-import msgspec
-
 from launcher.cli import arguments
 from launcher.cli.printing.lines import JsonPrinter, Lines, Printer
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.read import read_run
@@ -103,7 +102,7 @@ def source(store: Store, run: str) -> str:
     stored = store.read(RunKeys(run).result)
     if stored is None:
         return run
-    owner, attempt = msgspec.json.decode(stored[0], type=Result).source(run)
+    owner, attempt = decode(stored[0], Result).source(run)
     if owner != run:
         print(f"{run} adopted the work of {owner}, attempt {attempt}; what follows is its log", file=sys.stderr)
     return owner

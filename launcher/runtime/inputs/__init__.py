@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput, NotFound, Unreachable
 from launcher.protocol.records import Event
 from launcher.reasons import Reason
@@ -149,7 +150,7 @@ def recorded(context: MemberContext) -> dict[str, str]:
     for number in range(1, context.attempt):
         body = context.store.read(context.run_keys.event(number, leader, 0))
         if body is not None:
-            event = msgspec.json.decode(body[0], type=Event)
+            event = decode(body[0], Event)
             if event.kind == "data":
                 return dict(event.fields)
     return {}

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.records import Result
@@ -64,7 +65,7 @@ def _in_vain(request: Fetch, work: str) -> AttemptError | None:
     starts when the stages before it have ended."""
     for run in request.context.address.stage or ():
         record = request.context.store.read(RunKeys(run).result)
-        result = msgspec.json.decode(record[0], type=Result) if record else None
+        result = decode(record[0], Result) if record else None
         if result is not None and result.outcome != "succeeded" and result.work == work:
             return _failed(request, run, result)
     return None
@@ -82,7 +83,7 @@ def _runs(store: Store, work: str) -> dict[str, int]:
             run = meta.key.removeprefix(works(work)).removesuffix(".json")
             if store.head(RunKeys(run).deleted) is not None:
                 continue  # its outputs were deleted; its record will be deleted next
-            attempts[run] = msgspec.json.decode(body[0], type=Result).attempt
+            attempts[run] = decode(body[0], Result).attempt
     return attempts
 
 
@@ -91,7 +92,7 @@ def _of_run(request: Fetch, run: str) -> str:
 
     def final() -> Result | None:
         record = store.read(keys.result)
-        return msgspec.json.decode(record[0], type=Result) if record else None
+        return decode(record[0], Result) if record else None
 
     if gone := why_missing(store, run):
         raise request.missing(f"run {run}: {gone}")

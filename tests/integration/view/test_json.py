@@ -99,6 +99,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "wait": [("wait {sft} -o json", 0), ("wait {bad} {live} --timeout 0.1s -o json", 1)],
     "logs": [("logs {live} -o json", 0), ("logs {group} -o json", 0), ("logs {before} --follow -o json", 0)],
     "cancel": [("cancel {bad} -o json", 0), ("cancel -l no=body -o json", 0), ("cancel {live} -o json", 0)],
+    "move": [("move {live} --to local -o json", 0)],
     "reap": [("reap -o json --dry-run", 0)],
     "retry": [("retry {bad} -o json --dry-run", 0)],
     "retry --follow": [("retry {retried} -o json --follow", 1)],

@@ -201,6 +201,8 @@ def test_group_id_depends_on_the_set_of_runs() -> None:
         (b'{"name":"a","roles":{},"store":"x","backend":"local","stores":1}', "unknown field `stores`"),
         (b'{"name":1,"roles":{},"store":"x","backend":"local"}', "Expected `str`"),
         (b"\xff", "job.json: "),
+        (b'{"name":"a","roles":{},"store":"x","backend":"local","turn":1}', "turn is 1; allowed: 0 to 0"),
+        (b'{"name":"a","roles":{},"store":"x","backend":"local","turn":-1}', "turn is -1"),
     ],
 )
 def test_a_job_that_is_none_is_refused(data: bytes, message: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from launcher import decoding
 from launcher.spec.hashing import encode_job
 from tests.support.jobs import job
 
@@ -31,3 +33,12 @@ def test_threads_may_read_the_first_job_at_once(tmp_path: Path) -> None:
     for _ in range(6):
         done = subprocess.run([sys.executable, "-c", SCRIPT, str(file)], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_only_one_module_decodes_into_a_type() -> None:
+    """Elsewhere a thread could be the first to decode a class while another is."""
+    package = Path(decoding.__file__).parent
+    calls = re.compile(r"\.decode\([^\n]*type=|(json|msgpack)\.Decoder\(")
+    found = {str(file.relative_to(package)) for file in package.rglob("*.py") if calls.search(file.read_text())}
+    at_import = "backends/kubernetes/objects.py"
+    assert found == {"decoding.py", at_import}

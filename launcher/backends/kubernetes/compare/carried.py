@@ -15,6 +15,7 @@ from launcher.backends.kubernetes.compare.allowed import RENDERERS, Additions, t
 from launcher.backends.kubernetes.compare.differences import FieldDifference, differences
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.kubernetes.render.pod import unescape
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, run_hash, run_id
 from launcher.spec.model import ResolvedJob
@@ -140,7 +141,7 @@ def runs_of(value: Mapping[str, Any]) -> dict[str, str]:
     """Run id -> run hash, as the object's annotation says; empty where it says nothing that can be read."""
     try:
         text = string(mapping(value, "metadata", "annotations"), names.RUNS)
-        return msgspec.json.decode(text or "{}", type=dict[str, str])
+        return decode(text or "{}", dict[str, str])
     except msgspec.DecodeError:
         return {}
 

@@ -10,6 +10,7 @@ import msgspec
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
 from launcher.backends.kubernetes.lint.look import LintedObject
+from launcher.decoding import decode
 from launcher.spec.problems import show
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _marks(look: LintedObject) -> dict[str, str]:
         message = f"{show(look.name)} does not carry its hash, {fingerprint[:12]}: a changed job would keep the name"
         look.error(("metadata", "name"), message, "render it again, without prefix or suffix")
     try:
-        hashes = msgspec.json.decode(string(look.annotations, names.RUNS) or "{}", type=dict[str, str])
+        hashes = decode(string(look.annotations, names.RUNS) or "{}", dict[str, str])
     except msgspec.DecodeError:
         look.error((*at, names.RUNS), "is not JSON of run id -> run hash", _RENDER)
         return {}

@@ -31,6 +31,7 @@ from launcher.backends.kubernetes.render.fabric import fabric_resources, fabric_
 from launcher.backends.kubernetes.render.patch import patched
 from launcher.backends.kubernetes.render.scheduling import scheduling, topology_annotations
 from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
+from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
@@ -283,7 +284,7 @@ def job_key(run: str) -> str:
 
 def job_text(job: ResolvedJob) -> str:
     """job.json with one field a line: the same values, but a changed field is one line of a diff."""
-    fields = msgspec.json.decode(encode_job(job), type=dict[str, msgspec.Raw])
+    fields = decode(encode_job(job), dict[str, msgspec.Raw])
     return "{" + ",\n ".join(f"{json.dumps(name)}:{bytes(value).decode()}" for name, value in fields.items()) + "}"
 
 

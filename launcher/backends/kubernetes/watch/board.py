@@ -21,6 +21,7 @@ from launcher.backends.kubernetes.api import Api, ApiRefused, hang_up
 from launcher.backends.kubernetes.objects import CHILD_JOB, EVENT, JOB, JOB_SET, POD, WORKLOAD, Kind
 from launcher.backends.kubernetes.watch.queues import positions
 from launcher.backends.kubernetes.watch.snapshot import Snapshot
+from launcher.decoding import decode
 from launcher.errors import SlipwayError, Unreachable
 
 LASTS: Final = 240  # seconds after which the server ends a watch
@@ -251,7 +252,7 @@ class KindWatch(threading.Thread):
             raise
         try:
             for line in lines(self._response):
-                event = msgspec.json.decode(line, type=_Event)
+                event = decode(line, _Event)
                 if event.type == "ERROR":
                     if event.object.get("code") == 410:
                         raise VersionTooOld

@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
-
 from launcher.backends.local.entry import QueueEntry, queue_of
+from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
 from launcher.protocol.moving import move_on
@@ -58,7 +57,7 @@ def _served(store: Store, work: str) -> bool:
 
 def read_result(store: Store, run: str) -> Result | None:
     answer = store.read(RunKeys(run).result)
-    return msgspec.json.decode(answer[0], type=Result) if answer else None
+    return decode(answer[0], Result) if answer else None
 
 
 def is_cancelled(store: Store, run: str) -> bool:

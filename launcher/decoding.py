@@ -1,0 +1,36 @@
+"""JSON and MessagePack into structures, from any thread: the only place of the launcher that gives msgspec a type.
+
+msgspec inspects a class at its first decoding. Two threads that do this at the same time crash the process with a
+segmentation fault (msgspec 0.22, Python 3.11), so decoders are made one at a time, and kept.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_OF_JSON: Final[dict[Any, Any]] = {}
+_OF_MSGPACK: Final[dict[Any, Any]] = {}
+_ONE_AT_A_TIME: Final = allocate_lock()
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """Decodes JSON. Raises msgspec.DecodeError for what is no JSON or of another type, and UnicodeDecodeError."""
+    with _ONE_AT_A_TIME:
+        if kind not in _OF_JSON:
+            _OF_JSON[kind] = msgspec.json.Decoder(kind)
+        made: msgspec.json.Decoder[T] = _OF_JSON[kind]
+    return made.decode(data)
+
+
+def unpacker(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """The decoder of MessagePack into a type."""
+    with _ONE_AT_A_TIME:
+        if kind not in _OF_MSGPACK:
+            _OF_MSGPACK[kind] = msgspec.msgpack.Decoder(kind)
+        made: msgspec.msgpack.Decoder[T] = _OF_MSGPACK[kind]
+    return made
