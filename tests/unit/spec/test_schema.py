@@ -42,6 +42,7 @@ BEYOND = frozenset(
         "limits_budget_currency",
         "limits_budget_without_price",
         "limits_deadline_missing",
+        "limits_gpu_idle_without_gpus",
         "matrix_leads_nowhere",
         "matrix_overlap",
         "matrix_paths",
