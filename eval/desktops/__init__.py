@@ -1,0 +1,1 @@
+"""Real Linux desktops: what carries out actions, the server in front of it, and its client."""
