@@ -1,7 +1,8 @@
 """What an environment promises, and which failures are the environment's own.
 
 `InfraError` and its subclasses mean that the environment failed: the episode is run again, and the failure is never a
-score. Whatever the agent does wrong is a score of 0. Every other exception is a bug and ends the evaluation.
+score. Whatever the agent does wrong is a score of 0. An action that the desktop cannot do raises `ActionRefused`: that
+is the agent's error, and the episode goes on. Every other exception is a bug and ends the evaluation.
 """
 
 from __future__ import annotations
@@ -31,8 +32,16 @@ class DesktopTimeout(InfraError, TimeoutError):
     """The desktop did not answer in time."""
 
 
+class AgentTimeout(InfraError, TimeoutError):
+    """The agent, or the server of its model, did not answer in time."""
+
+
 class BadFrame(InfraError):
     """A screenshot that cannot be decoded."""
+
+
+class ActionRefused(Exception):
+    """The desktop cannot do this action, and did nothing of it. The message says why, for the agent to read."""
 
 
 class SetupFailed(InfraError):
@@ -135,7 +144,9 @@ class Desktop(Protocol):
         ...
 
     async def step(self, action: Action) -> Observation:
-        """Does one action. done and fail are the last of an episode and only tell how the agent ended it."""
+        """Does one action. done and fail are the last of an episode and only tell how the agent ended it.
+
+        Raises ActionRefused for an action that this desktop cannot do; it may be asked for another then."""
         ...
 
     async def score(self) -> Score:

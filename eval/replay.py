@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eval.actions import Action
 from eval.episodes import Episode, EpisodeError, Step, frame_name, read_episode
 
 STYLE = """
@@ -22,9 +23,13 @@ figcaption{margin-top:.3rem}code{overflow-wrap:anywhere}.bad{color:#b00}
 
 
 def marks(step: Step) -> str:
-    """SVG over the frame, in per cent of it: a ring where the action points, a line along a drag."""
-    action = step.action
-    if action is None or action.point is None:
+    """SVG over the frame, in per cent of it: a ring where an action points, a line along a drag."""
+    shapes = "".join(map(_drawn, step.actions))
+    return f"<svg>{shapes}</svg>" if shapes else ""
+
+
+def _drawn(action: Action) -> str:
+    if action.point is None:
         return ""
     x, y = (100 * value for value in action.point)
     shapes = f'<circle cx="{x:.3f}%" cy="{y:.3f}%" r="9" fill="none" stroke="#e00" stroke-width="3"/>'
@@ -32,7 +37,7 @@ def marks(step: Step) -> str:
         x2, y2 = (100 * value for value in action.end)
         line = f'x1="{x:.3f}%" y1="{y:.3f}%" x2="{x2:.3f}%" y2="{y2:.3f}%"'
         shapes += f'<line {line} stroke="#e00" stroke-width="3"/>'
-    return f"<svg>{shapes}</svg>"
+    return shapes
 
 
 def figure(folder: Path, name: str, overlay: str, caption: str) -> str:
@@ -42,8 +47,9 @@ def figure(folder: Path, name: str, overlay: str, caption: str) -> str:
 
 
 def _caption(step: Step) -> str:
-    said = html.escape(step.response or (repr(step.action) if step.action else ""))
-    error = f' <span class="bad">{html.escape(step.parse_error)}</span>' if step.parse_error else ""
+    said = html.escape(step.response or "; ".join(map(repr, step.actions)))
+    wrong = [why for why in (step.parse_error, step.refused) if why]
+    error = f' <span class="bad">{html.escape("; ".join(wrong))}</span>' if wrong else ""
     return f"{step.index + 1}. <code>{said}</code>{error}"
 
 

@@ -1,10 +1,14 @@
 """The rollout loop of evaluation and of RL: many episodes at once, each on a desktop of its own.
 
+The rollout owns the episode: its steps, records, time limits and end (`eval.agents.computer`). An agent that runs a
+loop of its own works on the guarded computer; one that only answers gets a loop around it. A step is one answer of the
+model, with one action or several.
+
 An episode ends when the agent says done or fail, when the environment says that it is over, after the last allowed
 step, or at an answer that is not an action. Its score is the environment's judgement of the final state, and 0 after
-an answer that is not an action. An InfraError, or a desktop that does not answer in time, makes the episode `infra`: it
-is run again from the start, at most `attempts` times in all, and is never a score. A record is written when its
-episode ends, so a run that was cut off continues with the tasks that have none.
+an answer that is not an action. An InfraError, or a desktop or an agent that does not answer in time, makes the episode
+`infra`: it is run again from the start, at most `attempts` times in all, and is never a score. A record is written when
+its episode ends, so a run that was cut off continues with the tasks that have none.
 """
 
 from __future__ import annotations
@@ -12,24 +16,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from eval.actions import ActionType
-from eval.agents.base import Agent, Decision, History
-from eval.agents.batcher import Batcher
+from eval.agents.base import Agent
+from eval.agents.batcher import Batcher, Stepping
+from eval.agents.computer import Computer, EpisodeOver, LoopingAgent, timed
 from eval.config import Config, ConfigError
-from eval.desktop import BadFrame, Desktop, DesktopTimeout, InfraError, Observation, Score, Task
-from eval.episodes import Episode, EpisodeWriter, Step, frame_name, jsonl
-from eval.prompts import PastStep
+from eval.desktop import AgentTimeout, BadFrame, Desktop, InfraError, Observation, Score, Task
+from eval.episodes import Episode, EpisodeWriter, Step, jsonl
 
 RECORDS: Final = "tasks.jsonl"
 EPISODES: Final = "episodes"
-T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -73,10 +76,12 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class RolloutLimits(Config, frozen=True):
     """The bounds of a rollout.
 
-    max_steps       steps per episode, where the task sets no number of its own
+    max_steps       steps per episode, where the task sets no number of its own; a step is one answer of the model,
+                    however many actions it holds
     concurrency     episodes that run at once, each on a desktop of its own
     reset_timeout   seconds that a reset may take; the same holds for score and close
-    step_timeout    seconds that a step may take
+    step_timeout    seconds that an action may take
+    answer_timeout  seconds that an agent may take for an answer; after that the episode is `infra`
     attempts        how often an episode is started at most, when the infrastructure fails
     backoff         seconds before the second attempt; doubles with each further attempt
     parse_failures  the episode fails at this many answers that are not actions
@@ -86,6 +91,7 @@ class RolloutLimits(Config, frozen=True):
     concurrency: Count = 16
     reset_timeout: Seconds = 300.0
     step_timeout: Seconds = 60.0
+    answer_timeout: Seconds = 1800.0
     attempts: Count = 3
     backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     parse_failures: Count = 1
@@ -105,7 +111,7 @@ def episode_id(task: Task) -> str:
 
 
 async def rollout(
-    agent: Agent,
+    agent: Agent | LoopingAgent,
     make_desktop: Callable[[], Desktop],
     tasks: Sequence[Task],
     *,
@@ -145,7 +151,7 @@ async def rollout(
     jsonl.write(path, known.values())
     gate = asyncio.Semaphore(limits.concurrency)
 
-    async def run_task(index: int, task: Task, batcher: Batcher) -> Rollout:
+    async def run_task(index: int, task: Task, looping: LoopingAgent) -> Rollout:
         if (record := known.get((task.task_id, task.seed))) is not None:
             done = Rollout(record)
         else:
@@ -153,7 +159,7 @@ async def rollout(
                 keep = keep_episodes is None or index < keep_episodes
                 folder = out / EPISODES / episode_id(task) if keep else None
                 run = _Run(
-                    batcher, make_desktop, task, limits, folder, agent.name, benchmark, environment, version, rules
+                    looping, make_desktop, task, limits, folder, agent.name, benchmark, environment, version, rules
                 )
                 done = await run.attempts()
             jsonl.append(path, [done.record])
@@ -161,8 +167,8 @@ async def rollout(
         return done
 
     try:
-        async with Batcher(agent, limits.concurrency) as batcher, asyncio.TaskGroup() as group:
-            running = [group.create_task(run_task(index, task, batcher)) for index, task in enumerate(tasks)]
+        async with _looping(agent, limits.concurrency) as looping, asyncio.TaskGroup() as group:
+            running = [group.create_task(run_task(index, task, looping)) for index, task in enumerate(tasks)]
     except BaseExceptionGroup as group_error:
         if (error := _config_error(group_error)) is not None:
             raise error from None
@@ -170,6 +176,16 @@ async def rollout(
     results = [task.result() for task in running]
     jsonl.write(path, [result.record for result in results])
     return results
+
+
+@asynccontextmanager
+async def _looping(agent: Agent | LoopingAgent, limit: int) -> AsyncIterator[LoopingAgent]:
+    """The agent as one that loops: one that only acts gets a loop around it, and one batch for many episodes."""
+    if isinstance(agent, LoopingAgent):
+        yield agent
+    else:
+        async with Batcher(agent, limit) as batcher:
+            yield Stepping(batcher)
 
 
 def scoring_rules(environment: str, options: Mapping[str, Any], limits: RolloutLimits) -> dict[str, Any]:
@@ -209,7 +225,7 @@ class _Run:
 
     def __init__(
         self,
-        batcher: Batcher,
+        looping: LoopingAgent,
         make_desktop: Callable[[], Desktop],
         task: Task,
         limits: RolloutLimits,
@@ -220,7 +236,7 @@ class _Run:
         version: str,
         rules: dict[str, Any],
     ) -> None:
-        self.batcher = batcher
+        self.looping = looping
         self.make_desktop = make_desktop
         self.task = task
         self.limits = limits
@@ -253,31 +269,16 @@ class _Run:
             self.writer.close(self._outcome(None, error, took))
         return Rollout(self._record(self._outcome(None, error, took), took, self.limits.attempts))
 
-    async def _timed(self, call: Awaitable[T], seconds: float, name: str) -> T:
-        try:
-            async with asyncio.timeout(seconds):
-                return await call
-        except InfraError:
-            raise
-        except TimeoutError:
-            raise DesktopTimeout(f"{name} took longer than {seconds:g} s") from None
-
     async def _episode(self) -> Episode:
         self.started, clock = datetime.now(UTC), time.monotonic()
         self.writer = EpisodeWriter(self.folder) if self.folder else None
         self.steps = []
         desktop = self.make_desktop()
         try:
-            observation = await self._timed(
-                desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset"
-            )
+            observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
             self.screen = observation.screen
-            self.batcher.enter()
-            try:
-                failed = await self._steps(desktop, observation)
-            finally:
-                self.batcher.leave()
-            score = await self._timed(desktop.score(), self.limits.reset_timeout, "score")
+            failed = await self._steps(desktop, observation)
+            score = await timed(desktop.score(), self.limits.reset_timeout, "score")
         finally:
             await self._close(desktop)
         if failed:
@@ -314,36 +315,46 @@ class _Run:
     async def _close(self, desktop: Desktop) -> None:
         """A desktop that cannot be closed does not change the score of its episode; the failure is printed."""
         try:
-            await self._timed(desktop.close(), self.limits.reset_timeout, "close")
+            await timed(desktop.close(), self.limits.reset_timeout, "close")
         except InfraError as error:
             print(f"{self.task.task_id}: closing the desktop: {error}", flush=True)
 
     async def _steps(self, desktop: Desktop, observation: Observation) -> str:
-        """Runs the steps, into `self.steps`. Gives why the agent failed by its answers, or "" when it did not."""
-        past: list[PastStep] = []
-        failures = 0
-        for index in range(self.task.max_steps or self.limits.max_steps):
-            if observation.done:
-                break
-            self._save(index, observation)
-            decision = await self.batcher.ask(observation, History(self.task, tuple(past)))
-            self.steps.append(_step(index, decision, observation))
-            past.append(
-                PastStep(
-                    decision.action, observation.image, decision.thought, decision.response, dict(observation.marks)
-                )
-            )
-            if decision.action is None:
-                failures += 1
-                if failures >= self.limits.parse_failures:
-                    self._save(index + 1, observation)
-                    return f"no valid action: {decision.parse_error}"
-                continue
-            observation = await self._timed(desktop.step(decision.action), self.limits.step_timeout, "step")
-            if decision.action.type in (ActionType.DONE, ActionType.FAIL):
-                break
-        self._save(len(self.steps), observation)
-        return ""
+        """Lets the agent work, into `self.steps`. Gives why it failed by its answers, or "" when it did not."""
+        computer = Computer(
+            desktop,
+            self.task,
+            observation,
+            max_steps=self.task.max_steps or self.limits.max_steps,
+            step_timeout=self.limits.step_timeout,
+            parse_failures=self.limits.parse_failures,
+            save=self._save,
+        )
+        self.steps = computer.steps
+        await self._work(computer)
+        if computer.failure is not None:
+            raise computer.failure
+        self._save(len(self.steps), computer.observation)
+        return computer.failed
+
+    async def _work(self, computer: Computer) -> None:
+        """Runs the agent's loop until it returns or the episode has ended, whichever is first."""
+        loop = asyncio.create_task(self.looping.run(computer))
+        ended = asyncio.create_task(computer.ended.wait())
+        try:
+            while not (loop.done() or ended.done()):
+                left = computer.heard + self.limits.answer_timeout - time.monotonic()
+                if left <= 0 and not computer.busy:
+                    raise AgentTimeout(f"no answer of the agent for {self.limits.answer_timeout:g} s")
+                await asyncio.wait({loop, ended}, timeout=max(left, 1.0), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            loop.cancel()
+            ended.cancel()
+            await asyncio.gather(loop, ended, return_exceptions=True)
+        if computer.failure is not None or loop.cancelled():
+            return
+        if (error := loop.exception()) is not None and not isinstance(error, EpisodeOver):
+            raise error
 
     def _save(self, index: int, observation: Observation) -> None:
         try:
@@ -367,6 +378,7 @@ class _Run:
         judged, correct = sum(tally[0] for tally in by_type.values()), counts["correct"]
         pointed, in_box = sum("in_box" in step.metrics for step in episode.steps), counts["in_box"]
         metrics = {"steps": float(len(episode.steps)), "parse_failures": float(counts["failures"])}
+        metrics |= _answers(episode.steps)
         if judged:
             metrics["step_accuracy"] = correct / judged
         if pointed:
@@ -397,25 +409,13 @@ class _Run:
         )
 
 
-def _step(index: int, decision: Decision, observation: Observation) -> Step:
-    metrics: dict[str, float] = {}
-    expert = observation.expected
-    if expert is not None:
-        metrics[f"expect_{expert.action.type}"] = 1.0
-        metrics["correct"] = float(expert.matches(decision.action))
-        if expert.box is not None:
-            metrics["in_box"] = float(expert.hit(decision.action))
-    return Step(
-        index=index,
-        screenshot=frame_name(index),
-        action=decision.action,
-        response=decision.response,
-        thought=decision.thought,
-        parse_error=decision.parse_error,
-        time=time.time(),
-        metrics=metrics,
-        token_ids=None if decision.token_ids is None else list(decision.token_ids),
-        logprobs=None if decision.logprobs is None else list(decision.logprobs),
-        expected=expert,
-        marks=dict(observation.marks),
-    )
+def _answers(steps: Sequence[Step]) -> dict[str, float]:
+    """What the answers of an episode held besides one action each, where they did."""
+    figures = {
+        "actions": float(sum(len(step.actions) for step in steps)) if any(s.further_actions for s in steps) else 0.0,
+        "refused": float(sum(step.refused is not None for step in steps)),
+        "input_tokens": float(sum(step.usage.input_tokens for step in steps if step.usage)),
+        "output_tokens": float(sum(step.usage.output_tokens for step in steps if step.usage)),
+        "cost": sum(step.cost for step in steps if step.cost),
+    }
+    return {name: value for name, value in figures.items() if value}

@@ -132,6 +132,7 @@ async def answer_all(
 
 
 def _answer(name: str, decision: Decision) -> StepAnswer:
+    decision = decision.single()
     return StepAnswer(
         task_id=name,
         response=decision.response,

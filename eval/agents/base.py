@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 from eval.actions import Action, ParseError
-from eval.actions.dialects.base import Response, read_answer
+from eval.actions.dialects.base import AgentTurn, Response, read_answer
 from eval.desktop import Observation, Task
+from eval.episodes import ToolCall, TokenUsage
 from eval.prompts import PastStep
 from eval.prompts.demonstrations import Demonstration
 
@@ -17,7 +18,12 @@ from eval.prompts.demonstrations import Demonstration
 class Decision:
     """One answer. `action` is None exactly when `parse_error` says why the response was no action.
 
-    frame  (width, height) in which the response's coordinates are; None: they are fractions of the screen, or marks
+    frame            (width, height) in which the response's coordinates are; None: they are fractions of the screen, or
+                     marks
+    further_actions  the actions of the answer after `action`, in their order
+    calls            the calls of tools in the answer, where the agent's interface has calls
+    usage, cost      tokens as the server counts them, and USD
+    raw              the answer as its server gave it, as JSON
 
     Halves of surrogate pairs, which a JSON API can hand on and no file holds, become escapes such as `\\ud800`.
     """
@@ -29,6 +35,23 @@ class Decision:
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     frame: tuple[int, int] | None = None
+    further_actions: tuple[Action, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    usage: TokenUsage | None = None
+    cost: float | None = None
+    raw: dict[str, Any] | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions of the answer, in their order."""
+        return () if self.action is None else (self.action, *self.further_actions)
+
+    def single(self) -> Decision:
+        """The decision where exactly one action is wanted: several are no valid action there."""
+        if not self.further_actions:
+            return self
+        why = f"{len(self.actions)} actions instead of one"
+        return replace(self, action=None, further_actions=(), parse_error=why)
 
     def __post_init__(self) -> None:
         for name in ("response", "thought", "parse_error"):
@@ -63,10 +86,26 @@ class Agent(Protocol):
         ...
 
 
-def decide(parse: Callable[[str], Response], text: str) -> Decision:
-    """The decision of a response; a text that does not parse is a decision without an action."""
+@runtime_checkable
+class StreamingAgent(Protocol):
+    """An agent whose answers of one batch get ready one after the other: its episodes do not wait for the slowest."""
+
+    name: str
+
+    def each(
+        self, observations: Sequence[Observation], histories: Sequence[History]
+    ) -> AsyncIterator[tuple[int, Decision]]:
+        """(number of the observation, its decision), in the order in which they get ready; one per observation."""
+        ...
+
+
+def decide(parse: Callable[[str], Response | AgentTurn], text: str) -> Decision:
+    """The decision of an answer, read by `PromptBuilder.read_turn` (one action or several), or by `PromptBuilder.read`
+    (exactly one); a text that does not parse is a decision without an action."""
     try:
-        response = read_answer(parse, text)
+        read = read_answer(parse, text)
     except ParseError as error:
         return Decision(text, None, parse_error=str(error))
-    return Decision(text, response.action, response.thought)
+    if isinstance(read, AgentTurn):
+        return Decision(text, read.actions[0], read.thought, further_actions=read.actions[1:])
+    return Decision(text, read.action, read.thought)

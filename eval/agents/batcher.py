@@ -1,11 +1,12 @@
-"""Collects the requests of many episodes into one call of the agent."""
+"""Collects the requests of many episodes into one call of the agent, and lets such an agent work as a looping one."""
 
 from __future__ import annotations
 
 import asyncio
 from types import TracebackType
 
-from eval.agents.base import Agent, Decision, History
+from eval.agents.base import Agent, Decision, History, StreamingAgent
+from eval.agents.computer import Computer
 from eval.desktop import Observation
 
 LINGER = 0.02  # seconds to wait for the episodes that are still busy on their desktops
@@ -14,7 +15,8 @@ LINGER = 0.02  # seconds to wait for the episodes that are still busy on their d
 class Batcher:
     """Calls the agent when every open episode waits for it, or when some have waited for LINGER seconds.
 
-    An exception of the agent goes to every episode of that batch. Use as an async context manager.
+    An exception of the agent goes to every episode of that batch that has no answer yet. Of an agent that gives its
+    answers one by one (`StreamingAgent`), each is handed on when it is ready. Use as an async context manager.
     """
 
     def __init__(self, agent: Agent, limit: int) -> None:
@@ -75,8 +77,16 @@ class Batcher:
                 calls.create_task(self._call(batch))
 
     async def _call(self, batch: list[tuple[Observation, History, asyncio.Future[Decision]]]) -> None:
+        observations, histories = [item[0] for item in batch], [item[1] for item in batch]
         try:
-            decisions = await self.agent.act([item[0] for item in batch], [item[1] for item in batch])
+            if isinstance(self.agent, StreamingAgent):
+                async for number, decision in self.agent.each(observations, histories):
+                    if not (answer := batch[number][2]).done():
+                        answer.set_result(decision)
+                if missing := sum(not answer.done() for *_, answer in batch):
+                    raise RuntimeError(f"{self.agent.name} gave no decision for {missing} of {len(batch)} observations")
+                return
+            decisions = await self.agent.act(observations, histories)
             if len(decisions) != len(batch):
                 raise RuntimeError(f"{self.agent.name} gave {len(decisions)} decisions for {len(batch)} observations")
         except Exception as error:
@@ -89,3 +99,19 @@ class Batcher:
                     answer.set_result(decision)
         finally:
             self._free.release()
+
+
+class Stepping:
+    """An agent that decides for many episodes at once, as a looping agent (`eval.agents.computer.LoopingAgent`)."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self.batcher = batcher
+        self.name = batcher.agent.name
+
+    async def run(self, computer: Computer) -> None:
+        self.batcher.enter()
+        try:
+            while not computer.ended.is_set():
+                await computer.answer(await self.batcher.ask(computer.observation, computer.history()))
+        finally:
+            self.batcher.leave()

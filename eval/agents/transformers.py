@@ -145,7 +145,7 @@ class TransformersAgent:
         ids = out.sequences[:, batch["input_ids"].shape[1] :]
         texts = self.processor.batch_decode(ids, skip_special_tokens=True)
         decisions = [
-            replace(decide(partial(builder.read, marks=m), text), frame=builder.frame)
+            replace(decide(partial(builder.read_turn, marks=m), text), frame=builder.frame)
             for text, m, builder in zip(texts, marks, builders, strict=True)
         ]
         if not self.record_tokens:
@@ -159,12 +159,4 @@ class TransformersAgent:
         ends = self.model.generation_config.eos_token_id
         stop = {ends} if isinstance(ends, int) else set(ends or ())
         n = next((i + 1 for i, token in enumerate(ids) if token in stop), len(ids))
-        return Decision(
-            decision.response,
-            decision.action,
-            decision.thought,
-            decision.parse_error,
-            tuple(ids[:n]),
-            tuple(logprobs[:n]),
-            decision.frame,
-        )
+        return replace(decision, token_ids=tuple(ids[:n]), logprobs=tuple(logprobs[:n]))

@@ -18,6 +18,7 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Box
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Observation, Score, Task
+from eval.environments import drawn
 from eval.environments.splits import seeds
 
 COLOURS: Final[dict[str, tuple[int, int, int]]] = {
@@ -110,6 +111,7 @@ class ClickDesktop:
         return self._observe()
 
     async def step(self, action: Action) -> Observation:
+        drawn.check(action)
         self.solved = self._expected().matches(action)
         self.over = True
         return self._observe()

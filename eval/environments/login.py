@@ -29,6 +29,7 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Box, Screen
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Observation, Score, Task
+from eval.environments import drawn
 from eval.environments.splits import seeds
 
 SIZE: Final = 96  # pixels each way
@@ -319,7 +320,8 @@ class LoginDesktop:
         return self._observe()
 
     async def step(self, action: Action) -> Observation:
-        """Clicks, TYPE and KEY do what they do on a real screen; any other action does nothing."""
+        """Clicks, TYPE and KEY do what they do on a real screen; any other action does nothing, or is refused."""
+        drawn.check(action)
         if action.type in (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.TRIPLE_CLICK) and action.point:
             self.form.click(*Screen(SIZE, SIZE).from_norm(*action.point))
         elif action.type is ActionType.TYPE and action.text is not None:

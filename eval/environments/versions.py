@@ -23,6 +23,7 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Box, inside
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Observation, Score, Task
+from eval.environments import drawn
 from eval.environments.click import COLOURS, GAP
 from eval.environments.splits import seeds
 from eval.prompts.demonstrations import FAMILY
@@ -125,6 +126,7 @@ class VersionsDesktop:
         return self._observe()
 
     async def step(self, action: Action) -> Observation:
+        drawn.check(action)
         self.over = True
         if action.type is ActionType.CLICK and (point := action.point) is not None:
             self.pressed = next((c for c in self.shown.buttons if inside(point, box(c, self.options))), None)

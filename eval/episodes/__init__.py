@@ -1,5 +1,6 @@
-"""Recorded episodes and their files (`episode`), images that are opened when used (`images`), JSON lines (`jsonl`)."""
+"""Recorded episodes and their files (`episode`, `answers`), images opened when used (`images`), lines (`jsonl`)."""
 
+from eval.episodes.answers import ToolCall, TokenUsage
 from eval.episodes.episode import (
     MARKER,
     READ_VERSIONS,
@@ -25,6 +26,8 @@ __all__ = [
     "EpisodeError",
     "EpisodeWriter",
     "Step",
+    "ToolCall",
+    "TokenUsage",
     "frame_name",
     "is_complete",
     "iter_episodes",

@@ -1,8 +1,8 @@
 """Episode folders: `NNN.png` (the frame before action NNN, and a final frame), `steps.jsonl`, and `episode.json`.
 
 episode.json is written last: a folder without it is an episode that was cut off. Names follow the episode schema 1.1.0,
-which is 1.0.0 with more: `further_actions` of a step, and of actions `path`, `distance` and the types zoom,
-cursor_position and call_user. Episodes of 1.0.0 are read as they are.
+which is 1.0.0 with more: of a step `further_actions`, `refused`, `calls`, `usage`, `cost` and `raw`, and of actions
+`path`, `distance` and the types zoom, cursor_position and call_user. Episodes of 1.0.0 are read as they are.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from PIL import Image
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
+from eval.episodes.answers import ToolCall, TokenUsage
 
 SCHEMA_VERSION: Final = "1.1.0"
 READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)
 MARKER: Final = "episode.json"
 STEPS: Final = "steps.jsonl"
+# fields of a step that are written only where they are set: a step without them reads as one of 1.0.0
+SPARSE: Final = ("marks", "further_actions", "refused", "calls", "usage", "cost", "raw")
 
 
 class EpisodeError(ValueError):
@@ -31,7 +34,7 @@ class EpisodeError(ValueError):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One answer of the agent and what became of it.
+    """One answer of the agent and what became of it. A limit on steps counts answers, not actions, as OSWorld does.
 
     screenshot   file name of the frame before the action
     action       None when the answer was no valid action; `parse_error` then says why
@@ -41,6 +44,10 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     token_ids    the sampled tokens, and their log probabilities, when the agent gives them
     expected     what the environment's expert would have done in this state, where it has one
     marks        numbered boxes (normalised) that a prompt with marks draws on the frame; the file of the frame has none
+    refused      why the desktop refused an action, after its number from 1; it and those after it were not done
+    calls        the calls of tools that the answer holds, with their results, where the agent's interface has calls
+    usage, cost  tokens of the answer as its server counts them, and what it cost in USD
+    raw          the answer as its server gave it, as JSON
     """
 
     index: int
@@ -58,6 +65,16 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     expected: Expected | None = None
     marks: dict[int, Box] = {}
     further_actions: tuple[Action, ...] = ()
+    refused: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    usage: TokenUsage | None = None
+    cost: float | None = None
+    raw: dict[str, Any] | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions of the answer, in their order."""
+        return () if self.action is None else (self.action, *self.further_actions)
 
     def to_json(self) -> dict[str, Any]:
         out = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -65,8 +82,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.expected is not None:
             out["expected"] = {"action": self.expected.action.to_json(), "box": self.expected.box}
         out["further_actions"] = [action.to_json() for action in self.further_actions]
-        for name in ("marks", "further_actions"):
-            if not out[name]:
+        out["calls"], out["usage"] = msgspec.to_builtins((self.calls, self.usage))
+        for name in SPARSE:
+            if out[name] in (None, (), [], {}):
                 del out[name]
         return {k: v for k, v in out.items() if v is not None or k in ("action", "response", "thought", "parse_error")}
 

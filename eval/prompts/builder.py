@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Protocol
 from PIL import Image
 
 from eval.actions import Action, ParseError, Unrepresentable
-from eval.actions.dialects.base import Dialect, Response, read_answer
+from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
 from eval.actions.geometry import Box, Cells
 from eval.config import ConfigError
 from eval.desktop import Observation, Task
@@ -43,6 +43,7 @@ class PastStep:
     action    None: the answer was no action
     image     the frame as the desktop gave it, and `marks` the numbered boxes on it
     thought   why, where the agent (or the human) said it; `response` the whole answer
+    further_actions  of the same answer, after `action`
     """
 
     action: Action | None
@@ -50,6 +51,7 @@ class PastStep:
     thought: str | None = None
     response: str | None = None
     marks: Mapping[int, Box] = field(default_factory=dict)
+    further_actions: tuple[Action, ...] = ()
 
 
 class Target(Protocol):
@@ -57,6 +59,9 @@ class Target(Protocol):
 
     @property
     def action(self) -> Action | None: ...
+
+    @property
+    def further_actions(self) -> tuple[Action, ...]: ...
 
     @property
     def thought(self) -> str | None: ...
@@ -196,7 +201,7 @@ class PromptBuilder:
             if index >= len(past) - (self.images - 1) and step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
                 chat.text("user", "\n")
-            chat.text("user", f"{index + 1}. {quoted(self.written(step.action, step.marks))}\n")
+            chat.text("user", f"{index + 1}. {quoted(self._told(step))}\n")
 
     def _turns(self, chat: _Chat, goal: str, past: Sequence[PastStep]) -> None:
         """OpenCUA's form: each step a turn of the assistant, before it the frame if it is one of the latest."""
@@ -212,6 +217,11 @@ class PromptBuilder:
         """A past step in the form of a target, with as much of its reasoning as `level` asks for and it has."""
         if step.action is None:
             return self.written(None)
+        if step.further_actions:
+            try:
+                return self._turn(step, None)
+            except Unrepresentable:
+                return self._told(step)
         try:
             action = self._spoken(step.action, step.marks)
             plain = self.dialect.format_response(action)
@@ -222,6 +232,16 @@ class PromptBuilder:
             return self.dialect.format_sections(action, kept)
         except Unrepresentable:
             return plain
+
+    def _told(self, step: PastStep) -> str:
+        """A past step's actions as the history tells them."""
+        return "; ".join(self.written(action, step.marks) for action in (step.action, *step.further_actions))
+
+    def _turn(self, step: Target | PastStep, thought: str | None) -> str:
+        """A whole answer with several actions. Raises Unrepresentable."""
+        assert step.action is not None
+        spoken = [self._spoken(action, step.marks) for action in (step.action, *step.further_actions)]
+        return self.dialect.format_turn(spoken, thought)
 
     def _reasons(self, step: Target | PastStep) -> dict[str, str]:
         """The sections of a step's reasoning, in their order, as targets hold them: one thought; or, with a level as
@@ -281,6 +301,8 @@ class PromptBuilder:
         """The assistant's turn for a step that has an action. Raises Unrepresentable."""
         if step.action is None:
             raise ValueError("a step without an action cannot be a target")
+        if step.further_actions:
+            return self._turn(step, ((step.thought or "").strip() or None) if self.thought else None)
         reasons = self._reasons(step) if self.thought else {}
         return self.dialect.format_sections(self._spoken(step.action, step.marks), reasons)
 
@@ -302,6 +324,20 @@ class PromptBuilder:
             return dataclasses.replace(parsed, action=som.to_point(parsed.action, marks or {}))
 
         return read_answer(response, text)
+
+    def read_turn(self, text: str, marks: Mapping[int, Box] | None = None) -> AgentTurn:
+        """An answer that may hold several actions, each at the point of the mark that it names. Raises ParseError."""
+
+        def turn(answer: str) -> AgentTurn:
+            if not hasattr(self.dialect, "parse_turn"):  # one of a user's own that does not inherit
+                response = self.dialect.parse_response(answer)
+                parsed = AgentTurn(response.thought, (response.action,))
+            else:
+                parsed = self.dialect.parse_turn(answer)
+            actions = tuple(som.to_point(action, marks or {}) for action in parsed.actions)
+            return dataclasses.replace(parsed, actions=actions)
+
+        return read_answer(turn, text)
 
 
 class _Chat:

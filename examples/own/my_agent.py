@@ -38,5 +38,5 @@ class Finder:
         for observation in observations:
             point = middle_of_yellow(observation.image)
             text = "Action: DONE()" if point is None else f"Action: CLICK(x={point[0]:.4f}, y={point[1]:.4f})"
-            decisions.append(decide(functools.partial(self.builder.read, marks=observation.marks), text))
+            decisions.append(decide(functools.partial(self.builder.read_turn, marks=observation.marks), text))
         return decisions

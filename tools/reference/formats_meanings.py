@@ -43,6 +43,11 @@ STEP: Final = {
     "expected": "what an expert would do here: `{action, box}`; `box` is where a point counts as the same, or null",
     "further_actions": "a list: the actions of the same answer after `action`, done before the next frame; since 1.1.0",
     "marks": "numbered boxes that a prompt with marks draws on the frame; the frame's file has none of them",
+    "refused": "what the desktop refused, and why; that action and those after it were not done; since 1.1.0",
+    "calls": "the calls of tools in the answer: `{name, id, arguments, result, error}`; since 1.1.0",
+    "usage": "tokens of the answer: `{input_tokens, output_tokens, cached_tokens}`; since 1.1.0",
+    "cost": "what the answer cost, USD; since 1.1.0",
+    "raw": "the answer as its server gave it; since 1.1.0",
 }
 SHARD: Final = {
     "file": "name of the Parquet file",

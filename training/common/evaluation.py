@@ -189,7 +189,7 @@ def asked(agent: Agent, samples: Sequence[Sample], at_once: int = 64) -> tuple[S
     decisions: list[Decision] = []
     for start in range(0, len(samples), at_once):
         seen, past = zip(*(sample.asked() for sample in samples[start : start + at_once]), strict=True)
-        decisions += asyncio.run(agent.act(seen, past))
+        decisions += [decision.single() for decision in asyncio.run(agent.act(seen, past))]
     return samples, decisions
 
 

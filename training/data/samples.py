@@ -181,7 +181,7 @@ def _messages(
 
 
 def _past(step: Step, image: ImageRef) -> PastStep:
-    return PastStep(step.action, image, step.thought, step.response, step.marks)
+    return PastStep(step.action, image, step.thought, step.response, step.marks, step.further_actions)
 
 
 def _task(episode: Episode) -> Task:

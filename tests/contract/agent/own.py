@@ -21,4 +21,4 @@ class Fixed:
         self.text = text
 
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
-        return [decide(partial(self.builder.read, marks=seen.marks), self.text) for seen in observations]
+        return [decide(partial(self.builder.read_turn, marks=seen.marks), self.text) for seen in observations]

@@ -163,6 +163,12 @@ def schema() -> Any:
             ("expected", pa.struct([("action", action), ("box", box)])),
             ("further_actions", pa.list_(action)),  # absent in rows of the episode schema 1.0.0
             ("marks", pa.list_(pa.struct([("number", whole), ("box", box)]))),
+            # absent in rows of the episode schema 1.0.0, and in those that the first packer of 1.1.0 wrote
+            ("refused", text),
+            ("calls", text),  # JSON
+            ("usage", text),  # JSON
+            ("cost", number),
+            ("raw", text),  # JSON
             ("extra", text),  # JSON
         ]
     )
@@ -195,10 +201,11 @@ def schema() -> Any:
     )
 
 
+STEP_JSON: Final = ("calls", "usage", "raw")
 STEP_FIELDS: Final = frozenset(
     (
         *("index", "screenshot", "action", "response", "thought", "parse_error", "reward", "done", "time", "metrics"),
-        *("token_ids", "logprobs", "expected", "marks", "further_actions"),
+        *("token_ids", "logprobs", "expected", "marks", "further_actions", "refused", "cost", *STEP_JSON),
     )
 )
 PLAIN_STEP: Final = ("index", "screenshot", "response", "thought", "parse_error", "reward", "done", "time")
@@ -244,14 +251,20 @@ def _step_row(step: Step, image: str) -> dict[str, Any]:
         box = step.expected.box
         row["expected"] = {"action": step.expected.action.to_json(), "box": None if box is None else list(box)}
     row["marks"] = [{"number": number, "box": list(box)} for number, box in step.marks.items()]
+    row["refused"], row["cost"] = step.refused, step.cost
+    for name in STEP_JSON:
+        row[name] = json.dumps(msgspec.to_builtins(given)) if (given := getattr(step, name)) else None
     row["extra"] = _extra(step, STEP_FIELDS)
     return row
 
 
 def _extra(value: Any, known: frozenset[str]) -> str | None:
     """JSON of the fields that the schema lacks and that differ from their default."""
-    names = [name for name in value.__struct_fields__ if name not in known]
-    fields = {name: getattr(value, name) for name in names}
+    fields = {
+        field.name: given
+        for field in msgspec.structs.fields(value)
+        if field.name not in known and (given := getattr(value, field.name)) != field.default
+    }
     return json.dumps(msgspec.to_builtins(fields)) if fields else None
 
 
@@ -285,6 +298,10 @@ def _step(row: Mapping[str, Any]) -> Step:
         values["expected"] = Expected(action(row["expected"]["action"]), None if box is None else tuple(box))
     if row["marks"]:
         values["marks"] = numbered(row["marks"])
+    for name in ("refused", "cost"):
+        values[name] = row.get(name)
+    stored = {name: json.loads(row[name]) for name in STEP_JSON if row.get(name)}
+    values |= _known(json.dumps(stored), Step) if stored else {}
     if row["extra"]:
         values |= _known(row["extra"], Step)
     return Step(**values)

@@ -124,6 +124,9 @@ class PackedSamples(Sequence[Sample]):
             raise ConfigError(f"{self.episodes.folder}: episode {episode.episode_id}: {fault}") from None
 
 
+FURTHER: Final = "further_actions"
+
+
 @dataclass(frozen=True)
 class _Told:
     """The fields of a step from which its target is made."""
@@ -132,6 +135,7 @@ class _Told:
     thought: str | None
     response: str | None
     marks: dict[int, Box]
+    further_actions: tuple[Action, ...]
 
 
 def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) -> tuple[Any, Any]:
@@ -146,12 +150,14 @@ def _usable(episodes: PackedEpisodes, builder: PromptBuilder, faults: Faults) ->
         column = batch.column("steps").combine_chunks()
         owners = np.repeat(np.arange(len(names)), column.value_lengths().to_numpy()).tolist()
         flat = column.flatten()
-        parts = (flat.field(name).to_pylist() for name in ("index", "action", "thought", "response", "marks"))
-        for owner, index, done, thought, response, marks in zip(owners, *parts, strict=True):
+        parts = [flat.field(name).to_pylist() for name in ("index", "action", "thought", "response", "marks")]
+        told = flat.type.get_field_index(FURTHER) >= 0  # rows of the episode schema 1.0.0 have no such column
+        parts.append(flat.field(FURTHER).to_pylist() if told else [None] * len(owners))
+        for owner, index, done, thought, response, marks, more in zip(owners, *parts, strict=True):
             if done is None:
                 continue
             try:
-                builder.target(_Told(action(done), thought, response, numbered(marks)))
+                builder.target(_Told(action(done), thought, response, numbered(marks), tuple(map(action, more or ()))))
             except (ActionError, Unrepresentable) as error:
                 reason = "unrepresentable" if isinstance(error, Unrepresentable) else "broken_episode"
                 where = f"{episodes.folder}: episode {names[owner]}: step {index}"

@@ -169,4 +169,4 @@ def _ask(agent: Agent, opened: Iterable[tuple[ObservedStep, Observation]]) -> li
 
 
 async def _act(agent: Agent, seen: list[Observation], histories: list[History]) -> list[Decision]:
-    return await agent.act(seen, histories)
+    return [decision.single() for decision in await agent.act(seen, histories)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.geometry import Box
@@ -41,7 +42,14 @@ class ObservedStep:
     @property
     def past(self) -> list[PastStep]:
         return [
-            PastStep(step.action, self.folder / step.screenshot, step.thought, step.response, step.marks)
+            PastStep(
+                step.action,
+                self.folder / step.screenshot,
+                step.thought,
+                step.response,
+                step.marks,
+                step.further_actions,
+            )
             for step in self.episode.steps[: self.index]
         ]
 
@@ -54,7 +62,10 @@ class ObservedStep:
 
         Raises BadSample for an image that cannot be opened.
         """
-        done = [None if past.action is None else past.action.to_json() for past in self.past]
+        done: list[dict[str, Any] | None] = []
+        for past in self.past:
+            done.append(None if past.action is None else past.action.to_json())
+            done += [action.to_json() for action in past.further_actions]
         return digest([self.goal, done, seen(open_image(self.image))])
 
     def __str__(self) -> str:
@@ -104,7 +115,7 @@ class Maker:
         """
         if step.response is not None:
             try:
-                if step.action in (None, self.read(step.response, step.marks)):
+                if step.action is None or step.actions == self.builder.read_turn(step.response, step.marks).actions:
                     return step.response
             except ParseError:
                 if step.action is None:

@@ -1,0 +1,279 @@
+"""The guarded computer: what the rollout gives an agent that runs its own loop.
+
+The computer owns the episode's steps, frames, time limits and end. An agent tells it each answer of its model and lets
+it do the answer's actions; whatever the agent or an SDK's loop around it does with an error, the computer remembers it,
+and the rollout stops the agent when `ended` is set. A step is one answer of the model, however many actions it holds:
+the limit of steps counts answers, as OSWorld's own loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+from PIL import Image
+
+from eval.actions import Action, ActionType
+from eval.agents.base import Decision, History
+from eval.desktop import ActionRefused, Desktop, DesktopTimeout, InfraError, Observation, Task
+from eval.episodes import Step, ToolCall, frame_name
+from eval.prompts import PastStep
+
+T = TypeVar("T")
+MAX_TURN: Final = 1000  # actions of one answer that come one by one
+
+
+class EpisodeOver(Exception):
+    """The episode has ended: there is nothing more to do on the computer."""
+
+
+async def timed(call: Awaitable[T], seconds: float, name: str) -> T:
+    """The call's result. Raises DesktopTimeout after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except InfraError:
+        raise
+    except TimeoutError:
+        raise DesktopTimeout(f"{name} took longer than {seconds:g} s") from None
+
+
+class Computer:
+    """One episode, as its agent sees it.
+
+    An agent whose answers come whole calls `answer`. One whose SDK does the actions one by one calls `begin` with the
+    answer, and `act` for each action. Both raise EpisodeOver once the episode has ended, and InfraError when the
+    desktop fails.
+
+    task, observation  what the episode is about, and the present screen
+    steps   the recorded steps
+    failed  why the agent failed by its answers; "" while it has not
+    failure the infrastructure's failure, if there was one
+    ended   set when the episode has ended, for whatever reason
+    held    keys and mouse buttons that are down now, such as shift and button:left
+    """
+
+    def __init__(
+        self,
+        desktop: Desktop,
+        task: Task,
+        observation: Observation,
+        *,
+        max_steps: int,
+        step_timeout: float,
+        parse_failures: int = 1,
+        save: Callable[[int, Observation], None] = lambda *_: None,
+    ) -> None:
+        """save  keeps the frame before a step; it may raise InfraError"""
+        self._desktop = desktop
+        self.task = task
+        self.observation = observation
+        self.max_steps = max_steps
+        self._step_timeout = step_timeout
+        self._parse_failures = parse_failures
+        self._save = save
+        self._past: list[PastStep] = []
+        self.steps: list[Step] = []
+        self.held: frozenset[str] = frozenset()
+        self.failed = ""
+        self.failure: InfraError | None = None
+        self.ended = asyncio.Event()
+        self.heard = time.monotonic()  # when the agent last did something here, or the desktop finished doing it
+        self.busy = False  # the desktop is at work
+        self._shown = observation  # at the beginning of the open step
+        self._failures = 0
+        if observation.done or max_steps < 1:
+            self.ended.set()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the screenshot, in pixels; the coordinates of actions are fractions of it."""
+        return self.observation.image.size
+
+    def screenshot(self) -> Image.Image:
+        """The present screen. Raises EpisodeOver."""
+        self._hear()
+        return self.observation.image
+
+    async def answer(self, decision: Decision) -> Observation:
+        """Records a whole answer as a step and does its actions, up to the first that the desktop refuses."""
+        self.begin(decision)
+        if decision.action is None:
+            return self.observation
+        for number, action in enumerate(decision.actions, 1):
+            try:
+                await self._do(action, number)
+            except ActionRefused:
+                break
+            if self.ended.is_set():
+                break
+        if len(self.steps) >= self.max_steps:
+            self.ended.set()
+        return self.observation
+
+    def begin(self, decision: Decision) -> None:
+        """Records an answer as a new step. Actions that it does not hold yet may follow by `act`.
+
+        An answer with a parse_error is a failure of the agent; at the limit of these the episode ends.
+        """
+        self._hear()
+        if len(self.steps) >= self.max_steps:
+            self._end()
+        self._recall()
+        self._shown = self.observation
+        try:
+            self._save(len(self.steps), self._shown)
+        except InfraError as error:
+            self._fail(error)
+        self.steps.append(_step(len(self.steps), decision, self._shown))
+        if decision.action is None and decision.parse_error is not None:
+            self._failures += 1
+            if self._failures >= self._parse_failures:
+                self.failed = f"no valid action: {decision.parse_error}"
+            if self.failed or len(self.steps) >= self.max_steps:
+                self.ended.set()
+
+    async def act(self, action: Action, call: ToolCall | None = None) -> Observation:
+        """Does one action, as the next of the open step's; `call` is the call of a tool that it came from.
+
+        Raises ActionRefused for an action that the desktop cannot do, ValueError without an open step.
+        """
+        self._hear()
+        if not self.steps:
+            raise ValueError("an action before the first answer: call begin first")
+        step = self.steps[-1]
+        if len(step.actions) >= MAX_TURN:
+            self.failed = f"more than {MAX_TURN} actions in one answer"
+            self._end()
+        further = (*step.further_actions, action) if step.action is not None else ()
+        step = msgspec.structs.replace(
+            step,
+            action=step.action or action,
+            further_actions=further,
+            metrics=_judged(step.action or action, self._shown),
+        )
+        self.steps[-1] = step
+        if call is None:
+            return await self._do(action, len(step.actions))
+        try:
+            observation = await self._do(action, len(step.actions))
+        except ActionRefused as refused:
+            self.note(msgspec.structs.replace(call, error=str(refused)))
+            raise
+        self.note(call)
+        return observation
+
+    def note(self, call: ToolCall) -> None:
+        """Adds the call of a tool, with its result, to the open step; one of the same id is replaced."""
+        step = self.steps[-1]
+        kept = tuple(known for known in step.calls if not call.id or known.id != call.id)
+        self.steps[-1] = msgspec.structs.replace(step, calls=(*kept, call))
+
+    async def _do(self, action: Action, number: int) -> Observation:
+        self.busy = True
+        try:
+            self.observation = await timed(self._desktop.step(action), self._step_timeout, "step")
+        except ActionRefused as refused:
+            why = f"action {number} ({action.type}): {refused}"
+            self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
+            raise
+        except InfraError as error:
+            self._fail(error)
+        finally:
+            self.busy = False
+            self.heard = time.monotonic()
+        self._hold(action)
+        if self.observation.done or action.type in (ActionType.DONE, ActionType.FAIL):
+            self.ended.set()
+        return self.observation
+
+    def _hold(self, action: Action) -> None:
+        button = f"button:{action.button or 'left'}"
+        if action.type is ActionType.KEY_DOWN:
+            self.held |= set(action.keys or ())
+        elif action.type is ActionType.KEY_UP:
+            self.held -= set(action.keys or ())
+        elif action.type is ActionType.MOUSE_DOWN:
+            self.held |= {button}
+        elif action.type is ActionType.MOUSE_UP:
+            self.held -= {button}
+
+    def history(self) -> History:
+        """The task and the past steps, for an agent that is about to ask its model again."""
+        self._recall()
+        return History(self.task, tuple(self._past))
+
+    def _recall(self) -> None:
+        """The last step becomes a past one."""
+        if len(self._past) < len(self.steps):
+            step, shown = self.steps[-1], self._shown
+            marks = dict(shown.marks)
+            self._past.append(
+                PastStep(step.action, shown.image, step.thought, step.response, marks, step.further_actions)
+            )
+
+    def _hear(self) -> None:
+        self.heard = time.monotonic()
+        if self.failure is not None:
+            raise self.failure
+        if self.ended.is_set():
+            raise EpisodeOver
+
+    def _end(self) -> None:
+        self.ended.set()
+        raise EpisodeOver
+
+    def _fail(self, error: InfraError) -> None:
+        self.failure = error
+        self.ended.set()
+        raise error
+
+
+@runtime_checkable
+class LoopingAgent(Protocol):
+    """An agent that runs its own loop, as those of SDKs do. `name` is its name in the results.
+
+    `run` may raise InfraError, for example when a server is gone: the episode is run again then.
+    """
+
+    name: str
+
+    async def run(self, computer: Computer) -> None:
+        """Works on the task until the episode has ended; it is cancelled when that happens. Many run at once."""
+        ...
+
+
+def _judged(action: Action | None, observation: Observation) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    expert = observation.expected
+    if expert is not None:
+        metrics[f"expect_{expert.action.type}"] = 1.0
+        metrics["correct"] = float(expert.matches(action))
+        if expert.box is not None:
+            metrics["in_box"] = float(expert.hit(action))
+    return metrics
+
+
+def _step(index: int, decision: Decision, observation: Observation) -> Step:
+    return Step(
+        index=index,
+        screenshot=frame_name(index),
+        action=decision.action,
+        response=decision.response,
+        thought=decision.thought,
+        parse_error=decision.parse_error,
+        time=time.time(),
+        metrics=_judged(decision.action, observation),
+        token_ids=None if decision.token_ids is None else list(decision.token_ids),
+        logprobs=None if decision.logprobs is None else list(decision.logprobs),
+        expected=observation.expected,
+        marks=dict(observation.marks),
+        further_actions=decision.further_actions,
+        calls=decision.calls,
+        usage=decision.usage,
+        cost=decision.cost,
+        raw=decision.raw,
+    )
