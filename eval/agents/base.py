@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from eval.actions import Action, ParseError
 from eval.actions.dialects.base import AgentTurn, Response, read_answer
 from eval.desktop import Observation, Task
-from eval.episodes import ToolCall, TokenUsage
+from eval.episodes import TokenUsage, ToolCall
 from eval.prompts import PastStep
 from eval.prompts.demonstrations import Demonstration
 

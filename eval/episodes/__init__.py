@@ -1,6 +1,6 @@
 """Recorded episodes and their files (`episode`, `answers`), images opened when used (`images`), lines (`jsonl`)."""
 
-from eval.episodes.answers import ToolCall, TokenUsage
+from eval.episodes.answers import TokenUsage, ToolCall
 from eval.episodes.episode import (
     MARKER,
     READ_VERSIONS,
@@ -26,8 +26,8 @@ __all__ = [
     "EpisodeError",
     "EpisodeWriter",
     "Step",
-    "ToolCall",
     "TokenUsage",
+    "ToolCall",
     "frame_name",
     "is_complete",
     "iter_episodes",

@@ -19,7 +19,7 @@ from PIL import Image
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
-from eval.episodes.answers import ToolCall, TokenUsage
+from eval.episodes.answers import TokenUsage, ToolCall
 
 SCHEMA_VERSION: Final = "1.1.0"
 READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)

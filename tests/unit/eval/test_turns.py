@@ -17,7 +17,7 @@ from eval.agents.base import Decision, History, decide
 from eval.agents.computer import Computer
 from eval.desktop import ActionRefused, InfraError, Observation, Task
 from eval.environments.registry import environment
-from eval.episodes import Step, ToolCall, TokenUsage, read_episode
+from eval.episodes import Step, TokenUsage, ToolCall, read_episode
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
 from eval.rollout import Rollout, RolloutLimits, rollout
 from tests.unit.eval.doubles import CLICK, DONE, Counting, Saying
