@@ -142,8 +142,7 @@ def test_any_action_is_taken_or_refused(world: Environment, action: Action) -> N
         desktop, before = await start(world)
         try:
             observation = await desktop.step(action)
-        except ActionRefused as refused:
-            assert str(refused)
+        except ActionRefused:
             assert action.type not in (ActionType.CLICK, ActionType.TYPE, ActionType.DONE, ActionType.FAIL)
             assert before.expected is not None
             observation = await desktop.step(before.expected.action)  # it may be asked for another
