@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
@@ -93,12 +93,13 @@ def test_what_every_task_needs_is_written_and_read_back(name: str, action: Actio
 
 @pytest.mark.parametrize("name", NAMES)
 @given(action=actions(marks=False))
+@settings(max_examples=300)  # some forms can write one action of seven
 def test_an_action_is_kept_or_refused_never_changed(name: str, action: Action) -> None:
     dialect = make_dialect(name, DECIMALS, False)
     try:
         text = dialect.format(action)
     except Unrepresentable:
-        assume(False)
+        return
     read = dialect.parse(text)
     assert without_places(read) == without_places(action)
     for place in PLACES:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -114,6 +115,19 @@ def test_what_a_host_is_not_told_is_refused(checks: ModuleType, changes: dict[st
         checks.driver(good | changes)
 
 
+@pytest.fixture
+def without_vllm() -> Iterator[None]:
+    """No vLLM is imported before or after: TRL would take a fake one that stays for an installed one."""
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+            del sys.modules[name]
+
+    forget()
+    yield
+    forget()
+
+
 def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, checks: ModuleType, has_flashinfer: bool) -> None:
     """A vLLM whose has_flashinfer answers as the real one would."""
     package = folder / "vllm" / "utils"
@@ -122,11 +136,10 @@ def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, checks: ModuleType,
         (place / "__init__.py").touch()
     (package / "flashinfer.py").write_text(f"def has_flashinfer():\n    return {has_flashinfer}\n")
     monkeypatch.syspath_prepend(str(folder))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
-        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(checks, "version", lambda _: "0.32.0")
 
 
+@pytest.mark.usefixtures("without_vllm")
 def test_a_sampler_that_nothing_could_compile_is_refused(
     checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +149,7 @@ def test_a_sampler_that_nothing_could_compile_is_refused(
     assert "nothing of FlashInfer" in checks.sampler({"VLLM_USE_FLASHINFER_SAMPLER": "0"})
 
 
+@pytest.mark.usefixtures("without_vllm")
 def test_a_compiler_that_comes_by_chance_is_refused(
     checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

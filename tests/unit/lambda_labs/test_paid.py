@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import msgspec
@@ -96,6 +97,9 @@ def test_a_backend_that_does_not_answer_is_named(
     assert ask(capsys, code=4) == []
     assert main(["status", "--paid"]) == 4
     assert "lambda does not answer, what it has is not listed" in capsys.readouterr().err
+    for thread in threading.enumerate():
+        if thread.name.startswith("paid "):  # in the command line it ends with the process; here with the next test
+            thread.join()
 
 
 def test_where_nothing_can_cost_money_nobody_is_asked(account: Account, capsys: Capture) -> None:

@@ -19,8 +19,8 @@ def test_a_backend_that_nobody_can_enter_is_refused_before_a_submit(tmp_path: Pa
     """Such a machine would be billed until the session's idle time is over."""
     profile = load_profile(tmp_path, None, {"HOME": str(tmp_path)})
     assert place_of(profile, job("train", store="s3://bucket/store", backend="kubernetes"))
-    with pytest.raises(BadInput, match="backend `lambda` has no processes that one can work in"):
-        place_of(profile, job("train", store="s3://bucket/store", backend="lambda"))
+    with pytest.raises(BadInput, match="backend `azureml` has no processes that one can work in"):
+        place_of(profile, job("train", store="s3://bucket/store", backend="azureml"))
 
 
 def test_a_session_keeps_what_the_job_needs_and_nothing_of_its_end() -> None:

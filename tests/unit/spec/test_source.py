@@ -129,7 +129,8 @@ def as_yaml(data: Any) -> str:
     if isinstance(data, str):
         return '"' + "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08x}" for c in data) + '"'
     if isinstance(data, dict):
-        return "{" + ", ".join(f"{as_yaml(key)}: {as_yaml(item)}" for key, item in data.items()) + "}"
+        # `?` before the key: without it YAML allows a key at most 1024 characters
+        return "{" + ", ".join(f"? {as_yaml(key)} : {as_yaml(item)}" for key, item in data.items()) + "}"
     if isinstance(data, list):
         return "[" + ", ".join(as_yaml(item) for item in data) + "]"
     return "null" if data is None else str(data).lower() if isinstance(data, bool) else repr(data)
