@@ -69,6 +69,12 @@ def test_kueue_needs_requests_and_sets_suspend_itself() -> None:
     ]
 
 
+def test_a_service_may_begin_with_a_digit_since_1_36() -> None:
+    service = changed(BASES["SERVICE"], "metadata.name", "1serve")
+    assert [bool(said(service, version)) for version in ("1.35", "1.36", "1.37")] == [True, False, False]
+    assert said(changed(service, "metadata.name", "1_serve"), "1.37")
+
+
 def test_fields_of_a_later_version_are_unknown_to_an_earlier_one() -> None:
     value = changed(JOB, f"{POD}.hostnameOverride", "x")  # alpha since 1.34
     assert said(value, "1.34") == []

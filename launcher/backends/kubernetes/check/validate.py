@@ -267,7 +267,8 @@ def _metadata(say: Say, value: Mapping[str, Any], cluster: bool, kind: str) -> N
         message = "`kubectl apply` and GitOps need a fixed name, and a new one would run the same thing again"
         say((*at, "generateName"), message, "metadata.name", key=True, policy=policies.FIXED_NAMES)
     if "name" in metadata:
-        say.form((*at, "name"), metadata["name"], _FORMS.get(kind, SUBDOMAIN))
+        relaxed = kind == "Service" and say.version >= (1, 36)  # RelaxedServiceNameValidation, on by default since then
+        say.form((*at, "name"), metadata["name"], LABEL if relaxed else _FORMS.get(kind, SUBDOMAIN))
     elif "generateName" not in metadata and isinstance(value.get("metadata"), dict):
         say(at, "`name` is missing", key=True)
     if "namespace" in metadata:
