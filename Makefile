@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools desktop-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -63,6 +63,12 @@ cluster-tools: tools
 
 gitops-tools: ## the controllers of Argo CD and Flux, for the nightly tests with them (a quarter of an hour on two cores)
 	@tools/build-cluster.sh source-controller kustomize-controller argocd argocd-manifests flux-manifests || test $$? -eq 3
+
+# Elsewhere than on Debian and Ubuntu: install what the file lists, under the names of that distribution
+desktop-tools: ## Debian's packages for real desktops, and for the tests with them (root)
+	@packages="$$(grep -v '^#' tools/desktop-packages.txt)"; \
+	dpkg -s $$packages >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$packages; }
 
 kind-tools: tools ## kind and what its node needs, for the nightly test with a real kind (ten minutes on two cores)
 	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy coredns \

@@ -48,6 +48,10 @@ class SetupFailed(InfraError):
     """The start state of the task could not be prepared, so the task must not be run."""
 
 
+class BrokenByAgent(Exception):
+    """The agent's own doing broke the desktop, or what is judged in it: a score of 0, and no further try."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One task. `options` belong to the environment; `max_steps` None leaves it to the evaluation.

@@ -1,0 +1,70 @@
+"""How far this machine can separate a desktop's programs from everything else, found by trying."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from eval.desktop import SetupFailed
+
+_SOURCES: Final = str(Path(__file__).parents[2])
+PROBE_LIMIT_S: Final = 60.0
+
+
+def keeper_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs `main` of a module of eval.desktops.keeping with the standard library alone."""
+    code = (
+        f"import sys; sys.path.append({_SOURCES!r}); from eval.desktops.keeping.{module} import main; sys.exit(main())"
+    )
+    return [sys.executable, "-I", "-S", "-c", code, *arguments]
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What separates the agent's programs from the rest.
+
+    namespaces  of user, mount, pid, ipc, network
+    users       each desktop has a user id of its own, from this number on; 0: it has this process's user
+    cgroups     controller (pids, memory) to the folder in which groups are made; only limits that refused something
+    root        this process is root
+    missing     a line for each part that this machine does not allow, with the reason
+    """
+
+    namespaces: tuple[str, ...] = ()
+    users: int = 0
+    cgroups: Mapping[str, str] = field(default_factory=dict)
+    cgroup_version: Mapping[str, int] = field(default_factory=dict)
+    root: bool = False
+    missing: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whatever a program of the agent does stays in its desktop: it is not root, sees only its own processes and
+        folders, and its processes, memory and files are limited. Then it may have a terminal."""
+        return {"pid", "mount"} <= set(self.namespaces) and self.limited and (bool(self.users) or not self.root)
+
+    @property
+    def limited(self) -> bool:
+        """Processes and memory have limits that were seen to hold."""
+        return {"pids", "memory"} <= set(self.cgroups)
+
+
+@functools.cache
+def isolation() -> Isolation:
+    """What this machine allows to this process; tried once. Raises SetupFailed if that cannot be found out."""
+    try:
+        answer = subprocess.run(
+            keeper_command("probe"), capture_output=True, text=True, timeout=PROBE_LIMIT_S, stdin=subprocess.DEVNULL
+        )
+        values = json.loads(answer.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise SetupFailed(f"cannot find out how far this machine can separate desktops: {error}") from error
+    return Isolation(
+        **{**values, "namespaces": tuple(values["namespaces"]), "missing": tuple(values["missing"])},
+    )

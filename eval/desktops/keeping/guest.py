@@ -1,0 +1,317 @@
+"""The agent's side of a desktop: the process under which all of the agent's programs run.
+
+With namespaces this process is PID 1 of a PID namespace: it sees no process outside, nothing inside can end it, and
+with it the kernel ends everything inside. It holds the rights that it needs to start programs; the programs get none of
+them. It talks to the keeper over a socket of packets, each a JSON object:
+
+    to the guest     {"start": number, "argv": [...], "environ": {...}}
+    from the guest   {"ready": home as seen inside}, {"started": number, "pid": pid},
+                     {"refused": number, "error": text}, {"ended": number, "status": as subprocess gives it}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from eval.desktops.keeping import kernel
+
+PACKET: Final = 1 << 20
+GTK_SETTINGS: Final = """[Settings]
+gtk-enable-animations=0
+gtk-cursor-blink=0
+gtk-recent-files-enabled=0
+"""
+# Folders of the machine that hold other people's files or sockets of its services: the guest sees them empty
+COVERED: Final = ("/root", "/mnt", "/media", "/srv", "/var/tmp")
+
+
+@dataclass(frozen=True)
+class GuestPlan:
+    """What a guest gets. Sizes in bytes.
+
+    namespaces  of user, pid, mount, ipc, network: those that the machine allows and the session wants
+    uid         the user and group of its programs; None: this process's own
+    folder      the session's folder; `folder`/bus holds the sockets and the cookie that the guest may use
+    hidden      more folders that the guest sees empty
+    """
+
+    folder: str
+    display: str
+    environ: dict[str, str]
+    uid: int | None = None
+    namespaces: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    home_size: int = 256 << 20
+    temporary_size: int = 128 << 20
+    files: int = 65536
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def home_inside(plan: GuestPlan) -> str:
+    """The home folder as the guest's programs see it."""
+    return "/home/user" if "mount" in plan.namespaces else f"{plan.folder}/home"
+
+
+def start(plan: GuestPlan, joins: list[int]) -> tuple[int, socket.socket]:
+    """Starts the guest; (its process id as seen from here, the socket to it). `joins`: see `cgroups.ControlGroup.open`.
+
+    Raises OSError with the step that failed.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read, write = os.pipe()
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        os.close(read)
+        _enter(plan, joins, theirs, write)
+    theirs.close()
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        told = json.loads(pipe.readline() or b'{"error": "the guest ended while it started"}')
+    if "error" in told:
+        os.waitpid(first, 0)
+        ours.close()
+        raise OSError(told["error"])
+    pid = first
+    if "pid" in plan.namespaces:  # the process between the two ended and left PID 1 to us
+        os.waitpid(first, 0)
+        pid = told["pid"]
+    ours.send(b"{}")
+    return pid, ours
+
+
+def _enter(plan: GuestPlan, joins: list[int], channel: socket.socket, write: int) -> None:
+    """In the child: the namespaces, then the mounts, then the loop. Never returns."""
+    try:
+        wanted = plan.namespaces
+        if "user" in wanted:
+            uid, gid = os.geteuid(), os.getegid()
+            kernel.unshare(kernel.NEW_USER)
+            kernel.map_own_ids(uid, gid)
+        names = (
+            ("mount", kernel.NEW_MOUNTS),
+            ("pid", kernel.NEW_PIDS),
+            ("ipc", kernel.NEW_IPC),
+            ("network", kernel.NEW_NETWORK),
+        )
+        for name, flag in names:
+            if name in wanted:
+                kernel.unshare(flag)
+        if "pid" in wanted:
+            child = os.fork()
+            if child:
+                os.write(write, json.dumps({"pid": child}).encode() + b"\n")
+                os._exit(0)
+        else:
+            os.write(write, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+        channel.recv(PACKET)  # the keeper is our parent from now on
+        kernel.die_with_parent(signal.SIGKILL)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.write(write, json.dumps({"error": str(error)}).encode() + b"\n")
+        os._exit(1)
+    status = 1
+    try:
+        os.close(write)
+        _furnish(plan)
+        Guest(plan, joins, channel).serve()
+        status = 0
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            channel.send(json.dumps({"failed": str(error)}).encode())
+    finally:
+        os._exit(status)
+
+
+def _furnish(plan: GuestPlan) -> None:
+    """The guest's own /proc, /tmp, /home, /run, /dev/shm and terminals, with the session's sockets at their places."""
+    uid, gid = _ids(plan)
+    if "network" in plan.namespaces:
+        kernel.loopback_up()
+    if "mount" not in plan.namespaces:
+        for name in ("home", "tmp"):
+            Path(plan.folder, name).mkdir(mode=0o700)
+            os.chown(f"{plan.folder}/{name}", uid, gid)
+        return
+    kernel.private_mounts()
+    if "pid" in plan.namespaces:
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    shared = f"{plan.folder}/bus"
+    x_socket = f"/tmp/.X11-unix/X{plan.display[1:]}"
+    sources = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in (shared, x_socket)]
+    small = plan.temporary_size // 8
+    kernel.tmpfs("/tmp", plan.temporary_size, plan.files, 0o1777, os.geteuid(), os.getegid())
+    kernel.tmpfs("/dev/shm", plan.temporary_size, plan.files, 0o1777, os.geteuid(), os.getegid())
+    kernel.tmpfs("/run", small, plan.files, 0o755, os.geteuid(), os.getegid())
+    kernel.tmpfs("/home", plan.home_size, plan.files, 0o755, os.geteuid(), os.getegid())
+    for covered in (*COVERED, *plan.hidden):
+        if Path(covered).is_dir():
+            kernel.tmpfs(covered, 4096, 4, 0o555, os.geteuid(), os.getegid())
+    for path, descriptor in sources:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            target.mkdir(exist_ok=True)
+        else:
+            target.touch()
+        kernel.bind(f"/proc/self/fd/{descriptor}", path, read_only=True)
+        os.close(descriptor)
+    with contextlib.suppress(OSError):  # terminals of its own; without them it has the machine's
+        kernel.mount(
+            "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,max=64"
+        )
+        kernel.bind("/dev/pts/ptmx", "/dev/ptmx")
+    for folder in (f"/run/user/{uid}", "/home/user"):
+        Path(folder).mkdir(mode=0o700, parents=True)
+        os.chown(folder, uid, gid)
+
+
+def _ids(plan: GuestPlan) -> tuple[int, int]:
+    return (os.geteuid(), os.getegid()) if plan.uid is None else (plan.uid, plan.uid)
+
+
+class Guest:
+    """Starts programs when the keeper asks for it, and tells it of their ends."""
+
+    def __init__(self, plan: GuestPlan, joins: list[int], channel: socket.socket) -> None:
+        self._plan = plan
+        self._joins = joins
+        self._channel = channel
+        self._numbers: dict[int, int] = {}
+        self.environ = self._environ()
+
+    def _environ(self) -> dict[str, str]:
+        uid, _ = _ids(self._plan)
+        own = "mount" in self._plan.namespaces
+        runtime = f"/run/user/{uid}" if own else f"{self._plan.folder}/home/.runtime"
+        temporary = "/tmp" if own else f"{self._plan.folder}/tmp"
+        home = home_inside(self._plan)
+        return {**self._plan.environ, "HOME": home, "XDG_RUNTIME_DIR": runtime, "TMPDIR": temporary, "PWD": home}
+
+    def serve(self) -> None:
+        """Until the keeper closes the socket."""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._as_guest(self._fill_home)
+        self._say(ready=home_inside(self._plan))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(wake_read, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in selector.select()}
+                if wake_read in ready:
+                    os.read(wake_read, 4096)
+                    self._reap()
+                if self._channel in ready:
+                    packet = self._channel.recv(PACKET)
+                    if not packet:
+                        return
+                    order = json.loads(packet)
+                    if "start" in order:
+                        self._start(order["start"], order["argv"], order["environ"])
+
+    def _say(self, **message: Any) -> None:
+        self._channel.send(json.dumps(message).encode())
+
+    def _fill_home(self) -> None:
+        os.umask(0o077)
+        home = Path(home_inside(self._plan))
+        Path(self.environ["XDG_RUNTIME_DIR"]).mkdir(exist_ok=True)
+        for version in ("3.0", "4.0"):
+            settings = home / ".config" / f"gtk-{version}"
+            settings.mkdir(parents=True)
+            (settings / "settings.ini").write_text(GTK_SETTINGS)
+        for name, text in self._plan.settings.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text)
+
+    def _as_guest(self, work: Any) -> None:
+        """Does `work` in a process with the guest's user, so that it owns what it makes. Raises OSError."""
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(read)
+                self._become()
+                work()
+            except Exception as error:
+                os.write(write, str(error).encode()[:1000])
+                os._exit(1)
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            message = pipe.read()
+        os.waitpid(child, 0)
+        if message:
+            raise OSError(message.decode(errors="replace"))
+
+    def _become(self) -> None:
+        for descriptor in self._joins:
+            os.write(descriptor, b"0")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if self._plan.uid is not None:
+            os.setgroups([])
+            os.setresgid(self._plan.uid, self._plan.uid, self._plan.uid)
+            os.setresuid(self._plan.uid, self._plan.uid, self._plan.uid)
+        kernel.no_new_privileges()
+
+    def _start(self, number: int, argv: list[str], environ: dict[str, str]) -> None:
+        read, write = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = os.fork()
+        except OSError as error:
+            os.close(read)
+            os.close(write)
+            self._say(refused=number, error=str(error))
+            return
+        if child == 0:
+            try:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                self._become()
+                full = {**self.environ, **environ}
+                os.chdir(full["HOME"])
+                nothing = os.open(os.devnull, os.O_RDONLY)
+                log = f"{full['TMPDIR']}/program-{number}.log"
+                output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                for source, target in ((nothing, 0), (output, 1), (output, 2)):
+                    os.dup2(source, target)
+                os.execvpe(argv[0], argv, full)
+            except OSError as error:
+                os.write(write, (error.strerror or str(error)).encode())
+            finally:
+                os._exit(127)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            message = pipe.read()
+        if message:
+            os.waitpid(child, 0)
+            self._say(refused=number, error=message.decode(errors="replace"))
+        else:
+            self._numbers[child] = number
+            self._say(started=number, pid=child)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            number = self._numbers.pop(pid, None)
+            if number is not None:
+                self._say(ended=number, status=os.waitstatus_to_exitcode(status))

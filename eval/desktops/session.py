@@ -1,0 +1,321 @@
+"""A session: one real desktop on this machine, with its own X server, buses, window manager, home and /tmp.
+
+A keeper process (eval.desktops.keeping) starts everything, notices at once when a part ends, and leaves nothing behind,
+also when this process is killed. The agent's programs run apart from the rest, as far as the machine allows it
+(eval.desktops.isolation): `isolation.missing` says what it does not allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import IO, Any, Final, Literal
+
+from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
+from eval.desktops.isolation import Isolation, isolation, keeper_command
+from eval.desktops.keeping.keeper import sweep
+from eval.desktops.place import Place
+
+FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
+START_LIMIT_S: Final = 60.0
+STOP_LIMIT_S: Final = 30.0
+# Programs in which an agent can type commands
+_SHELLS: Final = ("bash", "dash", "sh", "zsh")
+_EMULATORS: Final = ("gnome-terminal", "konsole", "lxterminal", "mate-terminal", "qterminal", "rxvt", "terminator")
+TERMINALS: Final = frozenset({*_SHELLS, *_EMULATORS, "uxterm", "x-terminal-emulator", "xfce4-terminal", "xterm"})
+
+
+class NotOffered(Exception):
+    """A program that this session does not start: its machine cannot keep the agent within limits."""
+
+
+class ProgramNotStarted(Exception):
+    """A program of the task did not start: a matter of the task, not of the machine."""
+
+
+@dataclass(frozen=True)
+class DesktopOptions:
+    """What a session gives. Sizes in bytes.
+
+    screen     width and height in pixels
+    terminal   whether programs in which one types commands are started: when the isolation is complete, or always
+    network    none: the desktop has a loopback interface of its own and nothing else; machine: the machine's network.
+               Where the machine has no network namespaces it is the machine's
+    processes  at most so many processes (threads count), where control groups can be had
+    hidden     folders of the machine that the desktop's programs see empty, beside /root, /tmp, /home, /run
+    environ    more variables for the desktop's programs
+    """
+
+    screen: tuple[int, int] = (1920, 1080)
+    terminal: Literal["isolated", "always"] = "isolated"
+    network: Literal["none", "machine"] = "none"
+    processes: int = 256
+    memory: int = 2 << 30
+    home_size: int = 256 << 20
+    temporary_size: int = 128 << 20
+    hidden: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+class Program:
+    """A program that was started on the desktop. `pid` is the number inside the desktop's PID namespace."""
+
+    def __init__(self, argv: Sequence[str], pid: int) -> None:
+        self.argv = tuple(argv)
+        self.pid = pid
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def status(self) -> int | None:
+        """Its exit code, or minus the signal that ended it; None while it runs."""
+        return self._ended.result() if self._ended.done() else None
+
+    async def wait(self) -> int:
+        """Waits for its end, and gives its status."""
+        return await asyncio.shield(self._ended)
+
+
+def judge(name: str, status: int | None, evidence: Mapping[str, Any], log: str = "") -> Exception:
+    """Whose doing the end of a part of the desktop is: BrokenByAgent where the evidence says so, else DesktopGone.
+
+    - The memory limit of the X server's group took effect: only what the agent's programs let the X server store can
+      have filled it.
+    - The window manager exited of itself while the X server answers: a program closed its connection (`xkill`) or
+      asked it to exit. A crash of the window manager is a signal, and is ours.
+    """
+    how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+    refused = evidence.get("refused", {})
+    if refused.get("screen", {}).get("memory"):
+        return BrokenByAgent(f"the {name} ended ({how}): the agent's programs filled the memory limit of the desktop")
+    if name == "window manager" and evidence.get("x_answers") and status is not None and status >= 0:
+        return BrokenByAgent(f"the window manager was asked to end ({how}) by a program of the agent")
+    return DesktopGone(f"the {name} ended" + (f" ({how})" if status is not None else "") + (f"\n{log}" if log else ""))
+
+
+class DesktopSession:
+    """A running desktop. Make one with `DesktopSession.start`; end it with `stop`, or use it in `async with`."""
+
+    def __init__(self, options: DesktopOptions, machine: Isolation) -> None:
+        self.options = options
+        self.isolation = machine
+        self.place: Place
+        self.processes: dict[str, int] = {}
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter
+        self._folder: Path
+        self._reader: asyncio.Task[None]
+        self._programs: dict[int, Program] = {}
+        self._starting: dict[int, tuple[Sequence[str], asyncio.Future[Program]]] = {}
+        self._number = 0
+        self._windows = 0
+        self._changed = asyncio.Condition()
+        self._failure: Exception | None = None
+        self._failed = asyncio.Event()
+
+    @classmethod
+    async def start(cls, options: DesktopOptions | None = None, machine: Isolation | None = None) -> DesktopSession:
+        """A new desktop, ready: the X server and the buses answer, the window manager has the root window.
+
+        Raises SetupFailed, with what to install where a program is missing.
+        """
+        if machine is None:
+            machine = await asyncio.to_thread(isolation)
+        session = cls(options or DesktopOptions(), machine)
+        await session._begin()
+        return session
+
+    async def __aenter__(self) -> DesktopSession:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def terminal_offered(self) -> bool:
+        """Whether this session starts programs in which the agent can type commands."""
+        return self.options.terminal == "always" or self.isolation.complete
+
+    def check(self) -> None:
+        """Raises what ended the desktop, if a part of it has ended: DesktopGone, or BrokenByAgent."""
+        if self._failure:
+            raise self._failure
+
+    async def failed(self) -> Exception:
+        """Waits until a part of the desktop ends, and gives the error that `check` raises."""
+        await self._failed.wait()
+        assert self._failure
+        return self._failure
+
+    async def run(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Program:
+        """Starts a program on the desktop, in its home. Raises NotOffered, ProgramNotStarted, what `check` raises."""
+        self.check()
+        if PurePath(argv[0]).name in TERMINALS and not self.terminal_offered:
+            raise NotOffered(
+                f"{argv[0]}: no terminal without limits; missing here: {'; '.join(self.isolation.missing)} "
+                "(terminal: always offers one all the same)"
+            )
+        self._number += 1
+        answer: asyncio.Future[Program] = asyncio.get_running_loop().create_future()
+        self._starting[self._number] = (argv, answer)
+        await self._tell(start=self._number, argv=list(argv), environ=dict(environ or {}))
+        return await self._or_failure(answer)
+
+    async def windows(self, count: int, limit_s: float = START_LIMIT_S) -> None:
+        """Waits until the window manager manages `count` windows. Raises DesktopTimeout, or what `check` raises."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._changed.wait_for(lambda: self._windows == count or self._failure)
+            except TimeoutError:
+                raise DesktopTimeout(f"{self._windows} windows after {limit_s:g} s, not {count}") from None
+        self.check()
+
+    async def reset(self) -> None:
+        """A clean desktop: everything is ended, and started anew; `place` changes. Also mends a desktop that failed."""
+        await self.stop()
+        self._failure = None
+        self._failed.clear()
+        await self._begin()
+
+    async def stop(self) -> None:
+        """Ends every process of the desktop and removes its files; returns when all are gone. Safe to call twice."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        with contextlib.suppress(OSError):  # it may have gone before
+            self._writer.write_eof()
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await asyncio.shield(self._reader)
+        except TimeoutError:
+            keeper.kill()
+            await self._reader
+            raise InfraError(f"the desktop did not end within {STOP_LIMIT_S:g} s; its keeper was killed") from None
+        finally:
+            self._writer.close()
+            with contextlib.suppress(ConnectionError):
+                await self._writer.wait_closed()
+            if await asyncio.to_thread(keeper.wait) < 0:  # killed: it could not do its work
+                display = self.place.display if hasattr(self, "place") else ""
+                await asyncio.to_thread(sweep, str(self._folder), display, dict(self.isolation.cgroups))
+
+    def _order(self) -> dict[str, Any]:
+        options, machine = self.options, self.isolation
+        namespaces = [name for name in machine.namespaces if name != "network" or options.network == "none"]
+        return {
+            "folder": str(self._folder),
+            "size": options.screen,
+            "users": machine.users,
+            "namespaces": namespaces,
+            "cgroups": dict(machine.cgroups),
+            "cgroup_version": dict(machine.cgroup_version),
+            "processes": options.processes,
+            "memory": options.memory,
+            "home_size": options.home_size,
+            "temporary_size": options.temporary_size,
+            "hidden": options.hidden,
+            "environ": dict(options.environ),
+        }
+
+    async def _begin(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="slipway-desktop-", dir=FOLDERS))
+        self._folder.chmod(0o711)  # the desktop's user passes through it to the sockets
+        self._programs, self._starting, self._windows = {}, {}, 0
+        ours, theirs = socket.socketpair()
+        trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
+        with theirs:
+            command = keeper_command("keeper", json.dumps(self._order()))
+            self._keeper = subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=trouble, start_new_session=True
+            )
+        lines, self._writer = await asyncio.open_connection(sock=ours)
+        ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._reader = asyncio.create_task(self._read(lines, trouble, ready))
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                facts = await asyncio.shield(ready)
+        except TimeoutError:
+            self._keeper.kill()
+            await self.stop()
+            raise SetupFailed(f"the desktop was not ready after {START_LIMIT_S:g} s") from None
+        except BaseException:
+            await self.stop()
+            raise
+        inside = facts["home"]
+        home = f"/proc/{facts['guest']}/root{inside}" if "mount" in self.isolation.namespaces else inside
+        self.place = Place(
+            display=facts["display"],
+            xauthority=Path(facts["environ"]["XAUTHORITY"]),
+            environ=facts["environ"],
+            home=Path(home),
+        )
+        self.processes = {**facts["processes"], "guest": facts["guest"], "keeper": self._keeper.pid}
+
+    async def _tell(self, **message: Any) -> None:
+        try:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise DesktopGone(f"the desktop's keeper is gone: {error}") from error
+
+    async def _or_failure(self, answer: asyncio.Future[Program]) -> Program:
+        failed = asyncio.ensure_future(self._failed.wait())
+        try:
+            await asyncio.wait((answer, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failed.cancel()
+        if not answer.done():
+            self.check()
+        return await answer
+
+    async def _fail(self, error: Exception) -> None:
+        async with self._changed:
+            if self._failure is None:
+                self._failure = error
+                self._failed.set()
+            self._changed.notify_all()
+
+    async def _read(
+        self, lines: asyncio.StreamReader, trouble: IO[bytes], ready: asyncio.Future[dict[str, Any]]
+    ) -> None:
+        """Takes what the keeper tells, until it ends."""
+        with trouble:
+            with contextlib.suppress(ConnectionError):
+                while line := await lines.readline():
+                    await self._hear(json.loads(line), ready)
+            trouble.seek(0)
+            text = trouble.read().decode(errors="replace")[-2000:]
+        if not ready.done():
+            ready.set_exception(SetupFailed(f"the desktop did not start: its keeper ended\n{text}"))
+        if self._keeper:  # nobody asked for the end
+            await self._fail(DesktopGone(f"the desktop's keeper ended\n{text}".strip()))
+
+    async def _hear(self, message: Mapping[str, Any], ready: asyncio.Future[dict[str, Any]]) -> None:
+        if "ready" in message:
+            ready.set_result(message["ready"])
+        elif "failed" in message and not ready.done():
+            ready.set_exception(SetupFailed(f"the desktop did not start: {message['failed']}"))
+        elif "lost" in message:
+            await self._fail(judge(message["lost"], message["status"], message["evidence"], message["log"]))
+        elif "windows" in message:
+            async with self._changed:
+                self._windows = message["windows"]
+                self._changed.notify_all()
+        elif "started" in message:
+            argv, answer = self._starting.pop(message["started"])
+            program = self._programs[message["started"]] = Program(argv, message["pid"])
+            if not answer.done():
+                answer.set_result(program)
+        elif "refused" in message:
+            argv, answer = self._starting.pop(message["refused"])
+            if not answer.done():
+                answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}"))
+        elif "ended" in message:
+            self._programs.pop(message["ended"])._ended.set_result(message["status"])

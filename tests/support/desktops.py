@@ -1,0 +1,82 @@
+"""Sessions of real desktops for tests: what they need, and what they leave on the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from eval.desktops.isolation import isolation
+from eval.desktops.session import DesktopSession
+
+T = TypeVar("T")
+PROGRAMS = ("Xvfb", "openbox", "dbus-daemon", "galculator", "mousepad", "xprop", "xmodmap")
+
+
+def need_desktops() -> None:
+    """Skips the test where a program is missing, with the command that installs it; in CI it fails."""
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    if missing:
+        message = f"{', '.join(missing)}: install with `make desktop-tools`"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+def need_isolation() -> None:
+    """Skips the test by name unless probes have proved: not root, a PID namespace of its own, limits that hold."""
+    need_desktops()
+    machine = isolation()
+    if not machine.complete:
+        pytest.skip(f"this machine cannot keep a hostile program within limits: {'; '.join(machine.missing)}")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a test's coroutine."""
+    return asyncio.run(work)
+
+
+async def output(session: DesktopSession, script: str) -> str:
+    """What a shell on the desktop prints for `script`."""
+    program = await session.run(["sh", "-c", f"({script}) >.printed 2>&1"])
+    await program.wait()
+    return (session.place.home / ".printed").read_text().strip()
+
+
+def _listed(folder: str) -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir()) if Path(folder).is_dir() else []
+
+
+def left(folder: Path) -> list[str]:
+    """What sessions with folders in `folder` have left: processes, files, mounts, control groups; and, whoever made it,
+    shared memory without its maker."""
+    mark = str(folder).encode()
+    things = [f"file {name}" for name in _listed(str(folder))]
+    for entry in (path.name for path in Path("/proc").iterdir()):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                command = Path(f"/proc/{entry}/cmdline").read_bytes()
+                if mark in command or mark in Path(f"/proc/{entry}/environ").read_bytes():
+                    things.append(f"process {entry} {command!r}")
+            except OSError:
+                continue
+    for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+        _, number, _, _, maker, _, attached, *_ = line.split()
+        if attached == "0" and not Path(f"/proc/{maker}").exists():
+            things.append(f"shared memory {number}")
+    things += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
+    for groups in set(isolation().cgroups.values()):
+        for name in _listed(groups):
+            if name.startswith(folder.name):
+                things.append(f"control group {name}")
+    return things
+
+
+def descriptors() -> int:
+    """How many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
