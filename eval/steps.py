@@ -21,7 +21,7 @@ from eval import config as configuration
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.agents.base import Agent, Decision, History
-from eval.agents.config import CommonestConfig, CustomConfig, TransformersConfig, make_agent
+from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.importing import load_object
@@ -52,7 +52,7 @@ class StepsConfig(Config, frozen=True):
     """
 
     data: str
-    agent: TransformersConfig | CommonestConfig | CustomConfig
+    agent: TransformersConfig | ServedConfig | CommonestConfig | CustomConfig
     split: str = "test"
     prompt: PromptConfig = PromptConfig()
     benchmark: str = "steps"

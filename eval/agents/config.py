@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from eval.actions.geometry import FrameName
 from eval.agents.base import Agent, Decision, History
 from eval.agents.baselines import CommonestAction, NearestEpisode
 from eval.agents.scripted import ScriptedAgent
+from eval.agents.wire import Prices
 from eval.config import Config, ConfigError
 from eval.config.importing import call, load_object, require_methods
 from eval.desktop import Observation
@@ -50,6 +51,41 @@ class TransformersConfig(Config, frozen=True, tag_field="kind", tag="transformer
     device: str | None = None
     record_tokens: bool = False
     frame: FrameName = "normalised"
+
+
+class ServedConfig(Config, frozen=True, tag_field="kind", tag="openai-compatible"):
+    """A model behind an OpenAI-compatible endpoint, such as vLLM's.
+
+    model        its name there
+    base_url     address of the endpoint, such as http://localhost:8000/v1
+    name         name of the agent in the results
+    api_key      the environment variable that holds the key; none: the server wants no key
+    max_tokens   longest answer, in tokens
+    temperature  of the sampling; 0 is greedy
+    frame        what the model's coordinates are, see transformers; smart-resized resizes as `family` does
+    family       qwen2.5-vl, qwen3-vl, opencua or ui-tars
+    max_pixels   largest area of an image after resizing, in pixels, where the server sets another than the family's
+    timeout      seconds that the server may be silent
+    retries      how often a request is sent again when the server is busy or fails; as Retry-After says, where it does
+    stream       asks for the answer in pieces
+    extra        further fields of the request, such as top_k
+    prices       what the model costs; none: episodes tell no cost
+    """
+
+    model: str
+    base_url: str
+    name: str = "model"
+    api_key: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 1024
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    frame: FrameName = "normalised"
+    family: Literal["qwen2.5-vl", "qwen3-vl", "opencua", "ui-tars"] = "qwen2.5-vl"
+    max_pixels: int | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    retries: Annotated[int, msgspec.Meta(ge=0)] = 4
+    stream: bool = False
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    prices: Prices | None = None
 
 
 class CustomConfig(Config, frozen=True, tag_field="kind", tag="custom"):
@@ -97,7 +133,7 @@ class NearestConfig(Config, frozen=True, tag_field="kind", tag="nearest"):
     name: str = "nearest"
 
 
-AgentConfig = TransformersConfig | ScriptedConfig | CommonestConfig | NearestConfig | CustomConfig
+AgentConfig = TransformersConfig | ServedConfig | ScriptedConfig | CommonestConfig | NearestConfig | CustomConfig
 
 
 def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent:
@@ -123,6 +159,13 @@ def _transformers(config: TransformersConfig, builder: PromptBuilder) -> Agent:
         record_tokens=config.record_tokens,
         frame=config.frame,
     )
+
+
+def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
+    from eval.agents.served import ServedAgent
+
+    options = {name: getattr(config, name) for name in config.__struct_fields__ if name != "model"}
+    return ServedAgent(config.model, builder, **options)
 
 
 def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:
@@ -172,6 +215,7 @@ class CheckedAgent:
 # the class of a configuration -> what makes its agent
 AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent]]] = {
     TransformersConfig: _transformers,
+    ServedConfig: _served,
     ScriptedConfig: _scripted,
     CommonestConfig: _commonest,
     NearestConfig: _nearest,

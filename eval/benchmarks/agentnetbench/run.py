@@ -21,7 +21,7 @@ from eval.actions.dialects.base import Dialect
 from eval.actions.dialects.pyautogui import actions
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, History
-from eval.agents.config import CommonestConfig, CustomConfig, TransformersConfig, make_agent
+from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_agent
 from eval.benchmarks.agentnetbench.data import BenchError, BenchStep, Trajectory, load
 from eval.benchmarks.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
 from eval.config import Config, ConfigError
@@ -48,7 +48,7 @@ class BenchConfig(Config, frozen=True):
     """
 
     bench: str
-    agent: TransformersConfig | CommonestConfig | CustomConfig
+    agent: TransformersConfig | ServedConfig | CommonestConfig | CustomConfig
     prompt: PromptConfig = PromptConfig()
     versions: tuple[Version, ...] = VERSIONS
     split: str = "test"

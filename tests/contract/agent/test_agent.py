@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,12 +18,14 @@ from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout import RolloutLimits, rollout
+from tests.unit.eval.modelserver import Reply, completion, serving
 from training.data.make_episodes import MakeEpisodesConfig, make
 
 SEED = 1_000_000
 WORLD = environment("click")
 TASKS = WORLD.tasks(4, SEED, {})
 Pair = tuple[Agent, PromptBuilder]
+SERVERS = contextlib.ExitStack()
 
 
 def _episodes(folder: Path) -> str:
@@ -37,9 +41,23 @@ def _model(folder: Path) -> str:
     return str(folder)
 
 
+@functools.cache
+def _server() -> str:
+    """A model that always says the same."""
+    text = "Action: CLICK(x=0.5000, y=0.5000)"
+    return SERVERS.enter_context(serving(lambda request, number: Reply(completion(text)))).url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _servers() -> Iterator[None]:
+    yield
+    SERVERS.close()
+
+
 # kind -> its section of a configuration
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "transformers": lambda folder: {"model": _model(folder), "max_new_tokens": 4},
+    "openai-compatible": lambda folder: {"model": "m", "base_url": f"{_server()}/v1", "retries": 0},
     "scripted": lambda folder: {},
     "commonest": lambda folder: {"episodes": _episodes(folder)},
     "nearest": lambda folder: {"episodes": _episodes(folder)},
