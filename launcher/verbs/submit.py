@@ -26,7 +26,7 @@ from launcher.protocol.deleted import read_deleted, told
 from launcher.protocol.facts import facts
 from launcher.protocol.finish import adopt, complete_works, finish, lacks_works, nowhere
 from launcher.protocol.read import read_run
-from launcher.protocol.records import Result
+from launcher.protocol.records import Deleted, Result
 from launcher.protocol.view import RunView
 from launcher.runtime.adoption import find_done
 from launcher.spec.backends import traits
@@ -98,6 +98,8 @@ class _One:
     handle: Handle | None = None
     wrote: bool = False  # this submit has created job.json
     done_before: Result | None = None  # the result of another run that did the same work
+    recorded: bool = False  # its record of the work is not missing, or must be
+    deleted: Deleted | None = None  # then it must be missing
     done: Submitted | None = None
     action: Any = None
 
@@ -182,7 +184,10 @@ class _Rounds:
             _put_group(self.store, self.group, self.ones)
             self.grouped = True
             jobs = [pending.job for pending in self.ones.values() if pending.known.run.result is None]
-            ended = [pending.job for pending in self.ones.values() if pending.known.run.result == "succeeded"]
+            succeeded = {run: one for run, one in self.ones.items() if one.known.run.result == "succeeded"}
+            for _ in self.threads.map(lambda item: self.complete(*item), succeeded.items()):
+                pass  # without its record the guard takes the outputs of a run for deleted
+            ended = [one.job for one in succeeded.values()]
             guard(self.store, jobs, ended, lambda: upload_overlays(self.store, jobs, self.overlays))
         self.look_up({run: pending for run, pending in left.items() if isinstance(pending.action, steps.LookUp)})
         for run, pending in left.items():
@@ -244,18 +249,26 @@ class _Rounds:
                 note_applied(self.store, run, pending.handle.place.get("namespace", ""))
             pending.known = pending.known._replace(object=there)
 
+    def complete(self, run: str, one: _One) -> None:
+        """Writes a missing works/ record: the runtime may have died right after the result."""
+        result = one.view.result
+        if one.recorded or result is None:
+            return
+        if result.adopted or lacks_works(self.store, one.job, result, run):
+            one.deleted = read_deleted(self.store, run)
+            if one.deleted is None and result.adopted is None and not self.plan:
+                complete_works(self.store, one.job, result, run)
+        one.recorded = True
+
     def report(self, run: str, one: _One) -> None:
-        """Reports how a run has ended. Writes a missing works/ record: the runtime may have died right after the
-        result."""
+        """Reports how a run has ended, and completes its record of the work."""
         result = one.view.result
         reason, message = (str(result.reason), result.message) if result else ("", "")
-        if result is not None and (result.adopted or lacks_works(self.store, one.job, result, run)):
-            if (record := read_deleted(self.store, run)) is not None:
-                reason, message = DELETED, told(record)
-            elif result.adopted is not None:
-                reason = ADOPTED
-            elif not self.plan:
-                complete_works(self.store, one.job, result, run)
+        self.complete(run, one)
+        if one.deleted is not None:
+            reason, message = DELETED, told(one.deleted)
+        elif result is not None and result.adopted is not None:
+            reason = ADOPTED
         one.done = Submitted(run, self._name(run), one.action.outcome, reason, message)
 
     def finish(self, run: str, one: _One) -> None:

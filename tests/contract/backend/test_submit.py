@@ -14,7 +14,7 @@ import pytest
 from launcher.errors import BadInput, Conflict, NotFound, Unreachable
 from launcher.protocol.records import Cancel, Result
 from launcher.reasons import Reason
-from launcher.spec.hashing import encode_job, run_id
+from launcher.spec.hashing import encode_job, run_id, work_hash
 from launcher.spec.model import Code
 from launcher.store import layout
 from launcher.store.find import GroupRecord
@@ -123,6 +123,19 @@ def _work(harness: Harness, run: str) -> str:
     from launcher.spec.hashing import decode_job, work_hash
 
     return work_hash(decode_job(harness.store.get(layout.RunKeys(run).job)))
+
+
+def test_a_stage_that_died_before_its_record_of_work_serves_the_next(harness: Harness) -> None:
+    """Killed between result.json and works/: its outputs were not deleted, so their reader is submitted."""
+    first = harness.job("first")
+    run = run_id(first)
+    harness.store.create(layout.RunKeys(run).job, encode_job(first))
+    result = Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n")
+    harness.store.create(layout.RunKeys(run).result, msgspec.json.encode(result))
+    both = group(first, harness.job("second", inputs={"x": reads(first)}))
+    done = submit(both, harness.store, harness.backend)
+    assert [one.state for one in done] == ["succeeded", "submitted"]
+    assert harness.store.head(layout.work_run(work_hash(first), run)) is not None
 
 
 @pytest.mark.parametrize(("outcome", "reason"), [("failed", Reason.USER_ERROR), ("cancelled", Reason.CANCELLED)])
