@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Coroutine
 from pathlib import Path
@@ -55,14 +56,15 @@ def _listed(folder: str) -> list[str]:
 def left(folder: Path) -> list[str]:
     """What sessions with folders in `folder` have left: processes, files, mounts, control groups; and, whoever made it,
     shared memory without its maker."""
-    mark = str(folder).encode()
+    mark = re.escape(str(folder).encode())
     things = [f"file {name}" for name in _listed(str(folder))]
     for entry in (path.name for path in Path("/proc").iterdir()):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
                 command = Path(f"/proc/{entry}/cmdline").read_bytes()
-                if mark in command or mark in Path(f"/proc/{entry}/environ").read_bytes():
-                    things.append(f"process {entry} {command!r}")
+                named = re.search(mark + rb"/([^/\0\"]+)", command + b"\0" + Path(f"/proc/{entry}/environ").read_bytes())
+                if named:
+                    things.append(f"process {entry} {command!r} of {named.group(1).decode()}")
             except OSError:
                 continue
     for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:

@@ -144,6 +144,7 @@ def _furnish(plan: GuestPlan) -> None:
             os.chown(f"{plan.folder}/{name}", uid, gid)
         return
     kernel.private_mounts()
+    kernel.read_only_mounts()
     if "pid" in plan.namespaces:
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     shared = f"{plan.folder}/bus"

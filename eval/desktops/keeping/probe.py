@@ -49,6 +49,7 @@ def _user() -> None:
 def _mounts() -> None:
     kernel.unshare(kernel.NEW_MOUNTS)
     kernel.private_mounts()
+    kernel.read_only_mounts()
     kernel.tmpfs("/tmp", 65536, 64, 0o700, os.geteuid(), os.getegid())
     try:
         Path("/tmp/full").write_bytes(bytes(1 << 20))

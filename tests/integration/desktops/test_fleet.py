@@ -1,0 +1,140 @@
+"""Many sessions: resets one after another, sessions side by side, and sessions of a user without rights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import eval as package
+from eval.desktops.keeping import kernel
+from eval.desktops.session import DesktopSession
+from tests.support.desktops import descriptors, left, run
+from tests.support.waiting import until
+
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def used_by(session: DesktopSession) -> float:
+    """The memory of all processes of a session in MB, shared pages counted by share (PSS)."""
+    total = 0
+    for pid in [session.processes["keeper"], *kernel.children(session.processes["keeper"])]:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+def resets(count: int, folder: Path) -> list[float]:
+    """The times of `count` resets in seconds, each until the program's window is there again; nothing piles up."""
+    times = []
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            opened = {}
+            for number in range(count):
+                started = time.perf_counter()
+                await session.reset()
+                await session.run(["galculator"])
+                await session.windows(1)
+                times.append(time.perf_counter() - started)
+                if number in (4, count - 1):
+                    mine = session.place.xauthority.parent.name
+                    assert [line for line in left(folder) if mine not in line] == []
+                    opened[number] = descriptors()
+            assert opened[count - 1] == opened[4]
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+    return times
+
+
+def test_twenty_resets_leave_nothing(folder: Path) -> None:
+    assert len(resets(20, folder)) == 20
+
+
+@pytest.mark.nightly
+def test_five_hundred_resets_leave_nothing(folder: Path) -> None:
+    times = resets(500, folder)
+    print(f"\n500 resets: median {statistics.median(times):.2f} s, slowest {max(times):.2f} s")
+
+
+async def side_by_side(count: int) -> list[float]:
+    """`count` sessions at once, each with a program and its window; the memory of each in MB."""
+    sessions = await asyncio.gather(*(DesktopSession.start() for _ in range(count)))
+    try:
+        for session in sessions:
+            await session.run(["galculator"])
+        await asyncio.gather(*(session.windows(1) for session in sessions))
+        assert len({session.place.display for session in sessions}) == count
+        for session in sessions:
+            session.check()
+        return [used_by(session) for session in sessions]
+    finally:
+        await asyncio.gather(*(session.stop() for session in sessions))
+
+
+def test_sessions_start_side_by_side(folder: Path) -> None:
+    assert len(run(side_by_side(3))) == 3
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+@pytest.mark.nightly
+def test_sixteen_desktops_at_once(folder: Path) -> None:
+    started = time.perf_counter()
+    memory = run(side_by_side(16))
+    until(lambda: not left(folder), lambda: left(folder))
+    took = time.perf_counter() - started
+    print(f"\n16 desktops: {sum(memory):.0f} MB together (PSS), {statistics.median(memory):.0f} MB each, {took:.1f} s in all")
+
+
+def test_a_user_without_rights_has_desktops(folder: Path) -> None:
+    """The keeper as another user, without this user's rights and without control groups."""
+    if os.geteuid() != 0:
+        pytest.skip("this user has no special rights, so the other tests show it")
+    if not Path(DEBIAN_PYTHON).exists() or not shutil.which("setpriv"):
+        pytest.skip("install python3 and util-linux from Debian: this Python may lie in root's home")
+    source = Path(package.__file__).parent
+    (folder / "code" / "eval").mkdir(parents=True)
+    shutil.copy(source / "__init__.py", folder / "code" / "eval")
+    shutil.copytree(source / "desktops", folder / "code" / "eval" / "desktops")
+    subprocess.run(["chmod", "-R", "a+rX", str(folder / "code")], check=True)
+    user = 65534  # nobody: D-Bus wants a user with a name
+
+    def command(module: str, *arguments: str) -> list[str]:
+        code = f"import sys; sys.path.append('{folder}/code'); from eval.desktops.keeping.{module} import main; main()"
+        ids = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"]
+        return ["setpriv", *ids, DEBIAN_PYTHON, "-I", "-S", "-c", code, *arguments]
+
+    probed = subprocess.run(command("probe"), capture_output=True, text=True, check=True, cwd="/", timeout=120)
+    machine = json.loads(probed.stdout)
+    assert not machine["root"]
+    assert any("a user of its own" in line for line in machine["missing"])
+    own = folder / "session"
+    own.mkdir()
+    os.chown(own, user, user)
+    order = {"folder": str(own), "namespaces": machine["namespaces"]}
+    with subprocess.Popen(
+        command("keeper", json.dumps(order)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", text=True
+    ) as keeper:
+        assert keeper.stdin
+        assert keeper.stdout
+        first = json.loads(keeper.stdout.readline())
+        assert "ready" in first, first
+        keeper.stdin.write(json.dumps({"start": 1, "argv": ["galculator"], "environ": {}}) + "\n")
+        keeper.stdin.flush()
+        while json.loads(keeper.stdout.readline()) != {"windows": 1}:
+            pass
+        keeper.stdin.close()
+        assert json.loads(keeper.stdout.readlines()[-1]) == {"stopped": True}
+    assert keeper.returncode == 0
+    assert not own.exists() or not list(own.iterdir())
