@@ -28,7 +28,7 @@ from eval.agents.base import Agent
 from eval.agents.batcher import Batcher, Stepping
 from eval.agents.computer import Computer, EpisodeOver, LoopingAgent, timed
 from eval.config import Config, ConfigError
-from eval.desktop import AgentTimeout, BadFrame, Desktop, InfraError, Observation, Score, Task
+from eval.desktop import AgentTimeout, BadFrame, BrokenByAgent, Desktop, InfraError, Observation, Score, Task
 from eval.episodes import Episode, EpisodeWriter, Step, jsonl
 
 RECORDS: Final = "tasks.jsonl"
@@ -277,8 +277,11 @@ class _Run:
         try:
             observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
             self.screen = observation.screen
-            failed = await self._steps(desktop, observation)
-            score = await timed(desktop.score(), self.limits.reset_timeout, "score")
+            try:
+                failed = await self._steps(desktop, observation)
+                score = await timed(desktop.score(), self.limits.reset_timeout, "score")
+            except BrokenByAgent as broken:
+                failed, score = str(broken), Score(0.0, False)
         finally:
             await self._close(desktop)
         if failed:

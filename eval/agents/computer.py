@@ -18,7 +18,7 @@ from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History
-from eval.desktop import ActionRefused, Desktop, DesktopTimeout, InfraError, Observation, Task
+from eval.desktop import ActionRefused, BrokenByAgent, Desktop, DesktopTimeout, InfraError, Observation, Task
 from eval.episodes import Step, ToolCall, frame_name
 from eval.prompts import PastStep
 
@@ -51,7 +51,7 @@ class Computer:
     task, observation  what the episode is about, and the present screen
     steps   the recorded steps
     failed  why the agent failed by its answers; "" while it has not
-    failure the infrastructure's failure, if there was one
+    failure the infrastructure's failure, or the desktop's that the agent broke, if there was one
     ended   set when the episode has ended, for whatever reason
     held    keys and mouse buttons that are down now, such as shift and button:left
     """
@@ -79,7 +79,7 @@ class Computer:
         self.steps: list[Step] = []
         self.held: frozenset[str] = frozenset()
         self.failed = ""
-        self.failure: InfraError | None = None
+        self.failure: InfraError | BrokenByAgent | None = None
         self.ended = asyncio.Event()
         self.heard = time.monotonic()  # when the agent last did something here, or the desktop finished doing it
         self.busy = False  # the desktop is at work
@@ -180,7 +180,7 @@ class Computer:
             why = f"action {number} ({action.type}): {refused}"
             self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
             raise
-        except InfraError as error:
+        except (InfraError, BrokenByAgent) as error:
             self._fail(error)
         finally:
             self.busy = False
@@ -226,7 +226,7 @@ class Computer:
         self.ended.set()
         raise EpisodeOver
 
-    def _fail(self, error: InfraError) -> None:
+    def _fail(self, error: InfraError | BrokenByAgent) -> None:
         self.failure = error
         self.ended.set()
         raise error

@@ -1,7 +1,7 @@
 """Reads files that an agent may have left as a trap for whoever judges them: a FIFO, a link out of the home, a bomb.
 
-Such a file is the agent's own doing: BrokenByAgent, a score of 0. A file that is not there is a FileNotFoundError, which
-the judge of the task understands as it likes.
+Such a file is the agent's own doing: BrokenByAgent, a score of 0. A file that is not there is a FileNotFoundError,
+which the judge of the task understands as it likes.
 """
 
 from __future__ import annotations

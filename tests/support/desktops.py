@@ -62,7 +62,9 @@ def left(folder: Path) -> list[str]:
         if entry.isdigit() and int(entry) != os.getpid():
             try:
                 command = Path(f"/proc/{entry}/cmdline").read_bytes()
-                named = re.search(mark + rb"/([^/\0\"]+)", command + b"\0" + Path(f"/proc/{entry}/environ").read_bytes())
+                named = re.search(
+                    mark + rb"/([^/\0\"]+)", command + b"\0" + Path(f"/proc/{entry}/environ").read_bytes()
+                )
                 if named:
                     things.append(f"process {entry} {command!r} of {named.group(1).decode()}")
             except OSError:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-HANGS: Final = 15.0  # seconds
+HANGS: Final = 240.0  # seconds
 
 
 def until(condition: Callable[[], T], explain: Callable[[], object] = lambda: "it did not happen") -> T:

@@ -94,7 +94,7 @@ def test_sixteen_desktops_at_once(folder: Path) -> None:
     memory = run(side_by_side(16))
     until(lambda: not left(folder), lambda: left(folder))
     took = time.perf_counter() - started
-    print(f"\n16 desktops: {sum(memory):.0f} MB together (PSS), {statistics.median(memory):.0f} MB each, {took:.1f} s in all")
+    print(f"\n16 desktops: {sum(memory):.0f} MB together (PSS), {statistics.median(memory):.0f} MB each, {took:.1f} s")
 
 
 def test_a_user_without_rights_has_desktops(folder: Path) -> None:

@@ -8,7 +8,6 @@ its own desktop before it attacks. Elsewhere they are skipped by name.
 from __future__ import annotations
 
 import asyncio
-import os
 import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,9 +20,7 @@ from eval.desktops.session import DesktopOptions, DesktopSession
 from tests.support.desktops import left, need_isolation, output, run
 from tests.support.waiting import until
 
-SMALL = DesktopOptions(
-    screen=(1024, 768), processes=64, memory=256 << 20, home_size=8 << 20, temporary_size=16 << 20
-)
+SMALL = DesktopOptions(screen=(1024, 768), processes=64, memory=256 << 20, home_size=8 << 20, temporary_size=16 << 20)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +31,7 @@ def _isolated(folder: Path) -> None:
 async def proved(session: DesktopSession) -> None:
     """Looks from inside: not root, another PID namespace, only its own processes, in groups with limits."""
     assert int(await output(session, "id -u")) >= 1000
-    assert await output(session, "readlink /proc/self/ns/pid") != os.readlink("/proc/self/ns/pid")
+    assert await output(session, "readlink /proc/self/ns/pid") != str(Path("/proc/self/ns/pid").readlink())
     assert len((await output(session, "ls -d /proc/[0-9]*")).split()) < 20
     groups = await output(session, "cat /proc/self/cgroup")
     assert groups.count("-guest") >= len(set(session.isolation.cgroups.values()))
@@ -164,7 +161,9 @@ def test_traps_for_the_checker(folder: Path, tmp_path: Path) -> None:
 
     async def act(session: DesktopSession) -> None:
         home = session.place.home
-        script = "mkfifo fifo; ln -s /etc/passwd link; ln -s / out; mkdir folder; head -c 2M /dev/zero >large; echo 1 >good"
+        script = (
+            "mkfifo fifo; ln -s /etc/passwd link; ln -s / out; mkdir folder; head -c 2M /dev/zero >large; echo 1 >good"
+        )
         program = await session.run(["sh", "-c", script])
         assert await program.wait() == 0
         for name in ("fifo", "link", "out/etc/passwd", "folder", "large"):

@@ -13,7 +13,7 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Decision, History, decide
 from eval.config import Config, convert
-from eval.desktop import DesktopGone, Expected, Observation, Score, SetupFailed, Task
+from eval.desktop import BrokenByAgent, DesktopGone, Expected, Observation, Score, SetupFailed, Task
 
 SIZE = 20
 BOX = (0.4, 0.4, 0.2, 0.2)
@@ -51,6 +51,8 @@ class Counting:
             raise DesktopGone(f"{where} failed")
         if options.get("fault") == "setup" and where == "reset":
             raise SetupFailed("no start state")
+        if options.get("fault") == f"agent {where}":
+            raise BrokenByAgent(f"the agent broke the {where}")
         if options.get("fault") == "hang" and where == "step":
             await asyncio.sleep(60)
 

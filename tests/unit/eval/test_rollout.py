@@ -136,6 +136,16 @@ def test_an_infrastructure_failure_is_run_again_and_never_a_score(fault: str, tm
     assert (episode.outcome, episode.success, episode.error) == ("infra", None, lost.error)
 
 
+@pytest.mark.parametrize("fault", ["step", "score"])
+def test_what_the_agent_broke_scores_0_and_is_not_run_again(fault: str, tmp_path: Path) -> None:
+    broken = Task("broken", "x", 0, options={"fault": f"agent {fault}"})
+    (result,) = run(Saying(*EXPERT), [broken], tmp_path)
+    assert (result.record.outcome, result.record.score, result.record.attempts) == ("scored", 0.0, 1)
+    assert result.record.success is False
+    episode = read_episode(tmp_path / "episodes" / "broken-0")
+    assert episode.metadata["score"]["agent_failure"] == f"the agent broke the {fault}"
+
+
 def test_a_broken_frame_is_an_infrastructure_failure(tmp_path: Path) -> None:
     class Torn(Counting):
         def look(self) -> Observation:
