@@ -21,7 +21,7 @@ from eval import config as configuration
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.agents.base import Agent, Decision, History
-from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_agent
+from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.importing import load_object
@@ -225,7 +225,7 @@ def evaluate(config: StepsConfig, out: Path) -> list[MetricRow]:
     names = Counter(task_id(steps[number]) for number in range(len(steps)))
     if twice := [name for name, count in names.items() if count > 1]:
         raise ConfigError(f"data: {config.data} holds {len(twice)} steps twice, as {twice[0]}; give each episode an id")
-    agent = make_agent(config.agent, builder)
+    agent = make_deciding(config.agent, builder)
     answers = asyncio.run(answer_all(agent, steps, out / ANSWERS, batch_size=config.batch_size))
     records = [record(config, steps[number], answers[task_id(steps[number])]) for number in range(len(steps))]
     summary = rows(config, records)

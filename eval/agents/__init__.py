@@ -1,2 +1,3 @@
 """Agents: base (the protocol), computer (for loops of their own), batcher, scripted, baselines (commonest, nearest),
-transformers, served (an OpenAI-compatible endpoint; wire: what such agents share), config."""
+transformers, served (an OpenAI-compatible endpoint), claude and openai_computer (loops of SDKs, over driver; wire: what
+agents behind an API share), config."""

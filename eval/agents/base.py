@@ -71,6 +71,7 @@ class History:
     demonstration: Demonstration | None = None
 
 
+@runtime_checkable
 class Agent(Protocol):
     """`name` is the agent's name in the results. `parallel` is how many calls of `act` may run at once: many for a
     served model.

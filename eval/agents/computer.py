@@ -166,6 +166,17 @@ class Computer:
         self.note(call)
         return observation
 
+    def stop(self, why: str) -> None:
+        """Ends the episode as a failure of the agent's answer, where its loop cannot go on. Raises EpisodeOver.
+
+        The open step says why: as a parse_error where it has no action, else as what was refused.
+        """
+        if self.steps and not self.ended.is_set():
+            field = "parse_error" if self.steps[-1].action is None else "refused"
+            self.steps[-1] = msgspec.structs.replace(self.steps[-1], **{field: why})
+        self.failed = self.failed or f"no valid action: {why}"
+        self._end()
+
     def note(self, call: ToolCall) -> None:
         """Adds the call of a tool, with its result, to the open step; one of the same id is replaced."""
         step = self.steps[-1]

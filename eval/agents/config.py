@@ -11,6 +11,7 @@ import msgspec
 from eval.actions.geometry import FrameName
 from eval.agents.base import Agent, Decision, History
 from eval.agents.baselines import CommonestAction, NearestEpisode
+from eval.agents.computer import LoopingAgent
 from eval.agents.scripted import ScriptedAgent
 from eval.agents.wire import Prices
 from eval.config import Config, ConfigError
@@ -20,6 +21,7 @@ from eval.episodes import EpisodeError
 from eval.prompts import PromptBuilder
 
 AGENT_METHODS: Final = {"act": ("observations", "histories")}
+LOOP_METHODS: Final = {"run": ("computer",)}
 
 
 class TransformersConfig(Config, frozen=True, tag_field="kind", tag="transformers"):
@@ -88,6 +90,66 @@ class ServedConfig(Config, frozen=True, tag_field="kind", tag="openai-compatible
     prices: Prices | None = None
 
 
+class OpenAiConfig(Config, frozen=True, tag_field="kind", tag="openai"):
+    """OpenAI's computer use, through the SDK's own loop; the prompt is the instruction and the screenshots.
+
+    model         its name, such as computer-use-preview
+    name          name of the agent in the results
+    base_url      address of the API; none: OpenAI's, or what OPENAI_BASE_URL says
+    api_key       the environment variable that holds the key
+    preview       the tool computer_use_preview (one action a call) instead of computer (batches)
+    safety        what happens when the model asks to acknowledge safety checks: stop ends the episode as the agent's
+                  failure, acknowledge goes on
+    instructions  a system prompt
+    max_tokens    longest answer, in tokens
+    timeout       seconds that the server may be silent
+    retries       how often a request is sent again when the server is busy or fails; as Retry-After says, where it does
+    prices        what the model costs; none: episodes tell no cost
+    """
+
+    model: str
+    name: str = "openai"
+    base_url: str | None = None
+    api_key: str = "OPENAI_API_KEY"
+    preview: bool = False
+    safety: Literal["stop", "acknowledge"] = "stop"
+    instructions: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=16)] = 4096
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    retries: Annotated[int, msgspec.Meta(ge=0)] = 4
+    prices: Prices | None = None
+
+
+class ClaudeConfig(Config, frozen=True, tag_field="kind", tag="claude"):
+    """Claude with its computer toolset (20260801), through the SDK's own loop; the prompt is the instruction and the
+    screenshots.
+
+    model         its name
+    name          name of the agent in the results
+    base_url      address of the API; none: Anthropic's, or what ANTHROPIC_BASE_URL says
+    api_key       the environment variable that holds the key
+    longest       longest side of a screenshot, in pixels; a larger screen is scaled down, as the API rejects it
+    keyboard      the SDK asks before each use of the keyboard: true answers yes, false takes the keyboard away
+    instructions  a system prompt
+    max_tokens    longest answer, in tokens
+    timeout       seconds that the server may be silent
+    retries       how often a request is sent again when the server is busy or fails; as Retry-After says, where it does
+    prices        what the model costs; none: episodes tell no cost
+    """
+
+    model: str
+    name: str = "claude"
+    base_url: str | None = None
+    api_key: str = "ANTHROPIC_API_KEY"
+    longest: Annotated[int, msgspec.Meta(ge=1)] = 1366
+    keyboard: bool = True
+    instructions: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    retries: Annotated[int, msgspec.Meta(ge=0)] = 4
+    prices: Prices | None = None
+
+
 class CustomConfig(Config, frozen=True, tag_field="kind", tag="custom"):
     """An agent of your own.
 
@@ -133,13 +195,25 @@ class NearestConfig(Config, frozen=True, tag_field="kind", tag="nearest"):
     name: str = "nearest"
 
 
-AgentConfig = TransformersConfig | ServedConfig | ScriptedConfig | CommonestConfig | NearestConfig | CustomConfig
+# agents that decide for one screen, also outside of an episode
+DecidingConfig = TransformersConfig | ServedConfig | ScriptedConfig | CommonestConfig | NearestConfig | CustomConfig
+AgentConfig = DecidingConfig | OpenAiConfig | ClaudeConfig
 
 
-def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent:
+def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
     """Raises ConfigError when a folder that it names is not there or holds no episodes, and for a factory that cannot
     be imported or gives no agent."""
     return AGENTS[type(config)](config, builder)
+
+
+def make_deciding(config: AgentConfig, builder: PromptBuilder) -> Agent:
+    """As `make_agent`, for single screens. Raises ConfigError for an agent that only runs a loop of its own."""
+    agent = make_agent(config, builder)
+    if not isinstance(agent, Agent):
+        raise ConfigError(
+            f"agent {config.name}: it runs a loop of its own, so it needs an environment, not single steps"
+        )
+    return agent
 
 
 def _transformers(config: TransformersConfig, builder: PromptBuilder) -> Agent:
@@ -168,6 +242,18 @@ def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
     return ServedAgent(config.model, builder, **options)
 
 
+def _openai(config: OpenAiConfig, builder: PromptBuilder) -> LoopingAgent:
+    from eval.agents.openai_computer import OpenAiComputerAgent
+
+    return OpenAiComputerAgent(**{name: getattr(config, name) for name in config.__struct_fields__})
+
+
+def _claude(config: ClaudeConfig, builder: PromptBuilder) -> LoopingAgent:
+    from eval.agents.claude import ClaudeAgent
+
+    return ClaudeAgent(**{name: getattr(config, name) for name in config.__struct_fields__})
+
+
 def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:
     return ScriptedAgent(builder.dialect, name=config.name)
 
@@ -180,16 +266,19 @@ def _nearest(config: NearestConfig, builder: PromptBuilder) -> Agent:
     return _from_episodes(NearestEpisode, config, builder)
 
 
-def _custom(config: CustomConfig, builder: PromptBuilder) -> Agent:
+def _custom(config: CustomConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
     where = f"agent {config.name}: {config.factory}"
     factory = load_object(config.factory, f"agent {config.name}: factory: {config.factory}")
     if not callable(factory):
         raise ConfigError(f"{where} is a {type(factory).__name__}; needed: a class or a function")
-    agent: Agent = call(factory, where, builder, name=config.name, **config.options)
+    agent: Any = call(factory, where, builder, name=config.name, **config.options)
     shown = f"{where}: the {type(agent).__name__} that it gave"
-    require_methods(agent, shown, AGENT_METHODS, coroutines=True)
+    loops = hasattr(agent, "run") and not hasattr(agent, "act")
+    require_methods(agent, shown, LOOP_METHODS if loops else AGENT_METHODS, coroutines=True)
     if getattr(agent, "name", None) != config.name:
         raise ConfigError(f"{shown} must have the name that it was given; needed: .name == {config.name!r}")
+    if isinstance(agent, LoopingAgent):
+        return agent
     if not isinstance(parallel := getattr(agent, "parallel", None), int) or parallel < 1:
         raise ConfigError(f"{shown} has parallel {parallel!r}; needed: how many calls of act may run at once, from 1")
     return CheckedAgent(agent, where)
@@ -213,9 +302,11 @@ class CheckedAgent:
 
 
 # the class of a configuration -> what makes its agent
-AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent]]] = {
+AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent | LoopingAgent]]] = {
     TransformersConfig: _transformers,
     ServedConfig: _served,
+    OpenAiConfig: _openai,
+    ClaudeConfig: _claude,
     ScriptedConfig: _scripted,
     CommonestConfig: _commonest,
     NearestConfig: _nearest,

@@ -21,7 +21,7 @@ from eval.actions.dialects.base import Dialect
 from eval.actions.dialects.pyautogui import actions
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, History
-from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_agent
+from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
 from eval.benchmarks.agentnetbench.data import BenchError, BenchStep, Trajectory, load
 from eval.benchmarks.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
 from eval.config import Config, ConfigError
@@ -151,7 +151,7 @@ def evaluate(config: BenchConfig, out: Path) -> list[MetricRow]:
     except BenchError as error:
         raise ConfigError(str(error)) from None
     builder = config.prompt.builder()
-    agent = make_agent(config.agent, builder)
+    agent = make_deciding(config.agent, builder)
     work = answer_all(agent, trajectories, out / "responses.jsonl", images=builder.images, batch_size=config.batch_size)
     answers = asyncio.run(work)
     rows: list[MetricRow] = []

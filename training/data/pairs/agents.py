@@ -13,7 +13,7 @@ import msgspec
 
 from eval.actions import Action
 from eval.agents.base import Agent, Decision, History
-from eval.agents.config import AgentConfig, make_agent
+from eval.agents.config import AgentConfig, make_deciding
 from eval.config import Config, ConfigError
 from eval.desktop import Expected, Observation
 from training.data.faults import BadSample
@@ -132,7 +132,7 @@ def _key(at: ObservedStep, maker: Maker) -> str | None:
 def _asked(source: AgentsSource, maker: Maker) -> Iterator[Answered]:
     """Every observation of a folder, with the answers of two agents to it."""
     assert source.observations is not None
-    first, second = (make_agent(config, maker.builder) for config in source.agents)
+    first, second = (make_deciding(config, maker.builder) for config in source.agents)
     steps = iter(observations(Path(source.observations), maker.faults))
     while part := list(itertools.islice(steps, BATCH)):
         opened: list[tuple[ObservedStep, Observation]] = []

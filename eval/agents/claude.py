@@ -1,0 +1,167 @@
+"""Claude through the SDK's own toolset and loop (`anthropic.tools.computer`, its tool runner) and our driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from eval.actions import ParseError
+from eval.actions.dialects.anthropic import Anthropic
+from eval.actions.geometry import Cells
+from eval.agents.base import Decision
+from eval.agents.computer import Computer, EpisodeOver
+from eval.agents.driver import Driver
+from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
+from eval.config import ConfigError
+from eval.desktop import ActionRefused, InfraError
+from eval.episodes import TokenUsage, ToolCall
+
+STOPS = {
+    "refusal": "refusal: the model refused",
+    "max_tokens": "truncated: the answer was cut off at its limit of tokens",
+    "model_context_window_exceeded": "limit: the conversation no longer fits the model's context",
+}
+
+
+class ClaudeAgent:
+    """See ClaudeConfig in eval.agents.config for the options. Raises ConfigError."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        name: str = "claude",
+        base_url: str | None = None,
+        api_key: str = "ANTHROPIC_API_KEY",
+        longest: int = 1366,
+        keyboard: bool = True,
+        instructions: str | None = None,
+        max_tokens: int = 4096,
+        timeout: float = 300.0,
+        retries: int = 4,
+        prices: Prices | None = None,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.sdk = package("anthropic", name)
+        self.tools = package("anthropic.tools", name)
+        self.computer_tools = package("anthropic.tools.computer", name)
+        self.longest = longest
+        self.keyboard = keyboard
+        self.instructions = instructions
+        self.max_tokens = max_tokens
+        self.prices = prices
+        self.settings = {
+            "base_url": base_url,
+            "api_key": key(api_key, name),
+            "timeout": timeout,
+            "max_retries": retries,
+        }
+
+    async def run(self, computer: Computer) -> None:
+        driver = Driver(computer, Anthropic(version="20260801"), self.longest)
+        async with self.sdk.AsyncAnthropic(**self.settings) as client:
+            content = [
+                {"type": "text", "text": computer.task.instruction},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": driver.screenshot()},
+                },
+            ]
+            more = {} if self.instructions is None else {"system": self.instructions}
+            runner = client.beta.messages.tool_runner(
+                model=self.model,
+                max_tokens=self.max_tokens,
+                messages=[{"role": "user", "content": content}],
+                tools=[self._toolset(driver)],
+                **more,
+            )
+            answers = aiter(runner)
+            while True:
+                try:
+                    message = await anext(answers)
+                except StopAsyncIteration:
+                    return
+                except Exception as error:
+                    self._failed(computer, error)
+                else:
+                    await self._answered(driver, message)
+
+    def _failed(self, computer: Computer, error: Exception) -> None:
+        """The SDK gives no answer. Raises EpisodeOver, InfraError or ConfigError."""
+        try:
+            why = failure(self.sdk, error, self.name)
+        except (EpisodeOver, InfraError, ConfigError):
+            raise
+        except Exception:  # a body without what every answer has
+            raise ServerFailed(f"no answer: {type(error).__name__}: {str(error)[:200]}") from None
+        computer.begin(Decision("", None))
+        computer.stop(why)
+
+    async def _answered(self, driver: Driver, message: Any) -> None:
+        """Records an answer as a step; the SDK does its calls afterwards."""
+        blocks = getattr(message, "content", None)
+        if not isinstance(blocks, list):
+            raise ServerFailed(f"an answer without content: {str(message)[:200]}")
+        texts = [block.text for block in blocks if getattr(block, "type", None) == "text" and block.text]
+        thinking = [block.thinking for block in blocks if getattr(block, "type", None) == "thinking" and block.thinking]
+        usage = _tokens(message.usage)
+        raw = plain(message)
+        driver.computer.begin(
+            Decision(
+                json.dumps(raw.get("content", [])) if raw is not None else str(blocks),
+                None,
+                thought="\n".join([*thinking, *texts]) or None,
+                usage=usage,
+                cost=None if self.prices is None or usage is None else self.prices.cost(usage),
+                raw=raw,
+            )
+        )
+        if (why := STOPS.get(message.stop_reason)) is not None:
+            driver.computer.stop(why)
+        if message.stop_reason == "pause_turn":
+            return
+        if not any(getattr(block, "type", None) == "tool_use" for block in blocks):
+            await driver.finish("\n".join(texts))
+
+    def _toolset(self, driver: Driver) -> Any:
+        """The SDK's toolset with our driver: every member goes through `execute`."""
+        results, refused = self.computer_tools, self.tools.ToolError
+
+        async def execute(_: Any, context: Any, name: str, given: Any) -> Any:
+            arguments = given.model_dump(mode="json", exclude_none=True)
+            identity = "" if context.tool_use is None else context.tool_use.id
+            call = ToolCall(name=name, id=identity, arguments=arguments)
+            if name == "cursor_position":
+                x, y = Cells(*driver.size).from_norm(*driver.pointer)
+                driver.computer.note(ToolCall(name=name, id=identity, result=f"{x}, {y}"))
+                return results.BetaComputerCursorPositionResult(x=x, y=y)
+            block = {"type": "tool_use", "id": identity, "toolset_name": "computer", "name": name, "input": arguments}
+            try:
+                await driver.do([block], call)
+            except (ParseError, ActionRefused) as error:
+                raise refused(str(error)) from None  # the model reads it and goes on
+            if name == "screenshot":
+                return results.BetaScreenshotResult(data=driver.screenshot())
+            if name == "zoom":
+                zoom = driver.computer.steps[-1].actions[-1]
+                assert zoom.point is not None
+                assert zoom.end is not None
+                return results.BetaScreenshotResult(data=driver.zoomed((*zoom.point, *zoom.end)))
+            return None
+
+        base = results.BetaAsyncAbstractComputerToolset20260801
+        kind = type("ComputerToolset", (base,), {"execute": execute})
+        # the SDK asks before each use of the keyboard; the configuration has answered
+        configs = None if self.keyboard else {name: {"enabled": False} for name in ("type", "key", "hold_key")}
+        return kind(confirm=lambda context: True, configs=configs)
+
+
+def _tokens(usage: Any) -> TokenUsage | None:
+    """Anthropic counts what it read from its cache, and what it wrote there, beside the other tokens of the prompt."""
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    figures = (getattr(usage, name, None) for name in names)
+    fresh, cached, written, answered = (value if isinstance(value, int) and value >= 0 else 0 for value in figures)
+    if not fresh + cached + written + answered:
+        return None
+    return TokenUsage(input_tokens=fresh + cached + written, output_tokens=answered, cached_tokens=cached)

@@ -1,0 +1,217 @@
+"""OpenAI's computer use through the SDK's own loop (`openai.lib.computer.AsyncComputerToolset`) and our driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from eval.actions import ParseError
+from eval.actions.dialects.openai import OpenAi
+from eval.agents.base import Decision
+from eval.agents.computer import Computer, EpisodeOver
+from eval.agents.driver import Driver
+from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
+from eval.config import ConfigError
+from eval.desktop import ActionRefused, InfraError
+from eval.episodes import TokenUsage, ToolCall
+
+Safety = Literal["stop", "acknowledge"]
+
+
+class OpenAiComputerAgent:
+    """See OpenAiConfig in eval.agents.config for the options. Raises ConfigError."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        name: str = "openai",
+        base_url: str | None = None,
+        api_key: str = "OPENAI_API_KEY",
+        preview: bool = False,
+        safety: Safety = "stop",
+        instructions: str | None = None,
+        max_tokens: int = 4096,
+        timeout: float = 300.0,
+        retries: int = 4,
+        prices: Prices | None = None,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.sdk = package("openai", name)
+        self.loops = package("openai.lib.computer", name)
+        self.preview = preview
+        self.safety = safety
+        self.instructions = instructions
+        self.max_tokens = max_tokens
+        self.prices = prices
+        self.settings = {
+            "base_url": base_url,
+            "api_key": key(api_key, name),
+            "timeout": timeout,
+            "max_retries": retries,
+        }
+
+    async def run(self, computer: Computer) -> None:
+        driver = Driver(computer, OpenAi(batch=not self.preview))
+        async with self.sdk.AsyncOpenAI(**self.settings) as client:
+            loop = self.loops.AsyncComputerToolset(_Members(driver, batch=not self.preview))
+            recorder = _Recorder(client, self, computer)
+            params = self._params(driver)
+            try:
+                # one answer more than there are steps: the rollout ends the episode, not the SDK
+                response = await loop.run(
+                    recorder, params, max_steps=computer.max_steps + 1, approve_safety_checks=self._approved
+                )
+            except (EpisodeOver, InfraError, ConfigError):
+                raise
+            except self.loops.ComputerUseError as error:
+                computer.stop(_stopped(error.response or recorder.last, str(error)))
+            except (ParseError, ActionRefused) as error:
+                computer.stop(str(error))
+            except Exception as error:  # the SDK stumbles over what the model said
+                if recorder.last is None:
+                    raise
+                computer.stop(f"the SDK cannot take the answer: {type(error).__name__}: {str(error)[:200]}")
+            else:
+                if refusal := _said(response, "refusal"):
+                    computer.stop(f"refusal: {refusal}")
+                await driver.finish(_said(response, "text"))
+
+    def _params(self, driver: Driver) -> dict[str, Any]:
+        width, height = driver.size
+        tool: dict[str, Any] = {"type": "computer"}
+        if self.preview:
+            size = {"display_width": width, "display_height": height}
+            tool = {"type": "computer_use_preview", "environment": "linux", **size}
+        picture = f"data:image/png;base64,{driver.screenshot()}"
+        content = [
+            {"type": "input_text", "text": driver.computer.task.instruction},
+            {"type": "input_image", "image_url": picture, "detail": "auto"},
+        ]
+        params: dict[str, Any] = {"model": self.model, "tools": [tool], "max_output_tokens": self.max_tokens}
+        if self.instructions is not None:
+            params["instructions"] = self.instructions
+        if self.preview:
+            params["truncation"] = "auto"
+        return {**params, "input": [{"role": "user", "content": content}]}
+
+    async def _approved(self, call: Any) -> bool:
+        """Whether the safety checks of a call are acknowledged: as the configuration states, and never else."""
+        return self.safety == "acknowledge"
+
+
+class _Recorder:
+    """The client as the SDK's loop sees it: each answer becomes a step before its actions are done."""
+
+    def __init__(self, client: Any, agent: OpenAiComputerAgent, computer: Computer) -> None:
+        self._client = client
+        self._agent = agent
+        self._computer = computer
+        self.last: Any = None
+        self.responses = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, **request: Any) -> Any:
+        agent, computer = self._agent, self._computer
+        try:
+            response = await self._client.responses.create(**request)
+        except Exception as error:
+            computer.begin(Decision("", None))
+            computer.stop(failure(agent.sdk, error, agent.name))
+        if not isinstance(getattr(response, "output", None), list):
+            raise ServerFailed(f"an answer without output: {str(response)[:200]}")
+        self.last = response
+        usage = _tokens(response.usage)
+        raw = plain(response)
+        computer.begin(
+            Decision(
+                json.dumps(raw.get("output", [])) if raw is not None else str(response.output),
+                None,
+                thought=_said(response, "text") or None,
+                usage=usage,
+                cost=None if agent.prices is None or usage is None else agent.prices.cost(usage),
+                raw=raw,
+            )
+        )
+        return response
+
+
+class _Members:
+    """The SDK's driver protocol (`openai.lib.computer.AsyncComputerDriver`) over ours."""
+
+    def __init__(self, driver: Driver, *, batch: bool) -> None:
+        self._driver = driver
+        self._batch = batch
+
+    async def _do(self, action: Any) -> None:
+        value = action.model_dump(mode="json", exclude_none=True)
+        call: dict[str, Any] = {"type": "computer_call", "call_id": "1", "status": "completed"}
+        call |= {"actions": [value]} if self._batch else {"action": value}
+        arguments = {name: item for name, item in value.items() if name != "type"}
+        await self._driver.do([call], ToolCall(name=str(value.get("type")), arguments=arguments))
+
+    async def click(self, action: Any) -> None:
+        await self._do(action)
+
+    async def double_click(self, action: Any) -> None:
+        await self._do(action)
+
+    async def drag(self, action: Any) -> None:
+        await self._do(action)
+
+    async def keypress(self, action: Any) -> None:
+        await self._do(action)
+
+    async def move(self, action: Any) -> None:
+        await self._do(action)
+
+    async def scroll(self, action: Any) -> None:
+        await self._do(action)
+
+    async def type(self, action: Any) -> None:
+        await self._do(action)
+
+    async def wait(self, action: Any) -> None:
+        await self._do(action)
+
+    async def screenshot(self) -> dict[str, str]:
+        return {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{self._driver.screenshot()}"}
+
+
+def _stopped(response: Any, error: str) -> str:
+    """Why the SDK's loop stopped: a truncated answer, a refusal, or safety checks, told apart."""
+    details = getattr(response, "incomplete_details", None)
+    reason = getattr(details, "reason", None)
+    if reason == "max_output_tokens":
+        return "truncated: the answer was cut off at its limit of tokens"
+    if reason == "content_filter":
+        return "refusal: the server filtered the answer"
+    if "safety checks require" in error:
+        return "safety: the model asks for an acknowledgement, and the policy is to stop"
+    return error
+
+
+def _said(response: Any, kind: str) -> str:
+    """The texts of a response's messages: `text`, or `refusal`."""
+    texts = []
+    for item in response.output:
+        for part in getattr(item, "content", None) or () if getattr(item, "type", None) == "message" else ():
+            if isinstance(value := getattr(part, kind, None), str):
+                texts.append(value)
+    return "\n".join(texts)
+
+
+def _tokens(usage: Any) -> TokenUsage | None:
+    details = getattr(usage, "input_tokens_details", None)
+    figures = (
+        getattr(usage, "input_tokens", None),
+        getattr(usage, "output_tokens", None),
+        getattr(details, "cached_tokens", None),
+    )
+    given, answered, cached = (value if isinstance(value, int) and value >= 0 else 0 for value in figures)
+    if not given and not answered:
+        return None
+    return TokenUsage(input_tokens=given, output_tokens=answered, cached_tokens=cached)
