@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
         made.append(Asked(builder, answers))
         return made[-1]
 
-    monkeypatch.setattr(entry, "make_agent", make)
+    monkeypatch.setattr(entry, "make_deciding", make)
     return made
 
 

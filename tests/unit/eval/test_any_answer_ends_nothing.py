@@ -78,7 +78,7 @@ def test_the_offline_benchmark_scores_every_answer_also_when_it_is_already_store
     def make(config: AgentConfig, builder: PromptBuilder) -> Agent:
         return Asked(builder)
 
-    monkeypatch.setattr(entry, "make_agent", make)
+    monkeypatch.setattr(entry, "make_deciding", make)
     config = {
         "bench": str(tmp_path / "bench"),
         "agent": {"kind": "commonest", "episodes": str(tmp_path), "name": "asked"},

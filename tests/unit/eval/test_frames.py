@@ -106,7 +106,7 @@ def test_the_offline_benchmark_reads_pixels_in_their_frame_also_from_stored_answ
     def make(config: AgentConfig, builder: PromptBuilder) -> Agent:
         return Pixels(builder)
 
-    monkeypatch.setattr(entry, "make_agent", make)
+    monkeypatch.setattr(entry, "make_deciding", make)
     config = {
         "bench": str(tmp_path / "bench"),
         "agent": {"kind": "commonest", "episodes": str(tmp_path), "name": "pixels"},
