@@ -177,6 +177,14 @@ class DesktopSession:
                 raise DesktopTimeout(f"{self._windows} windows after {limit_s:g} s, not {count}") from None
         self.check()
 
+    async def view(self, command: Sequence[str]) -> None:
+        """Starts a program that shows the desktop to a person (eval.desktops.viewing); it ends with the session."""
+        await self._tell(view=list(command))
+
+    async def end_views(self) -> None:
+        """Ends what `view` started."""
+        await self._tell(unview=True)
+
     async def reset(self) -> None:
         """A clean desktop: everything is ended, and started anew; `place` changes. Also mends a desktop that failed."""
         await self.stop()

@@ -2,7 +2,7 @@
 
 Its argument is a JSON object (`Order`). It reads JSON lines, and writes JSON lines:
 
-    in    {"start": number, "argv": [...], "environ": {...}}
+    in    {"start": number, "argv": [...], "environ": {...}}, {"view": [...]} (argv), {"unview": true}
     out   {"ready": {...}}, {"failed": text}, {"windows": count}, what the guest says (keeping.guest),
           {"lost": "X server", "status": ..., "evidence": {...}}, {"stopped": true}
 """
@@ -120,7 +120,7 @@ class Keeper:
             temporary_size=order.temporary_size,
         )
         self._guest, self._channel = guest.start(plan, joins[0])
-        for descriptor in (*joins[0], *joins[1]):
+        for descriptor in joins[0]:  # those of the screen's group are for viewers, too
             os.close(descriptor)
         told = json.loads(self._channel.recv(guest.PACKET) or b'{"failed": "the guest ended while it started"}')
         if "failed" in told:
@@ -188,11 +188,22 @@ class Keeper:
         *lines, self._input = (self._input + data).split(b"\n")
         for line in lines:
             if line:
-                try:
-                    self._channel.send(line)
-                except OSError as error:
-                    self._say(refused=json.loads(line).get("start"), error=str(error))
+                self._order_one(line)
         return bool(data)
+
+    def _order_one(self, line: bytes) -> None:
+        assert self._screen
+        message = json.loads(line)
+        try:
+            if "view" in message:
+                self._screen.start_viewer(message["view"])
+            elif "unview" in message:
+                self._screen.end_viewers()
+            else:
+                self._channel.send(line)
+        except (OSError, screen.StartFailed) as error:
+            if "start" in message:
+                self._say(refused=message["start"], error=str(error))
 
     def _reap(self) -> None:
         """Waits for what ended: ours, and what D-Bus or a program left to us."""
@@ -208,7 +219,8 @@ class Keeper:
             code = os.waitstatus_to_exitcode(status)
             if pid in names:
                 self._screen.processes[names[pid]].returncode = code
-                self._lose(names[pid], code)
+                if not names[pid].startswith(screen.VIEWER):
+                    self._lose(names[pid], code)
             elif pid == self._guest:
                 self._guest = 0
                 self._lose("guest", code)
@@ -238,6 +250,8 @@ class Keeper:
         if self._channel:
             self._channel.close()
         signal.set_wakeup_fd(-1)
+        if self._screen:
+            self._screen.end_viewers()
         while True:
             for pid in kernel.children(os.getpid()):
                 with contextlib.suppress(ProcessLookupError, PermissionError):

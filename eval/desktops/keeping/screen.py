@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -14,6 +15,8 @@ from typing import Any, Final
 from eval.desktops.keeping import kernel, x11
 
 ACCESSIBILITY: Final = "/usr/libexec/at-spi-bus-launcher"
+VIEWER: Final = "viewer"
+VIEWER_LIMIT_S: Final = 2.0
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 PACKAGES: Final = {
     "Xvfb": "xvfb",
@@ -187,6 +190,21 @@ class DesktopPrograms:
             raise StartFailed(
                 f"the X server or the window manager did not get ready: {error}\n{self.tail()}"
             ) from error
+
+    def start_viewer(self, argv: list[str]) -> None:
+        """Starts a program that shows the desktop to a person, beyond the agent's reach. Its end is no failure."""
+        self._start(f"{VIEWER} {len(self.processes)}", argv)
+
+    def end_viewers(self) -> None:
+        """Asks them to end, and waits a little for it: x11vnc then removes its shared memory."""
+        asked = []
+        for name, process in self.processes.items():
+            if name.startswith(VIEWER) and process.returncode is None:
+                process.terminate()
+                asked.append(process)
+        for process in asked:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(VIEWER_LIMIT_S)
 
     def _line(self, descriptor: int, name: str) -> str:
         """What a program writes, up to the newline: Xvfb writes digits and newline apart, and dies of a pipe that was

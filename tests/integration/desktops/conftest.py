@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desktops import need_desktops
+from tests.support.desktops import KNOWN, need_desktops, segments
 
 
 @pytest.fixture
@@ -19,5 +19,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="st-", dir="/tmp"))
     folder.chmod(0o711)
     monkeypatch.setattr("eval.desktops.session.FOLDERS", str(folder))
+    KNOWN[folder] = segments()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""Looking on: a running desktop in a person's browser, by Debian's x11vnc, websockify and novnc.
+
+The viewer only watches unless asked for more. The VNC server listens on a Unix socket in the session's folder, which
+the agent's programs do not see; websockify listens on this machine's loopback address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eval.desktop import DesktopTimeout, SetupFailed
+from eval.desktops.session import DesktopSession
+
+PAGES: Final = Path("/usr/share/novnc")
+READY_LIMIT_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class View:
+    """A desktop in a browser: open `url`, type `password`. `control`: the viewer's mouse and keys count."""
+
+    url: str
+    port: int
+    password: str
+    control: bool
+
+
+def missing_viewers() -> list[str]:
+    """Debian's packages that are not installed and that `start_view` needs."""
+    missing = [name for name in ("x11vnc", "websockify") if not shutil.which(name)]
+    return missing if PAGES.is_dir() else [*missing, "novnc"]
+
+
+async def start_view(session: DesktopSession, control: bool = False) -> View:
+    """Shows the session's desktop under a URL of this machine, with a password of its own, until the session is reset
+    or stopped, or `end_views` is called.
+
+    Raises SetupFailed when a program is missing, DesktopTimeout when the page does not answer.
+    """
+    if missing := missing_viewers():
+        raise SetupFailed(f"to look on, install: apt-get install {' '.join(missing)}")
+    folder = session.place.xauthority.parent
+    name = secrets.token_hex(4)
+    listening, password_file = folder / f"view-{name}", folder / f"view-{name}.password"
+    password = secrets.token_urlsafe(6)  # VNC looks at 8 characters and no more
+    password_file.touch(mode=0o600)
+    password_file.write_text(password + "\n")
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port = int(trial.getsockname()[1])
+    server = ["x11vnc", "-display", session.place.display, "-auth", str(session.place.xauthority)]
+    server += ["-passwdfile", str(password_file), "-unixsock", str(listening), "-rfbport", "0", "-no6"]
+    server += ["-forever", "-shared", "-quiet", "-nobell", "-noremote"]
+    if not control:
+        server += ["-viewonly", "-nosetclipboard", "-nosetprimary"]
+    await session.view(server)
+    await session.view(["websockify", "--web", str(PAGES), f"--unix-target={listening}", f"127.0.0.1:{port}"])
+    try:
+        async with asyncio.timeout(READY_LIMIT_S):
+            while not (listening.exists() and await _answers(port)):
+                session.check()
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise DesktopTimeout(f"the view of the desktop did not answer within {READY_LIMIT_S:g} s") from None
+    return View(f"http://127.0.0.1:{port}/vnc.html?autoconnect=true&resize=scale", port, password, control)
+
+
+async def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return True
+    return False
