@@ -154,7 +154,8 @@ class CustomConfig(Config, frozen=True, tag_field="kind", tag="custom"):
     """An agent of your own.
 
     factory  `package.module:name`, a class or a function: called as factory(builder, name=..., **options) with the
-             eval.prompts.PromptBuilder of the configuration, it gives an eval.agents.base.Agent
+             eval.prompts.PromptBuilder of the configuration, it gives an eval.agents.base.Agent, or an
+             eval.agents.computer.LoopingAgent
     options  its further arguments, by name
     name     name of the agent in the results
     """

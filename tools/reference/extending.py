@@ -53,6 +53,7 @@ CONTRACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "eval.desktop:Observation",
             "eval.desktop:Expected",
             "eval.desktop:Score",
+            "eval.desktop:ActionRefused",
             "eval.desktop:InfraError",
             "eval.desktop:DesktopGone",
             "eval.desktop:DesktopTimeout",
@@ -61,8 +62,18 @@ CONTRACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "Agent": (
-        "An agent answers observations with actions.",
-        ("eval.agents.base:Agent", "eval.agents.base:Decision", "eval.agents.base:History"),
+        "An agent answers observations with actions, or works on the guarded computer in a loop of its own.",
+        (
+            "eval.agents.base:Agent",
+            "eval.agents.base:Decision",
+            "eval.agents.base:History",
+            "eval.agents.base:StreamingAgent",
+            "eval.agents.computer:LoopingAgent",
+            "eval.agents.computer:Computer",
+            "eval.agents.computer:EpisodeOver",
+            "eval.episodes:ToolCall",
+            "eval.episodes:TokenUsage",
+        ),
     ),
     "Dialect": (
         "A dialect is one way to write an action as text. [Actions](actions.md) shows every dialect.",

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History, decide
+from eval.agents.computer import Computer
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder
+
+
+class Looping:
+    """Clicks the middle once, in a loop of its own."""
+
+    def __init__(self, builder: PromptBuilder, *, name: str) -> None:
+        self.name = name
+
+    async def run(self, computer: Computer) -> None:
+        await computer.answer(Decision("in the middle", Action(ActionType.CLICK, x=0.5, y=0.5)))
 
 
 class Fixed:

@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from eval.agents.base import Agent, Decision, History
-from eval.agents.config import AGENTS, AgentConfig, DecidingConfig, make_deciding
-from eval.config import Config, convert
+from eval.agents.config import AGENTS, AgentConfig, DecidingConfig, make_agent, make_deciding
+from eval.config import Config, ConfigError, convert
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PromptBuilder, PromptConfig
@@ -85,6 +85,17 @@ def agent_and_builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.T
     config: Any = convert(section, AgentConfig, "agent")  # type: ignore[arg-type]
     assert isinstance(config, Config)
     return make_deciding(config, builder), builder
+
+
+def test_a_users_own_agent_may_run_a_loop_but_is_refused_for_single_screens(tmp_path: Path) -> None:
+    section = {"kind": "custom", "name": "own", "factory": "tests.contract.agent.own:Looping"}
+    config: Any = convert(section, AgentConfig, "agent")  # type: ignore[arg-type]
+    agent = make_agent(config, PromptConfig().builder())
+    told: dict[str, Any] = {"benchmark": "contract", "environment": "click"}
+    results = asyncio.run(rollout(agent, lambda: WORLD.desktop({}), TASKS, out=tmp_path, **told))
+    assert [(result.record.outcome, result.record.steps) for result in results] == [("scored", 1)] * len(TASKS)
+    with pytest.raises(ConfigError, match="agent own: it runs a loop of its own, so it needs an environment"):
+        make_deciding(config, PromptConfig().builder())
 
 
 def first_screens() -> tuple[list[Observation], list[History]]:
