@@ -1,0 +1,1 @@
+"""What acts on a real desktop, against a real X server and real programs."""

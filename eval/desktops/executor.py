@@ -1,0 +1,323 @@
+"""Carries out actions on a real display, over one connection that stays open.
+
+Events go through XTest, which a program cannot tell from a person's. Nothing here sleeps a fixed time after an action:
+`look` waits until the program has read its events and the screen rests. Not safe for threads: one caller at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from eval.actions import Action, ActionType
+from eval.actions.geometry import Screen
+from eval.desktop import ActionRefused
+from eval.desktops.connection import LIMIT, XConnection, reachable
+from eval.desktops.frames import Camera, Frame
+from eval.desktops.keyboard import CannotType, XKeyboard
+from eval.desktops.place import Place
+from eval.desktops.windows import TopWindow, Windows
+
+BUTTON_PRESS, BUTTON_RELEASE, MOTION = 4, 5, 6  # X11 protocol, event numbers
+BUTTON_NUMBERS: Final = {"left": 1, "middle": 2, "right": 3, "back": 8, "forward": 9}
+WHEEL: Final = {"up": 4, "down": 5, "left": 6, "right": 7}
+SCROLL_CLICKS: Final = 5  # where an action names no amount
+CLICK_PIXELS: Final = 100  # about what programs scroll per click of the wheel
+MAX_CLICKS: Final = 1000
+MAX_SECONDS: Final = 60.0  # that one action may wait or hold
+MAX_TEXT: Final = 100_000  # characters of one action
+WAIT: Final = 1.0  # seconds of a wait that names no duration
+DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
+CLICKS: Final = {
+    ActionType.CLICK: (None, 1),
+    ActionType.DOUBLE_CLICK: (None, 2),
+    ActionType.TRIPLE_CLICK: (None, 3),
+    ActionType.RIGHT_CLICK: ("right", 1),
+    ActionType.MIDDLE_CLICK: ("middle", 1),
+}
+SHORTCUTS: Final = {
+    ActionType.BACK: ("alt", "left"),
+    ActionType.FORWARD: ("alt", "right"),
+    ActionType.REFRESH: ("f5",),
+}
+# Actions that tell something, or only ask to look
+SILENT: Final = frozenset(
+    {
+        ActionType.SCREENSHOT,
+        ActionType.ZOOM,
+        ActionType.CURSOR_POSITION,
+        ActionType.DONE,
+        ActionType.FAIL,
+        ActionType.CALL_USER,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the screen showed. `changed`: whether it differs from the last look; `settled`: whether it came to rest."""
+
+    frame: Frame
+    changed: bool
+    settled: bool
+
+
+class Executor:
+    """Acts on one desktop and looks at it.
+
+    launch   starts a program by its name, for open_app; None refuses that action
+    Raises DesktopGone from every method when the X server is gone.
+    """
+
+    def __init__(self, place: Place, launch: Callable[[str], None] | None = None) -> None:
+        self.place = place
+        self.launch = launch
+        self.connection = XConnection(place)
+        with reachable(place.display):
+            self.keyboard = XKeyboard(self.connection)
+            self.camera = Camera(self.connection)
+            self.windows = Windows(self.connection)
+        self.screen = Screen(*self.connection.size)
+        self._buttons: list[int] = []
+        self._last: bytes | None = None
+        self._since = time.monotonic()
+
+    def close(self) -> None:
+        """Releases what is pressed and closes the connection; also when the X server is gone."""
+        try:
+            self.release()
+        finally:
+            self.camera.close()
+            self.connection.close()
+
+    def release(self) -> None:
+        """Releases every key and button that is down, whoever pressed it, and gives the keyboard's layout back."""
+        with reachable(self.place.display):
+            self.keyboard.release_all()
+            mask = self.connection.x.core.QueryPointer(self.connection.root).reply().mask
+            down = [button for button in range(1, 6) if mask >> (7 + button) & 1]
+            for button in dict.fromkeys([*self._buttons, *down]):
+                self._button(BUTTON_RELEASE, button)
+            self._buttons.clear()
+            self.keyboard.restore()
+            self.connection.sync()
+
+    def pointer(self) -> tuple[int, int]:
+        """Where the pointer is, in pixels."""
+        with reachable(self.place.display):
+            reply = self.connection.x.core.QueryPointer(self.connection.root).reply()
+            return int(reply.root_x), int(reply.root_y)
+
+    def look(self, *, settle: bool = True, limit: float = LIMIT) -> Look:
+        """Takes a picture, with `settle` once the screen rests after the last action, at most `limit` s later."""
+        with reachable(self.place.display):
+            settled = self.connection.settle(self._since, limit=limit) if settle else False
+            frame = self.camera.take()
+        changed = frame.rgb != self._last
+        self._last = frame.rgb
+        return Look(frame, changed, settled)
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Does the actions one after the other, without waiting for the screen between them.
+
+        Raises ActionRefused for the first that cannot be done; those before it are done.
+        """
+        for action in actions:
+            with reachable(self.place.display):
+                self._check(action)
+                try:
+                    self._do(action)
+                except CannotType as error:
+                    raise ActionRefused(f"{action.type}: {error}") from None
+                finally:
+                    self.connection.x.flush()
+
+    # One action
+
+    def _check(self, action: Action) -> None:
+        """Raises ActionRefused for what would be half done."""
+        if action.element is not None:
+            raise ActionRefused(f"{action.type}: a mark has no place here; give x and y")
+        if (action.duration or 0) > MAX_SECONDS:
+            raise ActionRefused(f"{action.type}: duration is {action.duration:g} s; {MAX_SECONDS:g} is the most")
+        if (action.amount or 0) > MAX_CLICKS:
+            raise ActionRefused(f"{action.type}: amount is {action.amount:g}; at most {MAX_CLICKS} are allowed")
+        if (action.distance or 0) * max(self.connection.size) / CLICK_PIXELS > MAX_CLICKS:
+            raise ActionRefused(f"{action.type}: distance is {action.distance:g}, more than {MAX_CLICKS} clicks")
+        if len(action.text or action.url or "") > MAX_TEXT:
+            raise ActionRefused(f"{action.type}: the text is longer than {MAX_TEXT} characters")
+        if action.type is ActionType.SELECT_MONITOR and action.monitor_id:
+            raise ActionRefused(f"select_monitor: there is no monitor {action.monitor_id}, only 0")
+        try:
+            for name in (*(action.keys or ()), *(action.modifiers or ())):
+                self.keyboard.code_of(name)
+        except CannotType as error:
+            raise ActionRefused(f"{action.type}: {error}") from None
+
+    def _do(self, action: Action) -> None:
+        kind = action.type
+        self._since = time.monotonic()
+        if kind in SILENT or kind is ActionType.SELECT_MONITOR:
+            return
+        if kind in CLICKS:
+            button, count = CLICKS[kind]
+            self._click(action, BUTTON_NUMBERS[button or action.button or "left"], count)
+        elif kind is ActionType.DRAG:
+            self._drag(action)
+        elif kind is ActionType.SCROLL:
+            self._scroll(action)
+        elif kind is ActionType.HOVER:
+            with self._modifiers(action):
+                self._move(action)
+        elif kind is ActionType.TYPE:
+            self.keyboard.type(action.text or "")
+        elif kind is ActionType.CLICK_AND_TYPE:
+            self._click(action, 1, 1)
+            self.connection.ping()  # the click gives the focus; keys go where it is when they are sent
+            self.keyboard.type(action.text or "")
+        elif kind in (ActionType.KEY, ActionType.HOTKEY):
+            self._chord(action.keys or (), action.duration or 0.0)
+        elif kind in SHORTCUTS:
+            self._chord(SHORTCUTS[kind])
+        elif kind is ActionType.GOTO:
+            self._chord(("ctrl", "l"))
+            self.connection.ping()
+            self.keyboard.type(f"{action.url}\n")
+        elif kind is ActionType.KEY_DOWN:
+            self.keyboard.press((action.keys or ("",))[0])
+        elif kind is ActionType.KEY_UP:
+            self.keyboard.release((action.keys or ("",))[0])
+        elif kind in (ActionType.MOUSE_DOWN, ActionType.MOUSE_UP):
+            self._move(action)
+            down = kind is ActionType.MOUSE_DOWN
+            self._button(BUTTON_PRESS if down else BUTTON_RELEASE, BUTTON_NUMBERS[action.button or "left"])
+        elif kind is ActionType.WAIT:
+            self._pause(WAIT if action.duration is None else action.duration)
+        elif kind is ActionType.OPEN_APP:
+            if self.launch is None:
+                raise ActionRefused("open_app: no program can be started here")
+            self.launch(action.app_name or "")
+        else:
+            self._window(action)
+
+    def _pause(self, seconds: float) -> None:
+        """Sends what is queued, then waits."""
+        self.connection.sync()
+        time.sleep(seconds)
+
+    def _motion(self, x: int, y: int) -> None:
+        self.connection.xtest.FakeInput(MOTION, 0, 0, self.connection.root, x, y, 0)
+
+    def _move(self, action: Action) -> None:
+        if action.point is not None:
+            self._motion(*self.screen.from_norm(*action.point))
+
+    def _button(self, kind: int, button: int) -> None:
+        self.connection.xtest.FakeInput(kind, button, 0, self.connection.root, 0, 0, 0)
+        if kind == BUTTON_PRESS:
+            self._buttons.append(button)
+        elif button in self._buttons:
+            self._buttons.remove(button)
+
+    @contextmanager
+    def _modifiers(self, action: Action) -> Iterator[None]:
+        """Holds the keys of `modifiers`, and releases those that were not held before."""
+        pressed: list[str] = []
+        try:
+            for name in action.modifiers or ():
+                if self.keyboard.code_of(name, combined=True)[0] not in self.keyboard.held:
+                    self.keyboard.press(name, combined=True)
+                    pressed.append(name)
+            yield
+        finally:
+            for name in reversed(pressed):
+                self.keyboard.release(name, combined=True)
+
+    def _click(self, action: Action, button: int, count: int) -> None:
+        self._move(action)
+        with self._modifiers(action):
+            for _ in range(count):
+                self._button(BUTTON_PRESS, button)
+                self._button(BUTTON_RELEASE, button)
+
+    def _drag(self, action: Action) -> None:
+        """Moves along the path with the button down; a program that follows it reads points between the corners."""
+        corners = [*([action.point] if action.point else []), *(action.path or ()), action.end or (0.0, 0.0)]
+        pixels = [self.screen.from_norm(x, y) for x, y in corners]
+        if action.point is None:
+            pixels.insert(0, self.pointer())
+        button = BUTTON_NUMBERS[action.button or "left"]
+        points = [point for pair in itertools.pairwise(pixels) for point in _between(*pair)]
+        pause = (action.duration or 0.0) / len(points)
+        with self._modifiers(action):
+            self._motion(*pixels[0])
+            self._button(BUTTON_PRESS, button)
+            try:
+                self.connection.ping()
+                for x, y in points:
+                    self._motion(x, y)
+                    if pause:
+                        self._pause(pause)
+                self.connection.ping()  # what it is dropped on must have answered before the button goes up
+            finally:
+                self._button(BUTTON_RELEASE, button)
+
+    def _scroll(self, action: Action) -> None:
+        direction = action.direction or "down"
+        clicks = action.amount or SCROLL_CLICKS
+        if action.distance is not None:
+            side = self.connection.size[direction in ("up", "down")]
+            clicks = action.distance * side / CLICK_PIXELS
+        self._move(action)
+        with self._modifiers(action):
+            for _ in range(max(1, round(clicks))):
+                self._button(BUTTON_PRESS, WHEEL[direction])
+                self._button(BUTTON_RELEASE, WHEEL[direction])
+
+    def _chord(self, keys: Sequence[str], seconds: float = 0.0) -> None:
+        """Presses keys one after the other and releases them in the other order; those held before stay held."""
+        combined = len(keys) > 1
+        held = list(self.keyboard.held)
+        pressed = []
+        try:
+            for name in keys:
+                if self.keyboard.code_of(name, combined=combined)[0] not in held:
+                    self.keyboard.press(name, combined=combined)
+                    pressed.append(name)
+            if seconds:
+                self._pause(seconds)
+        finally:
+            for name in reversed(pressed):
+                self.keyboard.release(name, combined=combined)
+
+    def _window(self, action: Action) -> None:
+        """window_focus, window_move, window_resize, close_app."""
+        name = action.app_name if action.type is ActionType.CLOSE_APP else action.window_title
+        window: TopWindow | None = self.windows.find(name)
+        if window is None:
+            raise ActionRefused(
+                f"{action.type}: " + (f"no window is called {name!r}" if name else "no window is active")
+            )
+        width, height = self.connection.size
+        if action.type is ActionType.CLOSE_APP:
+            self.windows.close(window)
+        elif action.type is ActionType.WINDOW_FOCUS:
+            self.windows.focus(window)
+        elif action.type is ActionType.WINDOW_MOVE:
+            self.windows.move(window, *self.screen.from_norm(action.x or 0.0, action.y or 0.0))
+        else:
+            wide, high = (action.width or 0.0) * width, (action.height or 0.0) * height
+            self.windows.resize(window, max(1, round(wide)), max(1, round(high)))
+
+
+def _between(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
+    """The points from after `start` up to `end`, at most DRAG_STEPS, none twice."""
+    steps = min(DRAG_STEPS, max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1))
+    return [
+        (round(start[0] + (end[0] - start[0]) * k / steps), round(start[1] + (end[1] - start[1]) * k / steps))
+        for k in range(1, steps + 1)
+    ]

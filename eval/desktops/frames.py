@@ -1,0 +1,128 @@
+"""Pictures of a display: taken through shared memory, with the pointer drawn in, as PNG, WebP or JPEG."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import fpng
+import xcffib
+import xcffib.shm
+import xcffib.xfixes
+from PIL import Image
+
+from eval.desktops.connection import XConnection
+
+PictureFormat = Literal["png", "webp", "jpeg"]
+QUALITY: Final = 85  # of JPEG and WebP
+Z_PIXMAP: Final = 2
+ALL_PLANES: Final = 0xFFFFFFFF
+IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One picture of the whole screen.
+
+    rgb      rows of pixels, three bytes each, with the pointer drawn in
+    size     width and height in pixels
+    pointer  where the pointer's hot spot is, in pixels
+    """
+
+    rgb: bytes
+    size: tuple[int, int]
+    pointer: tuple[int, int]
+
+    def image(self) -> Image.Image:
+        """The picture, sharing no memory."""
+        return Image.frombytes("RGB", self.size, self.rgb)
+
+    def cut(self, left: int, top: int, right: int, bottom: int) -> Frame:
+        """A part of the picture; the edges in pixels, right and bottom excluded."""
+        part = self.image().crop((left, top, right, bottom))
+        return Frame(part.tobytes(), part.size, (self.pointer[0] - left, self.pointer[1] - top))
+
+    def encode(self, form: PictureFormat = "png", quality: int = QUALITY) -> bytes:
+        """The picture as a file. PNG is lossless; `quality` (1 to 100) is that of the two others."""
+        if form == "png":
+            encoded: bytes = fpng.from_bytes(self.rgb, *self.size, 3)
+            return encoded
+        out = io.BytesIO()
+        # method 0: the fastest of WebP; the default takes many times as long for a few per cent of the size
+        self.image().save(out, form.upper(), quality=quality, **({"method": 0} if form == "webp" else {}))
+        return out.getvalue()
+
+
+class Camera:
+    """Takes pictures on an open connection. Works without shared memory too, as in another IPC namespace; slower."""
+
+    def __init__(self, connection: XConnection) -> None:
+        self.connection = connection
+        depth = connection.screen.root_depth
+        if depth not in (24, 32):
+            raise ValueError(f"the display has {depth} bits per pixel; start it with 24")
+        self._xfixes = connection.x(xcffib.xfixes.key)
+        self._xfixes.QueryVersion(5, 0).reply()
+        self._address: int | None = None
+        self._segment = 0
+        self._shm: Any = None
+        self._attach()
+
+    def _attach(self) -> None:
+        """Shares a segment with the X server. It is marked for removal at once, so nothing stays behind."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.shmat.restype = ctypes.c_void_p
+        libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        libc.shmdt.argtypes = [ctypes.c_void_p]
+        width, height = self.connection.size
+        number = libc.shmget(IPC_PRIVATE, ctypes.c_size_t(width * height * 4), IPC_CREAT | 0o600)
+        if number < 0:
+            return
+        address = libc.shmat(number, None, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            libc.shmctl(number, IPC_RMID, None)
+            return
+        try:
+            shm = self.connection.x(xcffib.shm.key)
+            self._segment = self.connection.x.generate_id()
+            shm.AttachChecked(self._segment, number, False).check()
+        except xcffib.ConnectionException:
+            libc.shmdt(address)
+            raise
+        except xcffib.XcffibException:  # no such extension, or a server that does not see our segment
+            libc.shmdt(address)
+        else:
+            self._shm, self._address = shm, address
+        finally:
+            libc.shmctl(number, IPC_RMID, None)
+
+    def close(self) -> None:
+        """Gives the shared memory back."""
+        if self._address is not None:
+            ctypes.CDLL(None).shmdt(ctypes.c_void_p(self._address))
+            self._address = None
+
+    def take(self) -> Frame:
+        """The screen as it is now."""
+        width, height = size = self.connection.size
+        root = self.connection.root
+        if self._address is not None:
+            self._shm.GetImage(root, 0, 0, width, height, ALL_PLANES, Z_PIXMAP, self._segment, 0).reply()
+            pixels: Any = (ctypes.c_char * (width * height * 4)).from_address(self._address)
+        else:
+            reply = self.connection.x.core.GetImage(Z_PIXMAP, root, 0, 0, width, height, ALL_PLANES).reply()
+            pixels = bytes(reply.data.buf())
+        image = Image.frombuffer("RGB", size, pixels, "raw", "BGRX", 0, 1)
+        pointer = self._draw_pointer(image)
+        return Frame(image.tobytes(), size, pointer)
+
+    def _draw_pointer(self, image: Image.Image) -> tuple[int, int]:
+        """Draws the pointer; its colours are multiplied by alpha already (XFixes). Returns its hot spot."""
+        cursor = self._xfixes.GetCursorImage().reply()
+        if cursor.width and cursor.height:
+            raw = bytes(cursor.cursor_image.buf())
+            picture = Image.frombuffer("RGBa", (cursor.width, cursor.height), raw, "raw", "BGRa", 0, 1).convert("RGBA")
+            image.paste(picture, (cursor.x - cursor.xhot, cursor.y - cursor.yhot), picture)
+        return int(cursor.x), int(cursor.y)
