@@ -23,7 +23,7 @@ def test_its_pods_know_it_by_what_a_kubeconfig_knows_it_by(place: Place) -> None
 
 
 def test_its_version_is_asked_for(place: Place) -> None:
-    assert version_of(place.backend.api) == Version("1.34")
+    assert version_of(place.backend.api) == Version(place.cluster.version())
 
 
 def test_what_lies_in_another_namespace_is_ended_there(place: Place) -> None:

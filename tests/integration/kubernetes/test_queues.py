@@ -22,10 +22,12 @@ from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob, Resources
 from tests.integration.kubernetes.conftest import Place
 from tests.integration.kubernetes.submitter import small
+from tests.support.cluster.programs import SET
 
 pytestmark = [pytest.mark.cluster("jobset", "kueue"), pytest.mark.timeout(600)]
 
-API = "kueue.x-k8s.io/v1beta1"
+# the tests' cluster converts nothing between versions, so the newest set gets what it stores
+API, COHORT = ("kueue.x-k8s.io/v1beta2", "cohortName") if SET == "newest" else ("kueue.x-k8s.io/v1beta1", "cohort")
 GIB = 1 << 30
 Capture = pytest.CaptureFixture[str]
 Listed = Callable[..., list[Queue]]
@@ -46,7 +48,7 @@ def place(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plac
         for flavor, (cpu, memory) in quotas.items()
     ]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
-    spec = {"namespaceSelector": {}, "cohort": f"{name}-cohort", "resourceGroups": groups}
+    spec = {"namespaceSelector": {}, COHORT: f"{name}-cohort", "resourceGroups": groups}
     kinds: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         *(("ResourceFlavor", {"name": f"{name}-{flavor}"}, {}) for flavor in quotas),
         ("ClusterQueue", {"name": name}, spec),
