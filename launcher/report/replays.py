@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +46,26 @@ class StepLine(msgspec.Struct, frozen=True):
     index: int
     screenshot: str
     action: dict[str, Any] | None = None
+    further_actions: tuple[dict[str, Any], ...] = ()
+    refused: str | None = None
     response: str | None = None
     thought: str | None = None
     parse_error: str | None = None
+
+    @property
+    def actions(self) -> tuple[dict[str, Any], ...]:
+        """All actions of the answer, in their order."""
+        return (self.action, *self.further_actions) if self.action is not None else ()
+
+    @property
+    def error(self) -> str:
+        return self.parse_error or (f"refused: {self.refused}" if self.refused else "")
 
 
 @dataclass(frozen=True)
 class ReplayStep:
     """One step of a replay. `frame` is an index into the replay's frames, None if the frame is left out. Coordinates
-    are normalised to [0, 1], None if the action has none."""
+    are those of the step's first action that has some, normalised to [0, 1]; None if none has."""
 
     frame: int | None
     text: str
@@ -116,10 +127,10 @@ def read_replay(output: StoredOutput, folder: str) -> Replay:
     steps = [
         ReplayStep(
             frame=frames.index(line.screenshot),
-            text=action_text(line.action) if line.action is not None else (line.response or "no action").strip(),
+            text="; ".join(map(action_text, line.actions)) or (line.response or "no action").strip(),
             thought=(line.thought or "").strip(),
-            error=line.parse_error or "",
-            **points(line.action),
+            error=line.error,
+            **points(line.actions),
         )
         for line in lines
     ]
@@ -130,11 +141,12 @@ def read_replay(output: StoredOutput, folder: str) -> Replay:
     return Replay(head, tuple(steps), tuple(frames.uris), frames.left_out)
 
 
-def points(action: Mapping[str, Any] | None) -> dict[str, float | None]:
-    """The action's coordinates; None for those that are missing or outside the screen."""
+def points(actions: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The coordinates of the first action that has some; None for those that are missing or outside the screen."""
+    action = next((each for each in actions if each.get("x") is not None), {})
 
     def at(name: str) -> float | None:
-        value = action.get(name) if action is not None else None
+        value = action.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             return None
         return float(value)
@@ -163,6 +175,8 @@ def action_text(action: Mapping[str, Any]) -> str:
             words.append("+".join(map(str, value)))
         elif key == "direction":
             words.append(str(value))
+        elif key == "path" and isinstance(value, list):
+            words.append(f"by way of {len(value)} point{'s' if len(value) != 1 else ''}")
         else:
             words.append(f"{key} {value}")
     return " ".join(words)

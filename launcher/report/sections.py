@@ -54,8 +54,8 @@ def _replay(replay: Replay) -> Markup:
         state = badge("not judged") if head.score is None else badge(f"score {head.score:.3g}")
     else:
         state = badge("success", "good") if head.success else badge("failed", "bad")
-    actions = sum(step.text != FINAL_SCREEN for step in replay.steps)
-    facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{actions} actions", head.agent]
+    steps = sum(step.text != FINAL_SCREEN for step in replay.steps)
+    facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{steps} steps", head.agent]
     if head.duration_ms is not None:
         facts.append(duration(head.duration_ms / 1000))
     if replay.left_out:

@@ -146,6 +146,24 @@ def test_a_replay_has_each_frame_once_and_the_points(file_store: Store) -> None:
     assert replay.left_out == 0
 
 
+def test_a_step_shows_every_action_of_its_answer_and_what_was_refused(file_store: Store) -> None:
+    step = {
+        "index": 0,
+        "screenshot": "000.png",
+        "action": {"type": "key", "keys": ["ctrl", "a"]},
+        "further_actions": [
+            {"type": "click", "x": 0.25, "y": 0.5},
+            {"type": "drag", "x": 0.1, "y": 0.2, "x2": 0.3, "y2": 0.4, "path": [[0.2, 0.2], [0.3, 0.3]]},
+        ],
+        "refused": "3: no drag here",
+    }
+    files = episode_files("e", True) | {"episodes/e/steps.jsonl": json.dumps(step).encode() + b"\n"}
+    (shown, *_) = read_replay(opened(file_store, files), "episodes/e").steps
+    assert shown.text == "key ctrl+a; click 0.250, 0.500; drag 0.100, 0.200 to 0.300, 0.400 by way of 2 points"
+    assert (shown.x, shown.y, shown.x2) == (0.25, 0.5, None)
+    assert shown.error == "refused: 3: no drag here"
+
+
 def test_what_is_no_picture_is_left_out_and_said(file_store: Store) -> None:
     files = episode_files("e", True) | {"episodes/e/001.png": b"<svg onload=alert(1)>", "summary.json": b"[]"}
     output = opened(file_store, files)
