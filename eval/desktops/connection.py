@@ -40,7 +40,7 @@ def reachable(display: str) -> Iterator[None]:
     except xcffib.ConnectionException as error:
         raise DesktopGone(f"the X display {display} does not answer any more: {error}") from None
     except xcffib.XcffibException as error:
-        if isinstance(error, xcffib.ProtocolException):
+        if isinstance(error, xcffib.Error):
             raise
         raise DesktopGone(f"the X display {display} does not answer any more: {error}") from None
 
@@ -104,7 +104,7 @@ class XConnection:
         """The 32-bit values of a window's property; empty when it has none, or when the window is gone."""
         try:
             reply = self.x.core.GetProperty(False, window, self.atom(name), 0, 0, 1 << 16).reply()
-        except xcffib.ProtocolException:
+        except xcffib.Error:
             return []
         return [int(number) for number in reply.value.to_atoms()] if reply.format == 32 else []
 
@@ -112,7 +112,7 @@ class XConnection:
         """A text property; empty when there is none."""
         try:
             reply = self.x.core.GetProperty(False, window, self.atom(name), 0, 0, 1 << 16).reply()
-        except xcffib.ProtocolException:
+        except xcffib.Error:
             return ""
         return bytes(reply.value.buf()).decode("utf-8", "replace").replace("\0", " ").strip()
 
@@ -129,7 +129,7 @@ class XConnection:
         while True:
             try:
                 event = self.x.poll_for_event()
-            except xcffib.ProtocolException:
+            except xcffib.Error:
                 continue  # the answer to a request that asked for none, as to a window that is gone
             if event is None:
                 return

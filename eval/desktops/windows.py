@@ -41,7 +41,7 @@ class Windows:
             try:
                 shape = self.connection.x.core.GetGeometry(number).reply()
                 at = self.connection.x.core.TranslateCoordinates(number, self.connection.root, 0, 0).reply()
-            except xcffib.ProtocolException:
+            except xcffib.Error:
                 continue  # it closed meanwhile
             title = self.connection.text(number, "_NET_WM_NAME") or self.connection.text(number, "WM_NAME")
             pid = self.connection.numbers(number, "_NET_WM_PID")

@@ -15,6 +15,7 @@ from eval.desktop import Desktop, Environment, Task
 
 ENVIRONMENTS: Final = {
     "click": "eval.environments.click",
+    "desktop": "eval.environments.desktop",
     "login": "eval.environments.login",
     "versions": "eval.environments.versions",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from eval.config import ConfigError
 from eval.desktop import ActionRefused, Desktop, Environment, Observation
 from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS, ENVIRONMENTS, environment
 from eval.rollout import RolloutLimits, rollout
+from tests.support.desktops import need_desktops
 
 SEED = 1_000_000  # the first seed of the split `test`, which is every environment's default
 COUNT = 3
@@ -49,15 +52,24 @@ EVERY_KIND = [
 ]
 
 
+REAL = ("desktop",)  # with programs on this machine
+
+
 @pytest.fixture(params=list(ENVIRONMENTS))
 def world(request: pytest.FixtureRequest) -> Environment:
+    if request.param in REAL:
+        need_desktops()
     return environment(request.param)
 
 
-async def start(world: Environment, index: int = 0) -> tuple[Desktop, Observation]:
+@asynccontextmanager
+async def started(world: Environment, index: int = 0) -> AsyncIterator[tuple[Desktop, Observation]]:
     task = world.tasks(COUNT, SEED, {})[index]
     desktop = world.desktop({})
-    return desktop, await desktop.reset(task, task.seed)
+    try:
+        yield desktop, await desktop.reset(task, task.seed)
+    finally:
+        await desktop.close()
 
 
 def seen(observation: Observation) -> tuple[object, ...]:
@@ -100,7 +112,11 @@ def test_training_seeds_are_not_those_of_evaluation(world: Environment) -> None:
 
 
 def test_a_reset_gives_a_whole_observation(world: Environment) -> None:
-    _, observation = asyncio.run(start(world))
+    async def look() -> Observation:
+        async with started(world) as (_, observation):
+            return observation
+
+    observation = asyncio.run(look())
     assert observation.image.mode == "RGB"
     assert min(observation.screen) > 0
     assert not observation.done
@@ -111,27 +127,26 @@ def test_a_reset_gives_a_whole_observation(world: Environment) -> None:
 
 def test_the_same_task_and_the_same_actions_give_the_same_pictures(world: Environment) -> None:
     async def play() -> list[tuple[object, ...]]:
-        desktop, observation = await start(world)
-        pictures = [seen(observation)]
-        for action in EVERY_KIND[:3]:
-            pictures.append(seen(await desktop.step(action)))
-        return pictures
+        async with started(world) as (desktop, observation):
+            pictures = [seen(observation)]
+            for action in EVERY_KIND[:3]:
+                pictures.append(seen(await desktop.step(action)))
+            return pictures
 
     assert asyncio.run(play()) == asyncio.run(play())
 
 
 def test_two_desktops_know_nothing_of_each_other(world: Environment) -> None:
     async def play() -> None:
-        acting, before = await start(world)
-        resting, same = await start(world)
-        assert seen(before) == seen(same)
-        for action in EVERY_KIND:
-            with contextlib.suppress(ActionRefused):
-                await acting.step(action)
-        assert before.expected is not None
-        after = await resting.step(before.expected.action)
-        third, _ = await start(world)
-        assert seen(after) == seen(await third.step(before.expected.action))
+        async with started(world) as (acting, before), started(world) as (resting, same):
+            assert seen(before) == seen(same)
+            for action in EVERY_KIND:
+                with contextlib.suppress(ActionRefused):
+                    await acting.step(action)
+            assert before.expected is not None
+            after = await resting.step(before.expected.action)
+            async with started(world) as (third, _):
+                assert seen(after) == seen(await third.step(before.expected.action))
 
     asyncio.run(play())
 
@@ -139,16 +154,16 @@ def test_two_desktops_know_nothing_of_each_other(world: Environment) -> None:
 @pytest.mark.parametrize("action", EVERY_KIND, ids=lambda action: action.type.value)
 def test_any_action_is_taken_or_refused(world: Environment, action: Action) -> None:
     async def play() -> None:
-        desktop, before = await start(world)
-        try:
-            observation = await desktop.step(action)
-        except ActionRefused:
-            assert action.type not in (ActionType.CLICK, ActionType.TYPE, ActionType.DONE, ActionType.FAIL)
-            assert before.expected is not None
-            observation = await desktop.step(before.expected.action)  # it may be asked for another
-        assert observation.image.mode == "RGB"
-        score = await desktop.score()
-        assert 0 <= score.value <= 1
+        async with started(world) as (desktop, before):
+            try:
+                observation = await desktop.step(action)
+            except ActionRefused:
+                assert action.type not in (ActionType.CLICK, ActionType.TYPE, ActionType.DONE, ActionType.FAIL)
+                assert before.expected is not None
+                observation = await desktop.step(before.expected.action)  # it may be asked for another
+            assert observation.image.mode == "RGB"
+            score = await desktop.score()
+            assert 0 <= score.value <= 1
 
     asyncio.run(play())
 
@@ -156,10 +171,9 @@ def test_any_action_is_taken_or_refused(world: Environment, action: Action) -> N
 @pytest.mark.parametrize("kind", [ActionType.DONE, ActionType.FAIL])
 def test_who_does_nothing_but_end_has_solved_nothing(world: Environment, kind: ActionType) -> None:
     async def play() -> None:
-        desktop, _ = await start(world)
-        await desktop.step(Action(kind))
-        assert not (await desktop.score()).success
-        await desktop.close()
+        async with started(world) as (desktop, _):
+            await desktop.step(Action(kind))
+            assert not (await desktop.score()).success
 
     asyncio.run(play())
 

@@ -304,6 +304,21 @@ def test_the_layout_is_the_same_after_an_episode(desktop: PlainDesktop, editor: 
     second.close()
 
 
+def test_a_window_that_closed_meanwhile_is_left_out(
+    executor: Executor, editor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of windows and a question about one of them are two requests: it may close between them."""
+    numbers, gone = executor.connection.numbers, 0x1F00001
+    monkeypatch.setattr(
+        executor.connection,
+        "numbers",
+        lambda window, name: [gone, *numbers(window, name)] if name == "_NET_CLIENT_LIST" else numbers(window, name),
+    )
+    assert gone not in [window.number for window in executor.windows.listed()]
+    assert executor.connection.text(gone, "WM_CLASS") == ""
+    executor.perform([Action.from_json({"type": "window_focus", "window_title": "note.txt"})])
+
+
 def test_windows_are_moved_and_resized_by_their_title(executor: Executor, editor: Path) -> None:
     executor.perform(
         [

@@ -109,7 +109,7 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
         ({"limits": {"max_step": 1}}, "unknown field `max_step` - at `$.limits`"),
         ({"agent": {"kind": "oracle"}}, "Invalid value 'oracle' - at `$.agent.kind`"),
         ({"agent": {"kind": "scripted", "model": "x"}}, "unknown field `model`"),
-        ({"environment": "moon"}, "'moon' is unknown; allowed: click, login, versions"),
+        ({"environment": "moon"}, "'moon' is unknown; allowed: click, desktop, login, versions"),
         ({"options": {"colour": 1}}, "unknown field `colour`"),
         ({"tasks": {"count": 0, "seed": 1}}, "Expected `int` >= 1 - at `$.tasks.count`"),
         ({"tasks": {"count": "six", "seed": 1}}, "Expected `int`, got `str` - at `$.tasks.count`"),

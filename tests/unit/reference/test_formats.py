@@ -48,6 +48,7 @@ FOREIGN: Final = {
     ),
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
+    "note.txt": "in the home of a real desktop, gone with it",
     "code.tar": "the code of a job, inside the store",
     "progress.jsonl": "the runtime's own, deleted with its folder",
     "metrics.jsonl": "the runtime's own, deleted with its folder; $SLIPWAY_METRICS names it",
