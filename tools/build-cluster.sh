@@ -6,12 +6,12 @@
 #   tools/build-cluster.sh kind kubeadm kind-etcd ...     kind, and what its node needs besides (`make kind-tools`)
 #   tools/build-cluster.sh jobset-release ...        the manifests of a project's release, into .tools/cluster/releases (needs kubectl)
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
-# SLIPWAY_CLUSTER_SET=newest takes the pins of tools/cluster/newest where it has them, and builds into .tools/newest.
+# SLIPWAY_CLUSTER_SET=oldest or newest takes the pins of tools/cluster/SET where it has them, and builds into .tools/SET.
 # Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 set=${SLIPWAY_CLUSTER_SET:-}
-case $set in "" | newest) ;; *) echo "build-cluster: SLIPWAY_CLUSTER_SET is $set; allowed: newest" >&2; exit 2 ;; esac
+case $set in "" | oldest | newest) ;; *) echo "build-cluster: SLIPWAY_CLUSTER_SET is $set; allowed: oldest, newest" >&2; exit 2 ;; esac
 bin=$root/.tools${set:+/$set}/bin
 state=$root/.tools${set:+/$set}/cluster
 export PATH="$PATH:${SLIPWAY_GO:-/usr/local/go/bin}:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
@@ -25,6 +25,7 @@ pin_of() {
         kwok | coredns) echo "$1" ;;
         jobset-manager | jobset-manifests | jobset-release) echo jobset ;;
         kueue-manager | kueue-manifests | kueue-release) echo kueue ;;
+        coscheduling-manifests) echo coscheduling ;;
         containerd | containerd-shim-runc-v2 | ctr) echo containerd ;;
         argocd | argocd-manifests) echo argocd ;;
         source-controller | kustomize-controller | flux-manifests) echo flux ;;
@@ -96,6 +97,7 @@ manifests() { # name pin
                 cp "$source"/manifests/base/config/argocd-*.yaml "$state/$2/config/"
                 ;;
             flux) cp "$source"/config/crd/bases/*.yaml "$state/$2/" ;;
+            coscheduling) cp "$source"/config/crd/bases/scheduling.x-k8s.io_podgroups.yaml "$state/$2/" ;;
             kind) # what images/base/Dockerfile copies into a node, and the text of the storage class
                 cp -r "$source/images/base/files" "$source/pkg/build/nodeimage/const_storage.go" "$state/$2/"
                 ;;
@@ -149,7 +151,7 @@ if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
 exec 9>"$state/lock"
 flock 9 # two test runs at once: one builds, the other waits and finds it done
 
-for pin in kubernetes etcd containerd kwok jobset kueue coredns flux argocd kind kubeadm localpath; do
+for pin in kubernetes etcd containerd kwok jobset kueue coscheduling coredns flux argocd kind kubeadm localpath; do
     missing=() files=()
     for name; do
         [ "$(pin_of "$name")" = "$pin" ] || continue

@@ -26,6 +26,7 @@ PAGES: Final = {
     "docs/reference/extending.md": "tools.reference.extending",
     "docs/reference/formats.md": "tools.reference.formats",
     "docs/reference/job.md": "launcher.spec.reference",
+    "docs/reference/metrics.md": "tools.reference.metrics",
     "docs/reference/json.md": "launcher.cli.json_page",
     "docs/reference/training-config.md": "training.reference",
     "docs/reference/validate.md": "tools.reference.validate",

@@ -1,6 +1,6 @@
 """Mutants of the protocol's decisions: each a single change of the source, for which some test has to fail.
 
-    python tools/mutants.py [--seconds N] [--sample N] [--from-line N] [FILE ...]
+    python tools/mutants.py [--seconds N] [--sample N] [--from-line N] [--since COMMIT] [FILE ...]
 
 It prints every survivor, and the score.
 
@@ -17,7 +17,10 @@ import importlib.abc
 import importlib.util
 import os
 import random
+import re
+import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -39,7 +42,9 @@ TESTS = {  # file -> (whether the exhaustive check calls it, its unit tests)
     ),
 }
 SMALL = 1500  # the most states that a system of the exhaustive check may have
-LIMIT = 120  # seconds for one mutant; a mutant that does not end in time counts as found
+# A mutant that does not end counts as found. Its computing is limited, not the clock: the machine may be busy.
+LIMIT = 120  # seconds of a core
+WAIT = 3600  # seconds of the clock, for a mutant that waits and computes nothing
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
@@ -110,7 +115,8 @@ def survives(file: str, module: str, source: str) -> bool:
     child = os.fork()
     if child == 0:
         with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
-            signal.alarm(LIMIT)
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+            signal.alarm(WAIT)
             sys.meta_path.insert(0, Finder(module, source))
             try:
                 code = int(explored and broken()) or int(
@@ -135,12 +141,23 @@ def broken() -> bool:
     return any(not explore(system, ALL - {rule}, first=True).broken for rule, system in small.items())
 
 
+def changed_lines(file: str, since: str) -> set[int]:
+    """The numbers of the lines of a file that a commit did not have so."""
+    command = ["git", "diff", "--unified=0", since, "--", file]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines: set[int] = set()
+    for first, count in re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", text, re.MULTILINE):
+        lines.update(range(int(first), int(first) + int(count or 1)))
+    return lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", default=list(TESTS))
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--sample", type=int, default=0, help="only so many of each file, chosen by a fixed seed")
     parser.add_argument("--from-line", type=int, default=1, help="only mutants of this line and those after it")
+    parser.add_argument("--since", metavar="COMMIT", help="only mutants of lines that changed since then")
     args = parser.parse_args()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
@@ -154,7 +171,12 @@ def main() -> int:
         if not survives(file, module, source):
             print(f"{file}: its tests fail as it is")
             return 2
-        every = [mutant for mutant in mutants(source) if mutant[0] >= args.from_line]
+        lines = changed_lines(file, args.since) if args.since else None
+        every = [
+            mutant
+            for mutant in mutants(source)
+            if mutant[0] >= args.from_line and (lines is None or mutant[0] in lines)
+        ]
         chosen = every if not args.sample else random.Random(1).sample(every, min(args.sample, len(every)))
         killed, done = 0, 0
         for line, change, changed in sorted(chosen):

@@ -64,6 +64,7 @@ OPTIONAL: Final[dict[str, tuple[str, ...]]] = {
     "io.k8s.api.core.v1.LimitRange": ("metadata",),
     "io.k8s.api.core.v1.LimitRangeSpec": ("limits",),
     "io.k8s.api.discovery.v1.EndpointSlice": ("endpoints",),
+    "io.k8s.api.networking.v1.NetworkPolicySpec": ("podSelector",),
     "io.k8s.api.rbac.v1.RoleRef": ("apiGroup",),
     "io.k8s.api.resource.v1.DeviceClass": ("spec",),
     "io.k8s.api.resource.v1.ResourceClaim": ("spec",),

@@ -464,6 +464,31 @@ GRAMMARS |= {
         ),
         repaired=("```decision\nDONE\n```\n```python\ncomputer.mouse.single_click()\n```",),
     ),
+    "place": _published(
+        "place",
+        "`prompt: {dialect: place}`, models that only say where something is, as ScreenSpot asks them: one point, read "
+        "as a click there.\nBoxes stand for their centre. The spellings of Qwen2.5-VL, Qwen2-VL, OS-Atlas, UGround, "
+        "InternVL and CogAgent are read. Points are\nfractions of the screen, or pixels (`agent.frame`).",
+        None,
+        accepted=("(0.25, 0.5)", "The button is here:\n[0.25, 0.5]", '```json\n{"point_2d": [0.25, 0.5]}\n```'),
+        refused=("the button", "(250, 500)", "(0.25, 0.5, 0.75)", "(0.25, 0.5) (0.3, 0.5)", "(0.25, 0.5) or lower"),
+        repaired=("(0.25, 0.5) (0.3, 0.5)", "(0.25, 0.5) or lower"),
+    ),
+    "place-1000": _published(
+        "place-1000",
+        "`prompt: {dialect: place-1000}`, as `place`, in cells of a grid of 1000 by 1000 whatever the size of the "
+        "screenshot.",
+        None,
+        accepted=(
+            "(250, 500)",
+            "<point>250 500</point>",
+            "<|box_start|>(240,490),(260,510)<|box_end|>",
+            "<box>[[240, 490, 260, 510]]</box>",
+            '[{"bbox_2d": [240, 490, 260, 510], "label": "button"}]',
+        ),
+        refused=("(1000, 500)", "[260, 510, 240, 490]", "(250)", "250, 500"),
+        repaired=("(1000, 500)",),
+    ),
 }
 
 

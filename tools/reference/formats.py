@@ -14,17 +14,21 @@ from typing import Any, Final
 import msgspec
 
 from eval.benchmarks.agentnetbench.run import BenchAnswer
+from eval.benchmarks.screenspot.run import SpotAnswer
 from eval.episodes import Episode, Step
-from eval.rollout import TaskRecord
+from eval.failures import RULES
+from eval.records import TaskRecord
 from eval.scores.summary import MetricRow
 from eval.steps import StepAnswer
 from tools.reference import formats_examples as examples
 from tools.reference import formats_meanings as meanings
 from tools.reference import formats_outputs as outputs
+from tools.reference import formats_training as rl
 from tools.reference.formats_recordings import RECORDINGS
 from training.data.chat import Chat
 from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, schema
 from training.data.pairs.store import Pair
+from training.rl.records import PieceEntry, RecordWriter
 
 INTRO: Final = """\
 # File formats
@@ -40,7 +44,9 @@ with the program's own readers.
 | [Preference pairs](#preference-pairs) | `python -m training.data pairs` | `training.dpo`, `training.reward` |
 | [Chats](#chats) | anybody | the trainers |
 | [Results](#results) | `eval`, the trainers | `launcher results`, `compare` and `report` |
+| [Records of reinforcement learning](#records-of-reinforcement-learning) | `training.rl` | the launcher |
 | [AgentNetBench](#agentnetbench) | the benchmark's authors | `eval.agentnetbench` |
+| [ScreenSpot](#screenspot) | the benchmarks' authors | `eval.screenspot` |
 | [Files for people](#files-for-people) | evaluations, trainers, `ingest`, `card` | people |
 
 JSON and JSONL files are UTF-8. A JSONL file has one JSON object per line. Unless a field says otherwise:
@@ -116,6 +122,7 @@ The launcher reads two shapes only, whatever program wrote them: the metrics of 
 results/
   summary.json   a list: one object per metric
   tasks.jsonl    a line per task, for paired comparisons
+  replaced.jsonl the lines of tasks that were judged and are run again: by a higher limit of steps, or as they changed
   episodes/      the episodes, in the format above; of evaluations in a closed loop
 ```
 
@@ -128,9 +135,23 @@ A list of these objects. `benchmark` and `metric` are required, all other fields
     yield "### tasks.jsonl\n"
     yield from _struct(TaskRecord, meanings.RECORD)
     yield from _example("tasks.jsonl", _jsonl([examples.RECORD]))
+    yield """\
+`failure` comes from the first of these rules that fits the records of the episode (`eval/failures.py`). A known
+solution is what the environment's expert does; without one, the rules about it do not fit.
+"""
+    yield "| class | rule |\n|---|---|"
+    yield from (f"| {rule.kind} | {rule.words} |" for rule in RULES)
+    yield ""
     yield outputs.RESULTS_FILES
     yield from _struct(StepAnswer, outputs.STEP_ANSWER)
     yield from _example("results/responses.jsonl", _jsonl(outputs.STEP_ANSWERS))
+    yield rl.ABOUT
+    for kind in (PieceEntry, *RecordWriter.KINDS):
+        name = str(kind.__struct_config__.tag)
+        yield f"### `record`: {name}\n"
+        placed = {field: meaning for field, meaning in rl.PLACE.items() if field in kind.__struct_fields__}
+        yield from _struct(kind, placed | rl.MEANINGS[name])
+    yield from _example("records/000001.jsonl", _jsonl(rl.EXAMPLE))
     yield """\
 ## AgentNetBench
 
@@ -155,6 +176,14 @@ there. `summary.json` and `tasks.jsonl` have the formats [above](#results), with
     yield from _struct(BenchAnswer, meanings.ANSWER)
     answers = ({"task_id": "20240927", "step": 1, "response": "## Code:\npyautogui.click(x=0.25, y=0.5)"},)
     yield from _example("responses.jsonl", _jsonl(answers))
+    yield outputs.SCREENSPOT
+    yield from _example("screenspot_web.json", _indented(examples.SCREENSPOT))
+    yield "An item of ScreenSpot-Pro:\n"
+    yield from _example("vscode_macos.json", _indented(examples.SCREENSPOT_PRO))
+    yield "### results/responses.jsonl of ScreenSpot\n"
+    yield from _struct(SpotAnswer, meanings.SPOT_ANSWER)
+    spots = ({"task_id": "web/0", "size": [1920, 1080], "response": "(0.42, 0.73)"},)
+    yield from _example("screenspot/responses.jsonl", _jsonl(spots))
     yield outputs.OTHER_FILES
     yield from _files(outputs.OUTPUTS)
     yield outputs.ELSEWHERE

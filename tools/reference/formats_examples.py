@@ -136,6 +136,10 @@ RECORD: Final = {
     "version": "1",
     "cluster": None,
     "rules": {"environment": "login", "options": {}, "max_steps": 15, "parse_failures": 1},
+    "programs": [],
+    "difficulty": "",
+    "feasible": None,
+    "failure": None,
 }
 TRAJECTORY: Final = {
     "task_id": "20240927",
@@ -169,3 +173,25 @@ TRAJECTORY: Final = {
         },
     ],
 }
+SCREENSPOT: Final = [
+    {
+        "img_filename": "web_6f93090a.png",
+        "bbox": [1520, 18, 64, 40],
+        "instruction": "view my account",
+        "data_type": "icon",
+        "data_source": "shop",
+    }
+]
+SCREENSPOT_PRO: Final = [
+    {
+        "img_filename": "vscode_macos/screenshot_2024-11-29.png",
+        "bbox": [2440, 120, 2488, 168],
+        "instruction": "open the settings",
+        "id": "vscode_macos_0",
+        "application": "vscode",
+        "platform": "macos",
+        "img_size": [3840, 2160],
+        "ui_type": "icon",
+        "group": "Dev",
+    }
+]

@@ -48,6 +48,8 @@ STEP: Final = {
     "usage": "tokens of the answer: `{input_tokens, output_tokens, cached_tokens}`; since 1.1.0",
     "cost": "what the answer cost, USD; since 1.1.0",
     "raw": "the answer as its server gave it; since 1.1.0",
+    "tree": "file name of the accessibility tree before the action: the frame's number and `.tree.json`; packed data "
+    "has none; since 1.1.0",
 }
 SHARD: Final = {
     "file": "name of the Parquet file",
@@ -156,10 +158,27 @@ RECORD: Final = {
     "version": "version of the rules that gave the score; results of different versions are not compared",
     "cluster": "results of one cluster are not independent, as the steps of a trajectory; null: a cluster of its own",
     "rules": "what else defines the score, by name; results by different rules are not compared",
+    "programs": "programs that the task is about; a report groups by them",
+    "difficulty": "of the task, such as easy; a report groups by it",
+    "feasible": "whether the task can be done; null: not known",
+    "failure": "why the episode failed: its class `kind`, the `rule` in words, and `why`, what fitted the rule; "
+    "null: solved, or not judged",
+    "trial": "which repetition of the task it is, from 0",
+    "content": "the beginning of the sha256 over what defines the task; of a newer task set, only tasks "
+    "with another content are run again",
+    "cut": "whether the limit of steps ended the episode, which a higher limit runs again; null: not known",
+    "earlier": "what of `rules` was other when the episode ran, where its score stands by the present ones",
 }
 ANSWER: Final = {
     "task_id": "names the trajectory",
     "step": "its `step_num`",
+    "response": "the agent's answer; null where it could not be asked",
+    "infra": "why it could not be asked",
+    "frame": "width and height in pixels in which the coordinates of the answer are; null for fractions of the screen",
+}
+SPOT_ANSWER: Final = {
+    "task_id": "the question: platform and number in its file, of Pro the item's `id`",
+    "size": "width and height of the screenshot in pixels",
     "response": "the agent's answer; null where it could not be asked",
     "infra": "why it could not be asked",
     "frame": "width and height in pixels in which the coordinates of the answer are; null for fractions of the screen",

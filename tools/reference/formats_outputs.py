@@ -20,14 +20,32 @@ STEP_ANSWERS: Final = (
         "infra": None,
     },
 )
+SCREENSPOT: Final = """\
+## ScreenSpot
+
+The files as they are published; `edition` is found by their names.
+
+| edition | annotations | screenshots below |
+|---|---|---|
+| `v1` (ScreenSpot) | `screenspot_{mobile,desktop,web}.json` | `screenspot_imgs/` or `images/` |
+| `v2` | `screenspot_{mobile,desktop,web}_v2.json` | `screenspotv2_image/` or `images/` |
+| `pro` | `annotations/*.json` | `images/` |
+
+The annotations of v1 and v2 lie in the folder, in `annotations/` or in `metadata/`.
+Each file is a list of items. `bbox` is left, top, width, height in pixels of the screenshot; of Pro left, top, right,
+bottom in pixels of `img_size`. A point on an edge of the box is right. `data_type` and `ui_type` are `text` or `icon`.
+
+An item of ScreenSpot and v2:
+"""
 SKIPPED: Final = "`{total, by_reason: {reason: count}, examples: {reason: [text]}}`"
 
 # file, who writes it, what it holds
 OUTPUTS: Final = (
     (
         "responses.jsonl",
-        "`eval.steps`, `eval.agentnetbench`",
-        "the answers as they came: [the steps](#answers-to-recorded-steps), [AgentNetBench](#responsesjsonl)",
+        "`eval.steps`, `eval.agentnetbench`, `eval.screenspot`",
+        "the answers as they came: [the steps](#answers-to-recorded-steps), [AgentNetBench](#responsesjsonl), "
+        "[ScreenSpot](#resultsresponsesjsonl-of-screenspot)",
     ),
     (
         "samples/predictions.jsonl",
@@ -79,11 +97,37 @@ OTHERS: Final = (
         "every trainer, `merge`, `export`",
         "the model card: sources, training, measured results",
     ),
+    (
+        "PROGRAM/ID.json, task.schema.json",
+        "`eval.linux_desktop` with `--write`",
+        "a task set with OSWorld's keys, and the JSON schema of its files: "
+        "[Keep a task set](../howto/benchmark.md#keep-a-task-set)",
+    ),
     ("model/reward.json", "`training.reward`", "marks a reward model: `{format, max_pixels, base, pairs}`"),
     (
         "checkpoints/checkpoint-N/ema.safetensors",
         "every trainer, with `ema`",
         "the average of each trained weight, float32, by the weights' names",
+    ),
+    (
+        "checkpoints/checkpoint-N/teacher.safetensors",
+        "`training.rl`, with `sdpo`",
+        "the teacher's weights, by the names of the model's",
+    ),
+    (
+        "checkpoints/checkpoint-N/critic.pt",
+        "`training.rl`, with `critic`",
+        "PPO's critic: its weights by name, and the state of their optimiser, as torch writes them",
+    ),
+    (
+        "episodes/GENERATION-GROUP-ROLLOUT/",
+        "`training.rl`, with `successes`",
+        "the newest rollouts that succeeded, [episodes](#episodes)",
+    ),
+    (
+        "checkpoints/checkpoint-N/successes/index.json",
+        "`training.rl`, with `replay`",
+        "which successes each task has, with their tokens and log probabilities; their pictures lie beside it",
     ),
     (
         "checkpoints/checkpoint-N/trainer_state.json",

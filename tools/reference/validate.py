@@ -46,6 +46,14 @@ with single changes, and what the launcher renders, changed at random), were sen
 1.34.4, by a dry run (tests/cluster/test_verdicts.py), and given to `validate --without all`. **Says less**: the server
 refuses what validate takes. That is allowed, and it is why a dry run is worth its second; each such manifest is named,
 with the server's words, in tests/unit/kubernetes_validate/manifests/less.yaml. **Refuses more** must be 0.
+
+The same manifests were sent to Kubernetes 1.33.13 and given to `validate --kubernetes-version 1.33 --without all`: it
+refuses none that this server takes. What 1.33 removes (claims of devices, resources of a whole pod) and what it keeps
+without a look at it (a StatefulSet's pods and claims, the apiVersion of what is scaled) breaks the house policies
+`no-effect` and `never-starts` there. What the two servers say differently is in `verdicts-1.33.yaml` and
+`less-1.33.yaml`, in the same folder.
+
+The table is of 1.34:
 """
 
 
@@ -71,7 +79,7 @@ def _versions() -> str:
         (
             "Kubernetes",
             ", ".join(schemas.VERSIONS),
-            "1.34; nightly 1.37",
+            "1.34; nightly 1.33 and 1.37",
             "`--kubernetes-version`; submit takes the cluster's own",
         ),
         ("JobSet", ", ".join(operators["jobset"]), "0.10.1; nightly 0.12.0", "v1alpha2; the newest counts"),
