@@ -11,8 +11,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# Not what a package imports: tests and papers that some wheels leave at the top by mistake.
-HARMLESS = ("LICENSE", "README.md", "docs/", "examples/", "test/", "tests/")
+# Not what a package imports: tests, papers, and the program that built the wheel (flashinfer-python's build_backend.py
+# and torch-c-dlpack-ext's), which some wheels leave at the top by mistake.
+HARMLESS = ("LICENSE", "README.md", "build_backend.py", "docs/", "examples/", "test/", "tests/")
 
 
 def overlaps(site: Path) -> dict[tuple[str, ...], list[str]]:

@@ -6,6 +6,7 @@ Everything goes through the entry points that a job uses, as processes. No netwo
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -33,8 +34,28 @@ def step(name: str, module: str, config: dict[str, object], folder: Path, out: s
     return folder / out
 
 
+def served_agents() -> None:
+    """Ends the smoke unless the agents of an evaluation that ask a served model can be made: their SDKs are there."""
+    from eval.agents.config import ClaudeConfig, OpenAiConfig, ServedConfig, make_agent
+    from eval.config import ConfigError
+    from eval.prompts import PromptConfig
+
+    os.environ["SMOKE_KEY"] = "none"  # nothing is asked
+    try:
+        for agent in (
+            ServedConfig("m", "http://127.0.0.1:9/v1"),
+            OpenAiConfig("m", api_key="SMOKE_KEY"),
+            ClaudeConfig("m", api_key="SMOKE_KEY"),
+        ):
+            make_agent(agent, PromptConfig().builder())
+    except ConfigError as error:
+        raise SystemExit(f"smoke: {error}") from None
+    print("smoke: agents openai-compatible, openai and claude can be made", flush=True)
+
+
 def prepare(folder: Path) -> tuple[Path, Path]:
-    """A tiny model and episodes for it."""
+    """A tiny model and episodes for it; the agents of evaluations can be made beside."""
+    served_agents()
     model = step("tiny model", "training.tiny", {}, folder, "model")
     task = {"environment": "click", "options": {"split": "train", "size": 64}, "tasks": {"count": 4, "seed": 0}}
     return model, step("episodes", "training.make_episodes", task, folder, "made") / "episodes"
