@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from launcher.errors import SlipwayError
+
 T = TypeVar("T")
 
 _OF_JSON: Final[dict[Any, Any]] = {}
@@ -25,6 +27,14 @@ def decode(data: bytes | str, kind: type[T]) -> T:
             _OF_JSON[kind] = msgspec.json.Decoder(kind)
         made: msgspec.json.Decoder[T] = _OF_JSON[kind]
     return made.decode(data)
+
+
+def decode_record(key: str, body: bytes, kind: type[T]) -> T:
+    """Decodes a record of the store. Raises SlipwayError, which names the key, for what is no such record."""
+    try:
+        return decode(body, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SlipwayError(f"{key} is not a valid record: {error}") from None
 
 
 def unpacker(kind: type[T]) -> msgspec.msgpack.Decoder[T]:

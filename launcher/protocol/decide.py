@@ -7,6 +7,7 @@ out. `launcher.runtime.member` and `launcher.verbs.submit` read the store, ask h
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 from launcher.protocol.facts import AttemptFacts, Rules, RunFacts
@@ -41,6 +42,8 @@ OVERTAKEN: Final = "the next attempt has begun"
 GONE_FOR_GOOD: Final = 1800.0
 # ends of an object after which the run may go on at the next of its backends
 NO_PLACE: Final = (Reason.CAPACITY, Reason.QUOTA, Reason.UNSCHEDULABLE, Reason.PREEMPTED, Reason.EVICTED)
+# what a backend says of an object whose machine was taken away, if it says anything
+MACHINE_GONE: Final = (None, Reason.INFRASTRUCTURE)
 DISPLACED: Final = (Reason.PREEMPTED, Reason.EVICTED)
 
 
@@ -225,6 +228,14 @@ def budget(held: float, limit: float | None) -> Stop | None:
     return Stop(Reason.BUDGET, f"the budget is spent: it pays for {limit:.0f} s over all attempts")
 
 
+def ceiling(spent: Decimal, amount: Decimal, currency: str) -> Stop | None:
+    """Ends a command when the runs of its group have cost what they may cost together. `spent`: by all of them, with
+    what it costs to stop those that live."""
+    if spent < amount:
+        return None
+    return Stop(Reason.BUDGET, f"the runs of its group may cost {amount} {currency} together, and have")
+
+
 def idle(seconds: float, limit: float | None) -> Stop | None:
     """Ends a command whose GPUs have done nothing for too long. `seconds`: since they last did something."""
     if limit is None or seconds < limit:
@@ -405,7 +416,7 @@ def move(
         return Move(number, reason)
     # the object is gone, so that nothing of it is started again: a machine that was taken away
     gone = active is False and (own or Rule.OWN_PLACE not in rules)
-    return Move(number, reason) if gone and reason is Reason.LOST and evidence is None else None
+    return Move(number, reason) if gone and reason is Reason.LOST and evidence in MACHINE_GONE else None
 
 
 class BackendObject(NamedTuple):

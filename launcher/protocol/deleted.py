@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-import msgspec
-
-from launcher.decoding import decode
-from launcher.errors import SlipwayError
+from launcher.decoding import decode_record
 from launcher.protocol.records import Deleted, Deleting
 from launcher.store.base import Store
 from launcher.store.layout import DELETING, RunKeys
@@ -21,10 +18,7 @@ def read_deleted(store: Store, run: str) -> Deleted | None:
     record = store.read(RunKeys(run).deleted)
     if record is None:
         return None
-    try:
-        return decode(record[0], Deleted)
-    except msgspec.DecodeError as error:
-        raise SlipwayError(f"{RunKeys(run).deleted} is not a valid record: {error}") from None
+    return decode_record(record[1].key, record[0], Deleted)
 
 
 def going(store: Store, run: str) -> bool:
@@ -33,7 +27,7 @@ def going(store: Store, run: str) -> bool:
     now = store.now()
     for meta in store.scan(DELETING):
         intent = store.read(meta.key) if now - meta.modified < EXPIRED else None
-        if intent is not None and run in decode(intent[0], Deleting).runs:
+        if intent is not None and run in decode_record(meta.key, intent[0], Deleting).runs:
             return True
     return store.head(RunKeys(run).deleted) is not None
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run
@@ -160,7 +160,7 @@ def write_result(store: Store, run: str, job: ResolvedJob, ours: Result) -> Resu
     """Creates result.json, then the works/ record if the run succeeded. Returns the result in the store."""
     keys = RunKeys(run)
     if not store.create(keys.result, msgspec.json.encode(ours)):
-        there = decode(store.get(keys.result), Result)
+        there = decode_record(keys.result, store.get(keys.result), Result)
         complete_works(store, job, there, run)
         return there
     _record_work(store, job, ours, run)

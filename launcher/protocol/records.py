@@ -181,10 +181,31 @@ class Event(Record, frozen=True):
     attempt: int
     writer: str
     seq: int
-    kind: str  # handle | evidence | warning | data | applied
+    kind: str  # handle | evidence | warning | data | applied | ceiling
     message: str = ""
     fields: dict[str, str] = {}
     time: float = 0.0
+
+
+class PersonVerdict(Record, frozen=True):
+    """verdicts/<run>/<microseconds>-<nonce>.json: what a person says of a rollout. It takes nothing from what the
+    checker said, and a later one of the same person counts in place of this one.
+
+    place    names the rollout in its run: the folder of its episode, the line of its task, or for a training
+             PHASE/STEP/GROUP/ROLLOUT
+    success  None: it cannot be told
+    blind    the person's page did not show what the checker said
+    checker  what the checker had said then
+    """
+
+    place: str
+    success: bool | None
+    reason: str
+    by: str
+    time: float
+    nonce: str
+    blind: bool = False
+    checker: bool | None = None
 
 
 class Deleted(Record, frozen=True):

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-import msgspec
-
-from launcher.decoding import decode
-from launcher.errors import SlipwayError
-from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Record, Result
+from launcher.decoding import decode_record
+from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Result
 from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
 from launcher.spec.turns import at_turn
 from launcher.store.layout import MANIFEST, RunKeys
-
-T = TypeVar("T", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -136,11 +130,11 @@ def add(view: RunView, key: str, body: bytes, modified: float) -> RunView:
     if key == keys.job:
         return replace(view, job=decode_job(body), made=modified)
     if key == keys.result:
-        return replace(view, result=_decode(key, body, Result))
+        return replace(view, result=decode_record(key, body, Result))
     if key == keys.cancel:
         return replace(view, cancelled=True)
     if key.startswith(keys.events):
-        event = _decode(key, body, Event)
+        event = decode_record(key, body, Event)
         events = {(old.attempt, old.writer, old.seq): old for old in (*view.events, event)}
         return replace(view, events=tuple(events[order] for order in sorted(events)))
     if not key.startswith(keys.attempts):
@@ -160,21 +154,21 @@ def _add(attempt: AttemptView, key: str, parts: list[str], body: bytes, modified
     match parts:
         case ["claim", name]:
             member = _member(name)
-            claims = {**attempt.claims, member: _decode(key, body, Claim)}
+            claims = {**attempt.claims, member: decode_record(key, body, Claim)}
             return replace(attempt, claims=claims, claimed={**attempt.claimed, member: modified})
         case ["beat", name]:
-            member, beat = _member(name), (_decode(key, body, Beat), modified)
+            member, beat = _member(name), (decode_record(key, body, Beat), modified)
             if member in attempt.beats and _order(attempt.beats[member]) > _order(beat):
                 return attempt
             return replace(attempt, beats={**attempt.beats, member: beat})
         case ["exit", name]:
-            return replace(attempt, exits={**attempt.exits, _member(name): _decode(key, body, Exit)})
+            return replace(attempt, exits={**attempt.exits, _member(name): decode_record(key, body, Exit)})
         case ["endpoints", name]:
-            return replace(attempt, endpoints={**attempt.endpoints, _member(name): _decode(key, body, Endpoint)})
+            return replace(attempt, endpoints={**attempt.endpoints, _member(name): decode_record(key, body, Endpoint)})
         case ["formed.json"]:
-            return replace(attempt, formed=_decode(key, body, Formed))
+            return replace(attempt, formed=decode_record(key, body, Formed))
         case ["broken.json"]:
-            return replace(attempt, broken=_decode(key, body, Broken))
+            return replace(attempt, broken=decode_record(key, body, Broken))
         case ["outputs", name] if name.endswith(MANIFEST):
             return replace(attempt, outputs=attempt.outputs | {name.removesuffix(MANIFEST)})
         case ["checkpoints", step, "complete.json"] if step.isdigit():
@@ -188,10 +182,3 @@ def _order(beat: tuple[Beat, float]) -> tuple[int, float]:
 
 def _member(name: str) -> str:
     return name.removesuffix(".json")
-
-
-def _decode(key: str, body: bytes, kind: type[T]) -> T:
-    try:
-        return decode(body, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SlipwayError(f"{key} is not a valid record: {error}") from None

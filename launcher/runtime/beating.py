@@ -148,7 +148,11 @@ class Beating:
 
     def budget(self) -> Stop | None:
         """A Stop when the run has spent its budget, all attempts together; else None."""
-        return decide.budget(self._held_before + self.held(), self._job.limits.paid_seconds)
+        return decide.budget(self.paid(), self._job.limits.paid_seconds)
+
+    def paid(self) -> float:
+        """Seconds for which the run has held its machines, all attempts together."""
+        return self._held_before + self.held()
 
     def held(self) -> float:
         """Seconds since the claim."""

@@ -33,6 +33,7 @@ from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason, stage_code
 from launcher.runtime.adoption import Holds, cannot_tell, find_done
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
 from launcher.runtime.observer import RunObserver
+from launcher.runtime.purse import Purse
 from launcher.runtime.retrier import Retrier
 from launcher.runtime.stored import chosen
 from launcher.spec.hashing import run_id, work_hash
@@ -99,6 +100,7 @@ class Member:
         self._settled = False
         self._sight = RunObserver(store, job, self.run, member, placement, self._nonce, self.clock)
         self._beating: Beating | None = None
+        self._purse: Purse | None = None
 
     # start
 
@@ -198,6 +200,8 @@ class Member:
 
     def form(self) -> Stop | None:
         """Waits until every member has joined; the leader then writes formed.json. None: all have joined."""
+        if (stop := self._keep_ceilings()) is not None:
+            return stop
         since = self.clock.boottime()
         patience = max(self.job.timing.stale, self.job.limits.start_deadline or 0.0)
         claims: dict[str, Claim] = {}
@@ -218,6 +222,25 @@ class Member:
                 self.clock.wait(self.stopped, self.poll)
         if self._beating is not None:
             self._beating.formed = True
+        return None
+
+    def _keep_ceilings(self) -> Stop | None:
+        """The leader begins to watch what the run's groups cost. A Stop when they may cost nothing more."""
+        beating = self._beating
+        while self.index == 0 and self._purse is None and beating is not None:
+            if (stop := self.should_stop()) is not None:
+                return stop
+            purse = Purse(self.store, self.job, self.run, beating.paid, clock=self.clock, log=self.log, halt=self._halt)
+            try:
+                stop = purse.begin()
+            except Unreachable as error:
+                self.log(f"store: {error}")
+                self.clock.wait(self.stopped, self.poll)
+                continue
+            self._purse = purse
+            if stop is not None:
+                self._halt(stop)
+                return stop
         return None
 
     def _form(self, claims: dict[str, Claim]) -> None:
@@ -359,6 +382,8 @@ class Member:
         finally:
             if self._beating is not None:
                 self._beating.finish()
+            if self._purse is not None:
+                self._purse.finish()
 
     def _end(self, mine: Exit, outputs_done: bool, data: Mapping[str, str] | None) -> int:
         # a single rank that succeeded needs to read only the next attempt's claim: result.json is create-only anyway

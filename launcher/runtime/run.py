@@ -15,6 +15,7 @@ from launcher.runtime.folders import Folders
 from launcher.runtime.leash import Leash
 from launcher.runtime.masking import Masker
 from launcher.runtime.member import Member
+from launcher.runtime.numbers import RuntimeNumbers
 from launcher.runtime.output import OutputStream
 from launcher.runtime.settings import MemberAddress
 from launcher.runtime.signals import Signals
@@ -63,6 +64,16 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
     output = OutputStream(spool, Masker(credentials.with_encoded(secrets | credentials.values(environ))))
     if line := driver.too_old(environ):
         output.say(line)
+    numbers = RuntimeNumbers(environ, address.run, address.member)
+
+    def fed(began: float) -> None:
+        leash.fed(began)
+        numbers.fed()
+
+    def troubled(what: str) -> None:
+        trouble(what)
+        numbers.trouble(what)
+
     looking = MemberContext(store, job, address, folders, 0, output.say)
     member = Member(
         store,
@@ -72,10 +83,11 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
         log=output.say,
         version=__version__,
         stage=address.stage is not None,
-        fed=leash.fed,
-        trouble=trouble,
+        fed=fed,
+        trouble=troubled,
         holds=lambda name, spec, digest: inputs.holds(looking, name, spec, digest),
     )
+    numbers.state = member.beat_state
     signals = Signals(member.interrupt)
     try:
         begun = member.start()
@@ -88,6 +100,7 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
         output.say(traceback.format_exc())
         return EXIT_AGAIN
     finally:
+        numbers.leave()
         spool.close()
         folders.leave()
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from launcher.errors import BadInput, NotFound
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.spec.hashing import decode_job
 from launcher.spec.variant import label_of
 from launcher.store.base import Meta, Store
@@ -152,10 +152,20 @@ def group_of_run(store: Store, run: str, created: float) -> GroupRecord | None:
         ids = [group_of(meta) for meta in later[start : start + PARALLEL]]
         # the next group is almost always the right one, so it is read alone first
         for part in (ids[:1], ids[1:]) if start == 0 else (ids,):
-            for record in _each(part, lambda each: read_group(store, each)):
+            for record in _each(part, lambda each: _readable_group(store, each)):
                 if record is not None and run in record.runs:
                     return record
     return None
+
+
+def _readable_group(store: Store, group: str) -> GroupRecord | None:
+    """None for a record that cannot be read: it says nothing of the runs of other groups."""
+    try:
+        return read_group(store, group)
+    except Unreachable:
+        raise
+    except SlipwayError:
+        return None
 
 
 def _variant(store: Store, run: str) -> dict[str, object]:

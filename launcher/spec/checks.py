@@ -27,6 +27,7 @@ def check_job(values: Mapping[str, Any], at: Context) -> None:
     _outputs(values, at)
     _secrets(values, at)
     _timing(values, at)
+    _judged_tasks(values.get("config"), ("config",), at)
     check_references(values, at)
 
 
@@ -120,6 +121,24 @@ def _timing(values: Mapping[str, Any], at: Context) -> None:
         at.problem(place, message, f"less than {timing['stale']:g}s")
     if timing["beat"] * 2 > timing["fence"]:
         at.problem(place, f"fence ({timing['fence']:g}s) must leave time for two beats ({timing['beat']:g}s each)")
+
+
+def _judged_tasks(value: Any, route: Route, at: Context) -> None:
+    """Tasks of one's own in a config (`environment: sources`) of which nobody says who judges them: a training would
+    learn nothing from them, and only find it out on its machine."""
+    if type(value) is not dict:
+        return
+    options = value.get("options")
+    if value.get("environment") == "sources" and type(options) is dict and type(options.get("sources")) is list:
+        for number, source in enumerate(options["sources"]):
+            written = source.get("tasks") if type(source) is dict and source.get("source") == "custom" else None
+            for index, task in enumerate(written if type(written) is list else ()):
+                judged = type(task) is dict and (task.get("validator"), task.get("judge")) != (None, None)
+                if not judged:
+                    place = (*route, "options", "sources", number, "tasks", index)
+                    at.problem(place, "nobody judges this task", "`validator` or `judge`, as package.module:name")
+    for key, item in value.items():
+        _judged_tasks(item, (*route, key), at)
 
 
 def check_references(values: Mapping[str, Any], at: Context) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from launcher.spec.backends import backends, traits
 from launcher.spec.disclosure import OF_STORE, of_store
+from launcher.spec.notify import NOTIFY, NoticeChannel, channels
 from launcher.spec.problems import Problems, near, show
 from launcher.spec.refusals import refuse_nul, refuse_tokens
 from launcher.spec.schema import BLOCKS, IMAGE
@@ -42,10 +43,12 @@ _FIELDS: Final = (
     Field(
         "prices",
         MapOf(Text(), MONEY),
-        "per hour: a GPU by name or `gpu`, a core (`cpu`), a rank (`node`), a machine by its type",
+        "per hour: a GPU by name or `gpu`, a core (`cpu`), a rank (`node`), a machine by its type; for a month: a GiB "
+        "(`storage`, `disk`)",
         "none",
     ),
     Field("labels", MapOf(LABEL_KEY, LABEL_VALUE), "labels of every job", "none"),
+    Field("notify", NOTIFY, "who is told when runs end, fail, collapse or near their budget: NAME: channel", "nobody"),
     *(
         Field(name, each.settings or each.block, f"defaults for jobs on {name}", "none")
         for name, each in backends().items()
@@ -56,7 +59,7 @@ PROFILE: Final = Struct(
     *_FIELDS,
     Field("profiles", MapOf(Text(), Struct("a profile", *_FIELDS)), "named profiles: --profile NAME", "none"),
 )
-_MERGED: Final = ("secrets", "images", "prices", "labels", *BLOCKS)  # mappings that are merged key by key
+_MERGED: Final = ("secrets", "images", "prices", "labels", "notify", *BLOCKS)  # mappings that are merged key by key
 VARIABLES: Final = {"SLIPWAY_STORE": "store", "SLIPWAY_BACKEND": "backend"}
 
 
@@ -81,6 +84,8 @@ class Profile(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     blocks: Mapping[str, Mapping[str, Any]] = {}
     origins: Mapping[str, str] = {}  # "store", "secrets.HF_TOKEN" -> where it was set
+    notify: Mapping[str, NoticeChannel] = {}
+    read_in: tuple[str, str] = ("", "")  # the folder in which it was read, and the name that was asked for
 
     @property
     def local_state(self) -> Path:
@@ -91,7 +96,8 @@ class Profile(msgspec.Struct, frozen=True):
         """The `options` of `launcher.backends.base.backend(name, options)`: this machine's settings, never a job's."""
         if traits(name).on_this_machine:  # one supervisor, one queue
             own = self.local
-            return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus}
+            told = {"notify": self.read_in} if self.notify else {}  # who reads it there finds the same channels
+            return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus, **told}
         return dict(self.blocks.get(name, {}))
 
 
@@ -135,6 +141,8 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
             name: settings[name] for name, each in backends().items() if each.settings is None and name in settings
         },
         origins=origins,
+        notify=channels(settings.get("notify", {})),
+        read_in=(os.path.abspath(cwd), name or ""),  # noqa: PTH100 - as absolute_store
         **{key: settings[key] for key in ("backend", "secrets", "images", "prices", "labels") if key in settings},
     )
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from launcher.errors import BadInput, Unreachable
 from launcher.store.node_identity import node_identity
+from launcher.store.renewed import RENEW, RenewedAccess
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
@@ -115,6 +116,8 @@ def _s3(address: StoreUrl, endpoint: str) -> dict[str, Any]:
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if address.anonymous:
         settings["skip_signature"] = True
+    elif key and secret and os.environ.get(RENEW):
+        settings["credential_provider"] = RenewedAccess(os.environ)
     elif key and secret:
         # boto3 reads the environment first, even if AWS_PROFILE is set
         settings |= {"access_key_id": key, "secret_access_key": secret}

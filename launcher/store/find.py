@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from launcher.decoding import decode
-from launcher.errors import SlipwayError
+from launcher.decoding import decode_record
 from launcher.store.base import Meta, Store
 from launcher.store.layout import GROUPS, RUNS, group
 
@@ -35,12 +34,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
 def read_group(store: Store, group_id: str) -> GroupRecord | None:
     """The group with this id; None if there is none. Raises SlipwayError if its record cannot be read."""
     record = store.read(group(group_id))
-    if record is None:
-        return None
-    try:
-        return decode(record[0], GroupRecord)
-    except msgspec.MsgspecError as error:
-        raise SlipwayError(f"store {store.url}: {group(group_id)}: unreadable: {error}") from None
+    return decode_record(record[1].key, record[0], GroupRecord) if record is not None else None
 
 
 def groups_by_age(store: Store) -> list[Meta]:

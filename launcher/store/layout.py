@@ -32,7 +32,7 @@ MARKER = ".slipway-store"  # in the root of a folder store: its id; shows that t
 RUNS = "runs/"
 GROUPS = "groups/"
 # names at the top of a store, by which a folder is recognised as one; the check of create-only puts leaves `checks`
-ROOMS = frozenset(("runs", "objects", "groups", "works", "deleting", "checks", "leases"))
+ROOMS = frozenset(("runs", "objects", "groups", "works", "deleting", "checks", "leases", "reapers", "verdicts"))
 BLOBS = "objects/sha256/"
 NOTES = "objects/notes/"
 WORKS = "works/"
@@ -43,6 +43,7 @@ METRICS = ".jsonl"
 MANIFEST = ".manifest.json"
 
 
+VERDICTS = "verdicts/"  # what people say of rollouts; beside the runs, so that nothing of a run changes
 LEASES = "leases/"  # one launcher of an account launches machines at a time
 
 
@@ -57,6 +58,22 @@ def lease_held(account: str, generation: int) -> str:
 
 def lease_released(account: str, generation: int) -> str:
     return f"{lease(account)}{generation:012d}/released.json"
+
+
+def reaper(backend: str, account: str) -> str:
+    """The mark of a reaper that renews what runs need: always the same body, its time says when one last looked."""
+    return f"reapers/{backend}-{account}.json"
+
+
+def verdict(run: str, name: str) -> str:
+    return f"{VERDICTS}{run}/{name}.json"
+
+
+def verdict_of(key: str) -> tuple[str, str] | None:
+    """(run, name) of a verdict's key; None for any other object."""
+    room, run, last = (*key.split("/"), "", "")[:3]
+    name = last.removesuffix(".json")
+    return (run, name) if f"{room}/" == VERDICTS and run and name and key == verdict(run, name) else None
 
 
 def deleting(nonce: str) -> str:
@@ -146,8 +163,35 @@ class RunKeys:
     def event(self, attempt: int, writer: str, seq: int) -> str:
         return f"{self.events}{attempt}-{writer}-{seq:08d}.json"
 
+    @property
+    def notices(self) -> str:
+        """The prefix of the records of what people were told about the run."""
+        return self.prefix + "notices/"
+
     def attempt(self, number: int) -> AttemptKeys:
         return AttemptKeys(self.run, number)
+
+
+@dataclass(frozen=True)
+class NoticeKeys:
+    """The keys of one try to tell people about a run by a channel."""
+
+    run: str
+    event: str
+    channel: str
+    number: int
+
+    @property
+    def prefix(self) -> str:
+        return f"{RunKeys(self.run).notices}{self.event}/{self.channel}/{self.number}/"
+
+    @property
+    def begun(self) -> str:
+        return self.prefix + "begun.json"
+
+    @property
+    def ended(self) -> str:
+        return self.prefix + "ended.json"
 
 
 @dataclass(frozen=True)

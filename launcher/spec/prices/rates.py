@@ -23,6 +23,7 @@ from launcher.spec.turns import as_written, at_turn
 Prices = Mapping[str, tuple[float, str]]  # a profile's: unit -> (amount, currency)
 NODE: Final = "node"  # the unit of a rank, whatever it has
 STORAGE: Final = "storage"  # the unit of a GiB that is kept in the store for a month
+DISK: Final = "disk"  # the unit of a GiB on a provider's disk for a month
 SPOT: Final = " spot"  # at the end of a unit: for machines that may be taken away
 TABLE: Final = Path(__file__).with_name("table.yaml")
 HOUR: Final = 3600
@@ -176,7 +177,11 @@ def machine_price(backend: str, region: str, kind: str, spot: bool, prices: Pric
             amount, currency = prices[name]
             return Price(exact(amount), currency, f"prices: {name} in the profile")
     listed = _table().get(backend, {})
-    entry = listed.get("spot" if spot else "types", {}).get(kind)
+    types = listed.get("spot" if spot else "types", {})
+    # Azure writes the names of its sizes in another case than its price list
+    entry = (
+        types[kind] if kind in types else next((types[name] for name in types if name.lower() == kind.lower()), None)
+    )
     if isinstance(entry, Mapping):
         entry = entry.get(region)  # an open region may be one that costs more than all that are listed
     if entry is None:
@@ -198,6 +203,15 @@ def unit_price(backend: str, resources: PricedRole | Resources, prices: Prices) 
                 amount, currency = prices[unit]
                 return Price(exact(amount), currency, f"prices: {unit} in the profile"), number
     return next(iter(names))
+
+
+def disk_price(backend: str, region: str, prices: Prices) -> Price | None:
+    """The price of a GiB on a disk for a month, which only a profile says; None where it does not."""
+    for unit in (f"{backend}/{region}/{DISK}", f"{backend}/{DISK}", DISK):
+        if unit in prices:
+            amount, currency = prices[unit]
+            return Price(exact(amount), currency, f"prices: {unit} in the profile")
+    return None
 
 
 def _of_machines(run: PricedRun, prices: Prices, step: int) -> Rate:
@@ -248,7 +262,7 @@ def _of_units(run: PricedRun, prices: Prices, step: int) -> Rate:
 def _prices_gpus(run: PricedRun, prices: Prices) -> bool:
     """Whether the run has GPUs, and somebody prices other GPUs here: then theirs are forgotten, not free."""
     names = {unit.removeprefix(f"{run.backend}/") for unit in prices if not unit.endswith(SPOT)}
-    others = {name for name in names if "/" not in name} - {"cpu", NODE, STORAGE}
+    others = {name for name in names if "/" not in name} - {"cpu", NODE, STORAGE, DISK}
     return bool(others) and any(role.gpus for role in run.roles)
 
 

@@ -59,6 +59,8 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "transformers": lambda folder: {"model": _model(folder), "max_new_tokens": 4},
     "openai-compatible": lambda folder: {"model": "m", "base_url": f"{_server()}/v1", "retries": 0},
     "scripted": lambda folder: {},
+    "nothing": lambda folder: {},
+    "random": lambda folder: {"seed": 7},
     "commonest": lambda folder: {"episodes": _episodes(folder)},
     "nearest": lambda folder: {"episodes": _episodes(folder)},
     "custom": lambda folder: {
@@ -67,7 +69,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     },
 }
 # these run a loop of their own and answer no single screen: tests/unit/eval/test_sdk_loops.py
-LOOPING = {"openai", "claude"}
+LOOPING = {"openai", "claude", "human"}
 MARKS = {"transformers": [pytest.mark.ml]}
 
 

@@ -52,8 +52,9 @@ LACKS = {
     "qwen2.5-vl": {"wait"},
     "qwen3-vl": {"wait"},
     "waa": {"scroll"},
+    **dict.fromkeys(("place", "place-1000"), {action.type for action in NEEDED} - {ActionType.CLICK}),
 }
-GRIDS = {"ui-tars", "qwen3-vl"}  # whose coordinates are whole numbers of a grid of 1000 by 1000
+GRIDS = {"ui-tars", "qwen3-vl", "place-1000"}  # whose coordinates are whole numbers of a grid of 1000 by 1000
 
 
 @pytest.fixture(params=NAMES)
@@ -125,12 +126,14 @@ def test_nothing_is_guessed(dialect: Dialect, text: str) -> None:
             parse(text)
 
 
-def test_two_actions_are_none(dialect: Dialect) -> None:
-    done = Action(ActionType.DONE)
+@pytest.mark.parametrize("name", NAMES)
+def test_two_actions_are_none(name: str) -> None:
+    dialect = make_dialect(name, DECIMALS, False)
+    second = replace(CLICK, x=0.75) if "done" in LACKS.get(name, ()) else Action(ActionType.DONE)
     with pytest.raises(ParseError):
-        dialect.parse(f"{dialect.format(CLICK)}\n{dialect.format(done)}")
+        dialect.parse(f"{dialect.format(CLICK)}\n{dialect.format(second)}")
     with pytest.raises(ParseError):
-        dialect.parse_response(f"{dialect.format_response(CLICK)}\n{dialect.format_response(done)}")
+        dialect.parse_response(f"{dialect.format_response(CLICK)}\n{dialect.format_response(second)}")
 
 
 @pytest.mark.parametrize("name", NAMES)

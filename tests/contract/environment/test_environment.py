@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,13 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, Environment, Observation
+from eval.desktop import ActionRefused, Desktop, Environment, Observation, Task
+from eval.environments.android import ready_phones
 from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS, ENVIRONMENTS, environment
 from eval.rollout import RolloutLimits, rollout
+from tests.support.android.serving import adb_server, phones
 from tests.support.desktops import need_desktops
+from tests.support.osworld_tasks import OS, written
 
 SEED = 1_000_000  # the first seed of the split `test`, which is every environment's default
 COUNT = 3
@@ -52,14 +56,41 @@ EVERY_KIND = [
 ]
 
 
-REAL = ("desktop",)  # with programs on this machine
+REAL = ("desktop", "gtk-forms", "linux-desktop", "osworld")  # with programs on this machine
+FILES = ("osworld", "sources")  # tasks of others: no splits of their own, nobody who solves them
+drawn = pytest.mark.parametrize("world", [name for name in ENVIRONMENTS if name not in FILES], indirect=True)
+PHONES = 3  # as many as a test has open at once
 
 
-@pytest.fixture(params=list(ENVIRONMENTS))
-def world(request: pytest.FixtureRequest) -> Environment:
+class Preset:
+    """An environment that needs options, with them."""
+
+    def __init__(self, inner: Environment, **options: Any) -> None:
+        self.inner, self.options = inner, options
+
+    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        return self.inner.tasks(count, seed, {**self.options, **options})
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return self.inner.desktop({**self.options, **options})
+
+
+@pytest.fixture(scope="module", params=list(ENVIRONMENTS))
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     if request.param in REAL:
         need_desktops()
-    return environment(request.param)
+    with ExitStack() as stack:
+        if request.param == "android":
+            stack.enter_context(adb_server())
+            stack.enter_context(phones(PHONES))
+            stack.callback(ready_phones.cache_clear)
+        found = environment(request.param)
+        if request.param == "osworld":  # tasks that the environment judges itself
+            folder = written(tmp_path_factory.mktemp("osworld"), [task for task in OS if task.infeasible])
+            found = Preset(found, folder=str(folder), screen=(640, 480), tree=False)
+        if request.param == "sources":
+            found = Preset(found, sources=[{"source": "demo_eval", "environment": "login"}])
+        yield found
 
 
 @asynccontextmanager
@@ -76,6 +107,11 @@ def seen(observation: Observation) -> tuple[object, ...]:
     """What an agent sees, and what it is measured by, in a form that compares."""
     image = observation.image
     return (image.size, image.tobytes(), dict(observation.marks), observation.expected, observation.done)
+
+
+def taken(observation: Observation) -> Action:
+    """An action that the environment takes: its expert's, where it has one."""
+    return Action(ActionType.WAIT, duration=0.0) if observation.expected is None else observation.expected.action
 
 
 def test_it_has_the_methods_of_the_protocol(world: Environment) -> None:
@@ -104,6 +140,7 @@ def test_an_option_that_it_does_not_know_is_refused(world: Environment) -> None:
             use()
 
 
+@drawn
 def test_training_seeds_are_not_those_of_evaluation(world: Environment) -> None:
     with pytest.raises(ConfigError, match="seed"):
         world.tasks(1, 0, {"split": "test"})
@@ -143,10 +180,9 @@ def test_two_desktops_know_nothing_of_each_other(world: Environment) -> None:
             for action in EVERY_KIND:
                 with contextlib.suppress(ActionRefused):
                     await acting.step(action)
-            assert before.expected is not None
-            after = await resting.step(before.expected.action)
+            after = await resting.step(taken(before))
             async with started(world) as (third, _):
-                assert seen(after) == seen(await third.step(before.expected.action))
+                assert seen(after) == seen(await third.step(taken(before)))
 
     asyncio.run(play())
 
@@ -159,8 +195,7 @@ def test_any_action_is_taken_or_refused(world: Environment, action: Action) -> N
                 observation = await desktop.step(action)
             except ActionRefused:
                 assert action.type not in (ActionType.CLICK, ActionType.TYPE, ActionType.DONE, ActionType.FAIL)
-                assert before.expected is not None
-                observation = await desktop.step(before.expected.action)  # it may be asked for another
+                observation = await desktop.step(taken(before))  # it may be asked for another
             assert observation.image.mode == "RGB"
             score = await desktop.score()
             assert 0 <= score.value <= 1
@@ -168,6 +203,7 @@ def test_any_action_is_taken_or_refused(world: Environment, action: Action) -> N
     asyncio.run(play())
 
 
+@drawn
 @pytest.mark.parametrize("kind", [ActionType.DONE, ActionType.FAIL])
 def test_who_does_nothing_but_end_has_solved_nothing(world: Environment, kind: ActionType) -> None:
     async def play() -> None:
@@ -178,6 +214,7 @@ def test_who_does_nothing_but_end_has_solved_nothing(world: Environment, kind: A
     asyncio.run(play())
 
 
+@drawn
 def test_its_expert_solves_every_task_and_what_is_counted_agrees(world: Environment, tmp_path: Path) -> None:
     results = asyncio.run(
         rollout(

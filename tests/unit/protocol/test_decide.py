@@ -16,6 +16,7 @@ from launcher.protocol.decide import (
     finish,
     idle,
     leaving,
+    move,
     settle,
     start,
 )
@@ -332,3 +333,17 @@ def test_an_attempt_whose_leader_never_came_ends_with_its_object() -> None:
     assert finish(run(alone), False, own=False) is None
     assert finish(run(alone._replace(gone=(False, False))), False) is None  # the other rank lives
     assert finish(run(alone._replace(claimed=(True, True))), False) is None  # the leader lives
+
+
+@pytest.mark.parametrize("evidence", [None, Reason.INFRASTRUCTURE])
+def test_a_run_whose_machine_was_taken_away_moves_whatever_its_backend_says(evidence: Reason | None) -> None:
+    """Lambda and Azure ML say `infrastructure` of a machine that is gone, a queue says nothing."""
+    two = run(GONE, backends=2)
+    step = move(two, False, evidence)
+    assert step is not None
+    assert step.reason is Reason.LOST
+    assert finish(two, False, evidence=evidence) is None
+    assert move(two, True, evidence) is None
+    assert move(two, None, evidence) is None
+    assert move(two, False, Reason.IMAGE_PULL) is None
+    assert move(run(GONE, backends=1), False, evidence) is None

@@ -8,7 +8,7 @@ from launcher.protocol.decide import BackendObject, Submission, finish, settle, 
 from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, proves_dead, same_place, silent
 from launcher.protocol.records import Placement
 from launcher.protocol.steps import Finish
-from launcher.protocol.verdict import Verdict, exhausted, finished, newest_checkpoint, reason_of, verdict
+from launcher.protocol.verdict import Verdict, deserted, exhausted, finished, newest_checkpoint, reason_of, verdict
 from launcher.reasons import Reason
 
 
@@ -112,6 +112,22 @@ def test_success_needs_every_leading_rank_and_every_output() -> None:
     assert finished(run(attempt(Reason.SUCCEEDED, None, outputs=True), leading=2)) is None
     helper_was_stopped = attempt(Reason.SUCCEEDED, Reason.LOST, outputs=True)
     assert finished(run(helper_was_stopped, leading=1)) == Verdict("succeeded", 1, Reason.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "exits", "gone", "expected"),
+    [
+        ((True, False), (None, None), (True, False), False),  # the leader came
+        ((False, False), (None, None), (False, False), True),  # nobody came
+        ((False, True, True), (None, Reason.LOST, None), (False, False, False), False),  # the second is still there
+        ((False, True, True), (None, Reason.LOST, None), (False, False, True), True),
+        ((False, True, False), (None, Reason.LOST, None), (False, False, False), True),  # the second never came
+    ],
+)
+def test_an_attempt_is_deserted_when_its_leader_never_came_and_nobody_else_is_left(
+    claimed: tuple[bool, ...], exits: tuple[Reason | None, ...], gone: tuple[bool, ...], expected: bool
+) -> None:
+    assert deserted(AttemptFacts(claimed, exits, gone)) is expected
 
 
 def test_any_attempt_that_did_the_work_finishes_the_run() -> None:

@@ -69,6 +69,7 @@ BEYOND = frozenset(
         "set_leads_nowhere",
         "set_unknown_path",
         "set_wrong_value",
+        "task_without_validator",
         "timing_beat",
         "timing_fence",
         "timing_grace",
