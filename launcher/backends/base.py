@@ -57,6 +57,36 @@ class BilledMachine(msgspec.Struct, frozen=True):
     since: float = 0.0
 
 
+class BilledDisk(msgspec.Struct, frozen=True):
+    """A disk of the account that costs money now, and that no run owns. `size`: bytes; None: nobody says."""
+
+    id: str
+    name: str
+    region: str
+    size: int | None
+    in_use: bool
+
+
+class BilledOther(msgspec.Struct, frozen=True):
+    """Machines that cost money now and that no run of ours has: somebody else's, or what was left behind.
+
+    what   for users: what it is, and its name
+    type   of a machine
+    count  machines of this type that are billed; 0: none is, but a disk or an address of it may be
+    cents  an hour of one, by the backend's own list; 0: it does not say
+    since  when billing began, in seconds since the epoch; 0: nobody knows
+    why    what is known of its end, for users
+    """
+
+    what: str
+    type: str
+    region: str
+    count: int
+    cents: int = 0
+    since: float = 0.0
+    why: str = ""
+
+
 class BackendObservation(msgspec.Struct, frozen=True):
     """The state of one of a backend's objects.
 
@@ -162,6 +192,11 @@ class Carries(Protocol):
         objects."""
         ...
 
+    def kept(self, run: str, placements: Collection[Placement]) -> bool:
+        """Whether a tool that applies objects from Git has the run's object on a list of its own, so that it makes it
+        again when it is gone. `placements`: of the run's processes. False where nobody tells. Raises SlipwayError."""
+        ...
+
 
 @runtime_checkable
 class Spread(Protocol):
@@ -198,6 +233,34 @@ class EndsDuplicates(Protocol):
     def end_duplicates(self, *, plan: bool) -> Iterator[tuple[str, str]]:
         """Ends every machine that does no work because another one of the same member does; yields (run, what was
         ended and why). `plan`: ends nothing. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class Renews(Protocol):
+    """A backend whose runs need something anew from time to time, which only a reaper can give them."""
+
+    def renew(self, *, plan: bool) -> Iterator[tuple[str, str, bool]]:
+        """Gives it to every run for which it is time; yields (run, what was done, or why it could not be; whether it
+        was). `plan`: gives nothing. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class BillsDisks(Protocol):
+    """A backend whose provider bills disks that outlive the machines."""
+
+    def disks(self) -> Sequence[BilledDisk]:
+        """All disks of the account. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class BillsOthers(Protocol):
+    """A backend whose account may have machines that no run of ours started."""
+
+    def others(self) -> Sequence[BilledOther]:
+        """All of them. Raises Unreachable."""
         ...
 
 

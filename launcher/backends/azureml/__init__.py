@@ -5,6 +5,7 @@ script   the command of a job
 render   job -> command jobs as YAML; reads a rendered file back
 rest     command job -> the body of the request that creates it
 workspace  a workspace, asked through the SDK
+resources  disks and addresses beside it, asked of the resource manager
 overdue  which jobs must end although their run has no result
 """
 

@@ -10,17 +10,19 @@ from typing import Any, Final
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
 from launcher.backends.azureml.render import parse, render
+from launcher.backends.azureml.resources import ADDRESSES, DISKS
 from launcher.backends.azureml.workspace import (
     PATIENCE,
     AzureRefused,
     RequestUnanswered,
     Workspace,
+    WorkspaceCompute,
     WorkspaceJob,
     described,
 )
-from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.base import BackendObservation, BilledDisk, BilledOther, Handle, Rendered
 from launcher.backends.store_logs import follow
-from launcher.errors import BadInput, Conflict, Unreachable
+from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_hash, run_id
@@ -87,10 +89,25 @@ class AzureBackend:
             }
             if carried != expected:
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
+            self._can_begin(run, documents)
             for document in documents:
                 self._ensure(document)
             handles[run] = self._handle(run, documents[-1]["properties"])
         return handles
+
+    def _can_begin(self, run: str, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Raises Conflict for a run of several jobs of which one has ended before another was sent: the names of jobs
+        are used once, so that other one would wait, and be billed, for nodes that never come."""
+        if len(documents) == 1:
+            return
+        there = {each["name"]: self.workspace.get(each["name"]) for each in documents}
+        ended = [name for name, job in there.items() if job is not None and not job.active]
+        unsent = [name for name, job in there.items() if job is None]
+        if ended and unsent:
+            raise Conflict(
+                f"{run}: its job {ended[0]} has ended before {unsent[0]} was sent, so it cannot begin any more: "
+                f"end it with `launcher cancel {run}`, then `launcher retry {run}`"
+            )
 
     def _ensure(self, document: Mapping[str, Any]) -> None:
         """Creates a job, or finds it there. Raises BadInput, Conflict, Unreachable."""
@@ -176,10 +193,54 @@ class AzureBackend:
                 continue
             statuses = {job.status for job in jobs if job.active}
             status = statuses.pop() if len(statuses) == 1 else ""
-            why = overdue(self._store(seen.handle.place["store"]), run, status)
+            evidence, late = seen.evidence, ""
+            try:
+                late = overdue(self._store(seen.handle.place["store"]), run, status, self._unsent(seen.handle, jobs))
+            except (SlipwayError, OSError) as error:  # one run's store says nothing of the other runs
+                evidence = f"what the store has of it cannot be read: {error}"
             yield BackendObservation(
-                seen.handle, True, seen.phase, evidence=seen.evidence, made=seen.made, billed=True, overdue=why
+                seen.handle, True, seen.phase, evidence=evidence, made=seen.made, billed=True, overdue=late
             )
+
+    def disks(self) -> list[BilledDisk]:
+        """The disks of the resource group. Those of compute instances are not among them: Azure keeps them elsewhere,
+        and they end with their instance."""
+        return [
+            BilledDisk(each.id, each.name, each.location, each.size or None, each.used)
+            for each in self.workspace.loose(DISKS)
+        ]
+
+    def others(self) -> list[BilledOther]:
+        """Compute instances, the nodes that clusters keep without a job, and public addresses that no machine has: no
+        run of ours makes any of them."""
+        found = []
+        for each in self.workspace.computes():
+            command = f"--name {each.name} --resource-group {self.workspace.place[1]} -w {self.workspace.place[2]}"
+            if each.kind == "amlcompute" and each.least:
+                why = f"it keeps them without a job: `az ml compute update --min-instances 0 {command}`"
+                found.append(BilledOther(f"cluster {each.name}", each.size, each.location, each.least, why=why))
+            elif each.kind == "computeinstance":
+                stopped = each.state.lower() == "stopped"
+                found.append(
+                    BilledOther(
+                        f"compute instance {each.name}",
+                        each.size,
+                        each.location,
+                        0 if stopped else 1,
+                        why=_why_billed(each, command, stopped),
+                    )
+                )
+        for address in self.workspace.loose(ADDRESSES):
+            if not address.used:
+                why = f"no machine has it: `az network public-ip delete --ids {address.id}`"
+                found.append(BilledOther(f"address {address.name}", "", address.location, 0, why=why))
+        return found
+
+    def _unsent(self, handle: Handle, jobs: Sequence[WorkspaceJob]) -> str:
+        """The name of a job of the run that the workspace does not have; "" if it has all. `jobs`: those of its list,
+        which may not show the newest."""
+        absent = set(self._job_names(handle)) - {job.name for job in jobs}
+        return next((name for name in sorted(absent) if self.workspace.get(name) is None), "")
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # another workspace may have it
@@ -224,6 +285,14 @@ class AzureBackend:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
+
+
+def _why_billed(instance: WorkspaceCompute, command: str, stopped: bool) -> str:
+    if stopped:
+        return f"stopped; its disk and address are still billed: `az ml compute delete {command}`"
+    if instance.stops_after:
+        return f"{instance.state or 'in no known state'}; stops when it was idle for {instance.stops_after}"
+    return f"{instance.state or 'in no known state'}; nothing stops it: `az ml compute stop {command}`"
 
 
 def _must_be(document: Mapping[str, Any], there: WorkspaceJob) -> None:

@@ -37,8 +37,10 @@ pause=5
 quick=0
 while :; do
   began=$SECONDS
+  child=
   {entrypoint} &
   child=$!
+  [ -z "$ending" ] || kill -TERM "$child"
   wait "$child"
   code=$?
   while kill -0 "$child" 2>/dev/null; do

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from launcher.backends.azureml import names
 from launcher.backends.azureml.names import workspace_of
+from launcher.backends.azureml.resources import LooseResource, listed, pipeline
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.foreign import line
 from launcher.install import install
@@ -28,6 +29,7 @@ from launcher.spec.yaml_text import dump
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
+    from azure.mgmt.core import ARMPipelineClient
 
 T = TypeVar("T")
 
@@ -74,6 +76,21 @@ class WorkspaceJob:
         return self.status not in TERMINAL
 
 
+@dataclass(frozen=True)
+class WorkspaceCompute:
+    """A compute instance or a cluster. `kind`: computeinstance, amlcompute or another, in lower case; `state`: of an
+    instance, in Azure's words; `least`: nodes that a cluster keeps although it has no job; `stops_after`: how long an
+    instance may be idle, as Azure says it, or ""."""
+
+    name: str
+    kind: str
+    size: str
+    location: str
+    state: str = ""
+    least: int = 0
+    stops_after: str = ""
+
+
 def described(document: Mapping[str, Any], version: str) -> dict[str, Any]:
     """What a rendered job runs, for the comparison with one that is there. `version`: of its environment."""
     resources = document["resources"]
@@ -95,6 +112,7 @@ class Workspace:
         self.name = workspace_of(options)
         self.patience = patience
         self._exists = False
+        self._arm: ARMPipelineClient | None = None
 
     # reading
 
@@ -129,6 +147,26 @@ class Workspace:
             return None
         most = getattr(answer, "max_instances", None)
         return most if isinstance(most, int) else None
+
+    def computes(self) -> list[WorkspaceCompute]:
+        """The compute instances and clusters of the workspace."""
+        try:
+            listed = self._read(lambda client: list(client.compute.list()))
+        except AzureRefused as error:
+            if error.status == 404:
+                self.must_exist()
+            raise
+        return [_compute(each) for each in listed]
+
+    def loose(self, kind: tuple[str, str]) -> list[LooseResource]:
+        """The disks or the addresses of the workspace's resource group, whoever made them."""
+        group = f"/subscriptions/{self.place[0]}/resourceGroups/{self.place[1]}"
+        try:
+            return self._read(lambda client: list(listed(self._manager(client), group, kind)))
+        except AzureRefused as error:
+            if error.status == 404:
+                self.must_exist()
+            raise
 
     def must_exist(self) -> None:
         """Raises Unreachable when this login does not see the workspace."""
@@ -200,6 +238,12 @@ class Workspace:
                 raise AzureRefused(400, type(error).__name__, _first(error)) from None
             raise RequestUnanswered(f"Azure ML does not answer: {_first(error)}") from None
 
+    def _manager(self, client: MLClient) -> ARMPipelineClient:
+        """The resource manager, asked with the login of `client`."""
+        if self._arm is None:
+            self._arm = pipeline(client._credential, {"retry_total": REPEATS})
+        return self._arm
+
     def _client(self) -> MLClient:
         """One client for each workspace and login of this process."""
         if missing := [name for name, value in zip(names.PLACE, self.place, strict=True) if not value]:
@@ -235,6 +279,19 @@ def _job(job: Any) -> WorkspaceJob:
         runs=runs,
         created=created.timestamp() if created is not None else 0.0,
         studio=str(getattr(job, "studio_url", "") or ""),
+    )
+
+
+def _compute(compute: Any) -> WorkspaceCompute:
+    least, state = getattr(compute, "min_instances", None), getattr(compute, "state", None)
+    return WorkspaceCompute(
+        name=str(compute.name),
+        kind=str(compute.type or "").lower(),
+        size=str(getattr(compute, "size", None) or ""),
+        location=str(getattr(compute, "location", None) or ""),
+        state=str(getattr(state, "value", state) or ""),
+        least=least if isinstance(least, int) else 0,
+        stops_after=str(getattr(compute, "idle_time_before_shutdown", None) or ""),
     )
 
 

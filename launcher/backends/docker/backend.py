@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from launcher.backends.docker import container
 from launcher.backends.local.backend import LocalBackend
@@ -11,6 +12,8 @@ from launcher.backends.local.environment import mark
 from launcher.errors import BadInput, NotFound
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
+
+RELAY: Final = ("python", "-m", "launcher.runtime.relay")  # the PATH of an image with our runtime has its Python
 
 
 class DockerBackend(LocalBackend):
@@ -57,6 +60,17 @@ class DockerBackend(LocalBackend):
             raise NotFound(f"{run}: {member} has no container that runs")
         # without --host the program would also follow `docker context use`, and might ask another engine
         return ["docker", "--host", engine.host, "exec", *(["-it"] if tty else ["-i"]), containers[0]["Id"], *command]
+
+    def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
+        """The argv of a program that forwards ports of a member's container, also those of its loopback. Raises
+        NotFound when no container of the member runs."""
+        from launcher.backends import forwarding
+
+        inside = self.execute(run, member, RELAY, tty=False)
+        queued = self._entry(run)
+        if queued is not None and container.network(queued.job) == "host":
+            return super().forward(run, member, ports)
+        return forwarding.argv(ports, inside)
 
 
 def _unreachable(job: ResolvedJob, environ: Mapping[str, str]) -> str | None:

@@ -39,6 +39,7 @@ OFTEN: Final = 6  # look-ups within `LATELY` after which a watch replaces them
 PARALLEL: Final = 32  # objects that are compared at once
 LATELY: Final = 3.0  # seconds
 UNWATCHED: Final = 60.0  # seconds until a refused watch is tried again
+LISTED: Final = 10.0  # seconds for which Flux' inventories are not read again
 LOOK: Final = 5.0  # seconds after which a run is judged again even without a change: some states show only by time
 
 _boards: dict[tuple[int, str], Board] = {}
@@ -67,6 +68,7 @@ class KubernetesBackend(Connection):
         self._unwatched = -UNWATCHED  # when a watch was last refused
         self._starting = threading.Lock()
         self._asked: deque[float] = deque(maxlen=OFTEN)
+        self._listed: tuple[float, Collection[tuple[str, str]]] = (-LISTED, ())
 
     @property
     def creator(self) -> Creator:
@@ -282,6 +284,18 @@ class KubernetesBackend(Connection):
         from launcher.backends.kubernetes.carrying import carried
 
         return carried(self, wanted, store)
+
+    def kept(self, run: str, placements: Collection[Placement]) -> bool:
+        """By Flux' inventories. An object of several runs is known by its pods, whose names begin with its own."""
+        from launcher.backends.kubernetes.inventory import listed
+
+        if time.monotonic() - self._listed[0] >= LISTED:
+            self._listed = (time.monotonic(), listed(self))
+        pods = [f"{run}-", *(placement.container for placement in placements)]
+        return any(
+            namespace == self.namespace and any(pod.startswith(f"{name}-") for pod in pods)
+            for namespace, name in self._listed[1]
+        )
 
     # queues
 

@@ -20,11 +20,12 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA, Api, ApiAnswer, ApiRefused
 from launcher.backends.kubernetes.compare.there import refuse_changed
 from launcher.backends.kubernetes.identity import version_of
-from launcher.backends.kubernetes.objects import CONFIG_MAP, JOB_SET, Metadata, ObjectDocument, RenderedFile, bare
+from launcher.backends.kubernetes.objects import JOB_SET, OWNED, POD_GROUP, Metadata, ObjectDocument, RenderedFile, bare
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 
 PARALLEL: Final = 32  # more than cores: a create mostly waits for etcd
 WRITE: Final = {"fieldManager": names.APP, "fieldValidation": "Strict"}
+CLAIMS: Final = "/apis/resource.k8s.io"  # the group of claims of devices
 DRY: Final = {**WRITE, "dryRun": "All"}
 TRIES: Final = 5  # of a create whose object exists at the create and is gone at the read
 
@@ -53,7 +54,7 @@ class Creator:
         if firsts:
             version = version_of(self.api)
             self.note(*filter(None, [version.note]))
-            wrong += [line for document in firsts.values() for line in offline(document, version.schemas)]
+            wrong += [line for document in firsts.values() for line in offline(document, version.schemas, self.api)]
         if wrong:
             raise BadInput("\n".join(dict.fromkeys(wrong)))
         for shape, document in firsts.items():
@@ -87,7 +88,7 @@ class Creator:
                     print(f"note: {text}", file=sys.stderr)
 
     def create_all(self, files: Iterable[RenderedFile]) -> dict[str, Metadata]:
-        """Creates every file's objects: first the ConfigMaps that a carrier needs, then the carrier. Returns file name
+        """Creates every file's objects: first what a carrier needs, then the carrier. Returns file name
         -> the carrier's metadata in the cluster."""
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="create") as threads:
             futures = {each.name: threads.submit(self.create_file, each) for each in files}
@@ -104,7 +105,7 @@ class Creator:
         created = {each.path: self.create(each) for each in file.before}
         carrier = self.create(file.carrier)
         for each in file.before:
-            if each.kind is CONFIG_MAP and file.carrier.metadata.name:
+            if each.kind in OWNED and file.carrier.metadata.name:
                 self._give(each, created[each.path], file.carrier, carrier)
         return carrier
 
@@ -116,8 +117,8 @@ class Creator:
                 if error.status != 409 or error.reason != "AlreadyExists":
                     raise explain(error, document, self.api) from None
             answer = self.api.get(document.path)
-            if answer is not None and document.kind is CONFIG_MAP:
-                return _same_data(document, answer)
+            if answer is not None and document.kind in OWNED:
+                return _same_content(document, answer)
             if answer is not None:
                 metadata = _ours(document, bare(answer.body).metadata)
                 refuse_changed(self.api, answer.json())
@@ -129,8 +130,8 @@ class Creator:
         return self.api.request("POST", collection, body=document.body, accept=ONLY_METADATA, query=query)
 
     def _give(self, document: ObjectDocument, there: Metadata, carrier: ObjectDocument, owner: Metadata) -> None:
-        """Makes the carrier the owner of its ConfigMap, so that both are deleted together. Only now: the carrier's uid
-        exists only once it is created. Without the right to patch, `cancel` deletes the ConfigMap."""
+        """Makes the carrier the owner of what was made for it, so that both are deleted together. Only now: the
+        carrier's uid exists only once it is created. Without the right to patch, `cancel` deletes it."""
         reference = {
             "apiVersion": carrier.value.get("apiVersion"),
             "kind": carrier.kind.name,
@@ -147,15 +148,22 @@ class Creator:
                 raise
 
 
-def offline(document: ObjectDocument, version: str) -> list[str]:
+def offline(document: ObjectDocument, version: str, api: Api) -> list[str]:
     """Errors in a document by the schemas of that version. Pod Security is left to the cluster, whose namespaces set
-    it."""
+    it. Claims of devices are taken from every cluster that serves them, also where its version does not by default:
+    otherwise the server would remove them without a word, and ranks would start without their GPUs."""
+    from launcher.backends.kubernetes.check.policies import NO_EFFECT
+    from launcher.backends.kubernetes.check.rules.workloads import DEVICES
     from launcher.backends.kubernetes.check.validate import CheckPolicy, findings
 
     about = f"{document.kind.name} {document.metadata.name}"
+    found = findings(document.value, version, CheckPolicy(level="privileged"))
+    removed = [item for item in found if item.policy == NO_EFFECT and DEVICES.intersection(item.route)]
+    if removed and api.get(CLAIMS) is not None:
+        found = [item for item in found if item not in removed]
     return [
         f"{about}: {'.'.join(map(str, item.route))}: {item.what}{f'; allowed: {item.allowed}' if item.allowed else ''}"
-        for item in findings(document.value, version, CheckPolicy(level="privileged"))
+        for item in found
     ]
 
 
@@ -169,15 +177,16 @@ def _ours(document: ObjectDocument, there: Metadata) -> Metadata:
     return there
 
 
-def _same_data(document: ObjectDocument, answer: ApiAnswer) -> Metadata:
-    """The metadata of an existing ConfigMap with the same data; its name is a hash of its data. Raises Conflict."""
+def _same_content(document: ObjectDocument, answer: ApiAnswer) -> Metadata:
+    """The metadata of an existing ConfigMap or PodGroup that says the same. Raises Conflict."""
     value = answer.json()
     metadata = bare(answer.body).metadata
-    same = all((value.get(key) or {}) == (document.value.get(key) or {}) for key in ("data", "binaryData"))
+    about = f"{document.kind.name} {metadata.name}"
+    same = all((value.get(key) or {}) == (document.value.get(key) or {}) for key in ("data", "binaryData", "spec"))
     if not same:
-        raise Conflict(f"ConfigMap {metadata.name} in namespace {metadata.namespace} is there and holds something else")
+        raise Conflict(f"{about} in namespace {metadata.namespace} is there and holds something else")
     if metadata.deletion:
-        raise Conflict(f"ConfigMap {metadata.name} is being deleted; submit again when it is gone")
+        raise Conflict(f"{about} is being deleted; submit again when it is gone")
     return metadata
 
 
@@ -191,6 +200,11 @@ def explain(error: ApiRefused, document: ObjectDocument, api: Api) -> SlipwayErr
         return BadInput(
             f"{about}: cluster {api.where} has no JobSet; several ranks, roles or stages need it: "
             "https://jobset.sigs.k8s.io/docs/installation/"
+        )
+    if error.status == 404 and document.kind is POD_GROUP:
+        return BadInput(
+            f"{about}: cluster {api.where} has no PodGroups; `kubernetes.gang` needs the coscheduling plugin: "
+            "https://github.com/kubernetes-sigs/scheduler-plugins"
         )
     if error.status == 403 and "exceeded quota" in error.message:
         return Unreachable(f"{about}: {error.message}; submit again when there is room: nothing is submitted twice")

@@ -11,10 +11,10 @@ import msgspec
 from launcher.backends.base import Handle
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, ApiRefused
-from launcher.backends.kubernetes.objects import CARRIERS, CONFIG_MAP, POD, Kind, Metadata
+from launcher.backends.kubernetes.objects import CARRIERS, CONFIG_MAP, POD, POD_GROUP, Kind, Metadata
 from launcher.backends.kubernetes.watch import reasons
 from launcher.backends.kubernetes.watch.looking import Looking
-from launcher.backends.kubernetes.watch.snapshot import Object, Owner, Snapshot, index
+from launcher.backends.kubernetes.watch.snapshot import Owner, Snapshot, index
 
 PARALLEL: Final = 32
 
@@ -38,8 +38,8 @@ def _cancel(looking: Looking, handle: Handle, wanted: set[str]) -> None:
         return  # deleted, or replaced by a new object
     if not any(unfinished(owner, other) for other in owner.metadata.runs.keys() - wanted):
         _delete(looking.api, owner.kind, owner.metadata)
-        for name in config_maps(owner.value):
-            _delete(looking.api, CONFIG_MAP, Metadata(name=name, namespace=owner.metadata.namespace))
+        for kind, name in owned(owner):
+            _delete(looking.api, kind, Metadata(name=name, namespace=owner.metadata.namespace))
         return
     snapshot = Snapshot(looking.context)
     looking.fill(snapshot, owner, handle.run)
@@ -67,12 +67,16 @@ def unfinished(owner: Owner, run: str) -> bool:
     return reasons.outcome(owner.value, run) is None
 
 
-def config_maps(value: Object) -> list[str]:
-    """The ConfigMaps that an object's pods mount. Those that we create belong to one object only."""
-    spec = value.get("spec") or {}
+def owned(owner: Owner) -> list[tuple[Kind, str]]:
+    """The ConfigMaps and PodGroups of an object's pods. Those that we create belong to one object only."""
+    spec = owner.value.get("spec") or {}
     templates = [spec.get("template") or {}]
     for each in spec.get("replicatedJobs") or ():
         templates.append(((each.get("template") or {}).get("spec") or {}).get("template") or {})
     volumes = [volume for each in templates for volume in (each.get("spec") or {}).get("volumes") or ()]
     sources = [*volumes, *(each for volume in volumes for each in (volume.get("projected") or {}).get("sources") or ())]
-    return sorted({str(each["configMap"].get("name")) for each in sources if each.get("configMap")})
+    maps = {str(each["configMap"].get("name")) for each in sources if each.get("configMap")}
+    labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
+    groups = {str(each[names.POD_GROUP]) for each in labels if names.POD_GROUP in each}
+    ours = groups & owner.metadata.runs.keys()  # another may be somebody's own, named by a patch
+    return [*((CONFIG_MAP, name) for name in sorted(maps)), *((POD_GROUP, name) for name in sorted(ours))]

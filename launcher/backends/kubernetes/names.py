@@ -20,6 +20,7 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Kueue's LocalQueue, on the object
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPriorityClass, on the object
 PROVISIONING: Final = "provreq.kueue.x-k8s.io/"  # parameters of Kueue's ProvisioningRequest: annotations of the object
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"  # annotation of a Job: Kueue may start fewer pods at once
+POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"  # of pods: their PodGroup, for the coscheduling plugin
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # selects all objects of ours
 
 # annotations that tools which apply files leave on the object: kubectl and Argo CD, and Argo CD's tracking
@@ -42,6 +43,8 @@ RESTART: Final = "jobset.sigs.k8s.io/restart-attempt"
 
 JOB_API: Final = "batch/v1"
 JOBSET_API: Final = "jobset.x-k8s.io/v1alpha2"
+POD_GROUP_API: Final = "scheduling.x-k8s.io/v1alpha1"
+OWNED_KINDS: Final = ("ConfigMap", "PodGroup")  # made beside a carrier, which they belong to
 CONTAINER: Final = "main"  # the one container of every pod
 ENTRYPOINT: Final = ("python", "-m", "launcher.runtime")
 WORK: Final = "/work"

@@ -42,7 +42,9 @@ CHILD_JOB: Final = Kind("ChildJob", "/apis/batch/v1", "jobs")  # a Job that JobS
 JOB_SET: Final = Kind("JobSet", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets")
 WORKLOAD: Final = Kind("Workload", "/apis/kueue.x-k8s.io/v1beta1", "workloads")
 LOCAL_QUEUE: Final = Kind("LocalQueue", "/apis/kueue.x-k8s.io/v1beta1", "localqueues")
-SENT: Final = {kind.name: kind for kind in (CONFIG_MAP, JOB, JOB_SET)}
+POD_GROUP: Final = Kind("PodGroup", "/apis/scheduling.x-k8s.io/v1alpha1", "podgroups")
+OWNED: Final = (CONFIG_MAP, POD_GROUP)  # kinds that belong to a carrier and are made before it
+SENT: Final = {kind.name: kind for kind in (*OWNED, JOB, JOB_SET)}
 CARRIERS: Final = (JOB, JOB_SET)  # kinds that carry runs
 
 

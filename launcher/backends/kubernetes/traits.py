@@ -158,6 +158,12 @@ TRAITS: Final = Traits(
             "ResourceClaimTemplate by which each rank gets its GPUs (DRA), in place of nvidia.com/gpu",
             "a device plugin's GPUs",
         ),
+        Field(
+            "gang",
+            _DNS_NAME,
+            "name of a scheduler that has the coscheduling plugin: all ranks of a run start, or none; not with `queue`",
+            "each rank starts when there is room for it",
+        ),
         Field("array", Flag(), "runs of a matrix as one Indexed Job, where they need the same pod", "false"),
         Field(
             "min_parallelism",

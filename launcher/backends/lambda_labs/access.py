@@ -7,6 +7,7 @@ as the machine may live. A folder is allowed below a file system that the machin
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from launcher.backends.lambda_labs.names import lifetime
 from launcher.errors import BadInput, Unreachable
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
+from launcher.store.renewed import EXPIRES, ISSUED
 
 SHORTEST: Final = 900  # seconds; AWS gives none for less
 ROLE: Final = 12 * 3600  # seconds; the longest session of a role
@@ -32,14 +34,47 @@ def refusals(job: ResolvedJob, folders: Sequence[str]) -> list[str]:
         return [f"store: a machine of Lambda does not see {job.store}; allowed: s3://, or a folder below file_systems"]
     if scheme != "s3":
         return [f"store: there are no short-lived credentials for {scheme}:// yet; allowed: s3://"]
-    longest = ROLE if "role" in job.options else SESSION
-    if lifetime(job) > longest:
+    if too_long(job) and "renew" not in job.options:
         return [
-            f"limits.deadline: a machine may live {lifetime(job) / 3600:.1f} h, its credentials at most "
-            f"{longest / 3600:.0f} h, and nothing renews them yet; allowed: a deadline up to "
-            f"{(longest - lifetime(job) + (job.limits.deadline or 0)) / 3600:.1f} h"
+            f"{_too_long(job)}, and nothing renews them; allowed: {_up_to(job)}, or `lambda.renew` and a reaper that "
+            "runs as a service"
         ]
     return []
+
+
+def longest(job: ResolvedJob) -> int:
+    """Seconds for which AWS may give credentials to the job's machines."""
+    return ROLE if "role" in job.options else SESSION
+
+
+def too_long(job: ResolvedJob) -> bool:
+    """Whether a machine may live for longer than its first credentials."""
+    return lifetime(job) > longest(job)
+
+
+def life(job: ResolvedJob) -> int:
+    """Seconds for which the job's credentials are asked for."""
+    return max(SHORTEST, min(lifetime(job), longest(job)))
+
+
+def unattended(job: ResolvedJob, silent: float | None) -> str:
+    """Why a job whose credentials must be renewed is refused. `silent`: seconds since a reaper looked; None: never."""
+    since = "has ever looked" if silent is None else f"has looked for {silent / 60:.0f} min"
+    return (
+        f"{_too_long(job)}, and no reaper {since}: run `launcher reap --backend lambda` as a service "
+        f"(docs/howto/lambda.md); allowed without one: {_up_to(job)}"
+    )
+
+
+def _too_long(job: ResolvedJob) -> str:
+    return (
+        f"limits.deadline: a machine may live {lifetime(job) / 3600:.1f} h, its credentials at most "
+        f"{longest(job) / 3600:.0f} h"
+    )
+
+
+def _up_to(job: ResolvedJob) -> str:
+    return f"a deadline up to {(longest(job) - lifetime(job) + (job.limits.deadline or 0)) / 3600:.1f} h"
 
 
 def access(job: ResolvedJob) -> dict[str, str]:
@@ -49,7 +84,7 @@ def access(job: ResolvedJob) -> dict[str, str]:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    duration = max(SHORTEST, lifetime(job))
+    duration, issued = life(job), time.time()
     try:
         client = boto3.client("sts")
         if role := job.options.get("role"):
@@ -72,6 +107,7 @@ def access(job: ResolvedJob) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
         "AWS_SESSION_TOKEN": credentials["SessionToken"],
         **{name: os.environ[name] for name in PLACE if os.environ.get(name)},
+        **({ISSUED: f"{issued:.0f}", EXPIRES: f"{issued + duration:.0f}"} if "renew" in job.options else {}),
     }
 
 

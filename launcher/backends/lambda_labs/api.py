@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -24,8 +25,10 @@ import msgspec
 from launcher.backends.lambda_labs.wire import (
     AuditAnswer,
     AuditEvent,
+    CloudFileSystem,
     CloudInstance,
     FaultAnswer,
+    FileSystemsAnswer,
     InstanceAnswer,
     InstancesAnswer,
     LaunchAnswer,
@@ -92,8 +95,18 @@ class LambdaApi:
         with _pacing:
             self._pace = _paces.setdefault(self.url, _Pace(interval))
         self._opener = urllib.request.build_opener(_NoRedirect)
+        self._said = ""  # the `Date` of the last answer
+        self._heard = 0.0  # when it came, by time.monotonic()
 
     # reading
+
+    def now(self) -> float | None:
+        """Seconds since the epoch by Lambda's own clock: the `Date` of its last answer and the time since then. None
+        while no answer had one."""
+        try:
+            return parsedate_to_datetime(self._said).timestamp() + time.monotonic() - self._heard
+        except ValueError:
+            return None
 
     def instances(self) -> list[CloudInstance]:
         """The account's machines. A machine that was launched a moment ago may be missing."""
@@ -110,6 +123,9 @@ class LambdaApi:
 
     def types(self) -> Mapping[str, OfferedType]:
         return self._read("/instance-types", TypesAnswer).data
+
+    def file_systems(self) -> list[CloudFileSystem]:
+        return self._read("/file-systems", FileSystemsAnswer).data
 
     def audit_events(self, since: float) -> Iterator[AuditEvent]:
         """What was done to instances of the account, page by page. `since`: seconds since the epoch. Raises
@@ -173,6 +189,7 @@ class LambdaApi:
         try:
             with self._opener.open(request, timeout=TIMEOUT) as answer:
                 content: bytes = answer.read()
+                self._said, self._heard = answer.headers.get("Date") or "", time.monotonic()
                 return content
         except urllib.error.HTTPError as error:
             try:

@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from launcher.backends.base import BackendObservation, BilledMachine, Handle, Rendered
-from launcher.backends.lambda_labs import access, entering, names
+from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine, BilledOther, Handle, Rendered
+from launcher.backends.lambda_labs import access, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
-from launcher.backends.lambda_labs.overdue import duplicates, overdue
+from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
 from launcher.backends.lambda_labs.records import record_end, recorded
 from launcher.backends.lambda_labs.render import parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.backends.store_logs import follow
-from launcher.errors import BadInput, Conflict, NotFound
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
@@ -65,8 +65,8 @@ class LambdaBackend:
         return render(group)
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
-        """Asks, before anything is written, whether machines can reach the store and are large enough. Raises
-        BadInput, Unreachable."""
+        """Asks, before anything is written, whether machines can reach the store, are large enough and have a
+        processor for which the images are made. Raises BadInput, Unreachable."""
         access.check(group, self._folders)
         if not group:
             return
@@ -91,7 +91,12 @@ class LambdaBackend:
                             wrong.append(
                                 f"{job.name}: {role}: resources.{field}: {name} has {there}; allowed: at most {there}"
                             )
+        wrong += [
+            f"{job.name}: {line}" for job in group if (line := renewal.unattended(job, self._store, self.account))
+        ]
         if wrong:
+            raise BadInput("\n".join(dict.fromkeys(wrong)))
+        if wrong := [f"{job.name}: {line}" for job in group for line in processor.refusals(job)]:
             raise BadInput("\n".join(dict.fromkeys(wrong)))
 
     @property
@@ -170,10 +175,12 @@ class LambdaBackend:
             return BackendObservation(
                 handle, active=False, phase="ended", evidence=text, billed=True, machines=_billed(living)
             )
-        phases = {each.status for each in living}
-        phase = "booting" if phases == {"booting"} else "running"
         unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
-        evidence = f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else ""
+        return self._active(run, living, f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else "")
+
+    def _active(self, run: str, living: Sequence[CloudInstance], evidence: str) -> BackendObservation:
+        phase = "booting" if {each.status for each in living} == {"booting"} else "running"
+        handle = self._handle(run, living)
         return BackendObservation(
             handle, active=True, phase=phase, evidence=evidence, billed=True, machines=_billed(living)
         )
@@ -221,9 +228,43 @@ class LambdaBackend:
         return entering.machine_of(living, view, run, member)
 
     def mine(self) -> Iterator[BackendObservation]:
+        unread: dict[str, str] = {}  # store -> why it cannot be read: nobody waits for it again
         for run, living in self._ours().items():
-            seen = self._observe(run, living)
-            yield msgspec.structs.replace(seen, overdue=overdue(living, self._store) if seen.active else "")
+            url = living[0].tag(names.STORE)
+            try:
+                if url in unread:
+                    raise Unreachable(unread[url])
+                seen = self._observe(run, living)
+                late = overdue(living, self._store) if seen.active else ""
+            except (SlipwayError, OSError) as error:  # one run's store says nothing of the other runs
+                if isinstance(error, Unreachable):
+                    unread[url] = str(error)
+                seen = self._active(run, living, f"what the store has of it cannot be read: {error}")
+                late = expired(living, self.api.now())
+            yield msgspec.structs.replace(seen, overdue=late)
+
+    def disks(self) -> list[BilledDisk]:
+        """The shared file systems. Nobody can tell whose they are: they have no tags."""
+        return [
+            BilledDisk(each.id, each.name, each.region.name, each.bytes_used, each.is_in_use)
+            for each in self.api.file_systems()
+        ]
+
+    def others(self) -> list[BilledOther]:
+        """The machines of the account that are not of a run of ours: started by hand, or by others."""
+        return [
+            BilledOther(
+                f"machine {' '.join(filter(None, (each.name, each.id)))}",
+                each.instance_type.name,
+                each.region.name,
+                1,
+                each.instance_type.price_cents_per_hour,
+                each.healthy_since,
+                "no run of this account's name has it: who started it can end it",
+            )
+            for each in self._instances()
+            if each.living and not (each.tag(names.ACCOUNT) == self.account and each.tag(names.RUN))
+        ]
 
     def _ours(self) -> dict[str, list[CloudInstance]]:
         """Run -> its machines that live. Two witnesses: the list, and the audit events, which name a machine that the
@@ -242,13 +283,21 @@ class LambdaBackend:
         for run, living in self._ours().items():
             if len({each.tag(names.MEMBER) for each in living}) == len(living):
                 continue
-            with suppress(NotFound):
+            try:
                 store = self._store(living[0].tag(names.STORE))
                 idle = duplicates(living, read_run(store, run, full=False))
-                if idle and not plan:
-                    self._end(idle)
-                for each in idle:
-                    yield run, f"machine {each.id} did no work: another one of {each.tag(names.MEMBER)} does"
+            except (SlipwayError, OSError):  # `mine` says so, if it is more than a run that nobody knows
+                continue
+            if idle and not plan:
+                self._end(idle)
+            for each in idle:
+                yield run, f"machine {each.id} did no work: another one of {each.tag(names.MEMBER)} does"
+
+    def renew(self, *, plan: bool) -> Iterator[tuple[str, str, bool]]:
+        """Renews the credentials of runs that live longer than AWS lets them live, and leaves a mark that a reaper was
+        here, without which submit takes no such run."""
+        own = str(self.options.get("store") or "")
+        yield from renewal.renew_all(self._ours(), self._store, self.account, own, plan=plan)
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
         if placement is None:  # another account may have it
@@ -262,26 +311,49 @@ class LambdaBackend:
     # ending
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        """Terminates every machine of these runs, and returns when each was seen gone."""
+        """Terminates every machine of these runs, and returns when each was seen gone. Raises Unreachable, after it
+        ended what the list shows, where the records of a run cannot be read."""
         runs = {handle.run: handle for handle in handles}
         shown = [each for each in self.api.instances() if each.tag(names.RUN) in runs]
-        ids = set()
+        ids, trouble = set(), ""
         for run, handle in runs.items():
-            if url := handle.place.get("store"):
-                ids |= {each for known in recorded(self._store(url), run).values() for each in known}
+            try:
+                if url := handle.place.get("store"):
+                    ids |= {each for known in recorded(self._store(url), run).values() for each in known}
+            except (SlipwayError, OSError) as error:
+                trouble = f"{run}: a machine that the list does not show may still live: {error}"
         listed = {each.id for each in shown}
         asked = [self._instance(each) for each in sorted(ids - self._gone - listed)]
         self._end([*shown, *(each for each in asked if each is not None)])
+        for run, handle in runs.items():
+            with suppress(SlipwayError, OSError):  # what is left there ends by itself
+                if url := handle.place.get("store"):
+                    renewal.forget(self._store(url), run)
+        if trouble:
+            raise Unreachable(trouble)
 
     def _end(self, machines: Sequence[CloudInstance]) -> None:
-        """Records the machines and since when they were billed, then terminates them until each was seen gone."""
-        for each in machines:
-            if each.living and (url := each.tag(names.STORE)):
-                record_end(self._store(url), each)
+        """Records the machines and since when they were billed, then terminates them until each was seen gone. Raises
+        Unreachable, after their end, where the records cannot be written."""
+        unrecorded = self._record([each for each in machines if each.living and each.tag(names.STORE)])
         ids = {each.id for each in machines} - self._gone
         end(self.api, ids, self.times.interval)
         self._gone |= ids
         self._forget()
+        if again := self._record([each for each, _ in unrecorded]):
+            machine, error = again[0]
+            raise Unreachable(f"machine {machine.id} is ended, but what it cost is not recorded: {error}")
+
+    def _record(self, machines: Sequence[CloudInstance]) -> list[tuple[CloudInstance, Exception]]:
+        """Records when these machines end; those whose records cannot be written, with the reasons. They end all the
+        same: a machine that lives costs more than a record that is missing."""
+        unrecorded: list[tuple[CloudInstance, Exception]] = []
+        for each in machines:
+            try:
+                record_end(self._store(each.tag(names.STORE)), each)
+            except (SlipwayError, OSError) as error:
+                unrecorded.append((each, error))
+        return unrecorded
 
     # what is there
 

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from launcher.clock import boottime
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import Unreachable
 from launcher.store import layout
 from launcher.store.base import Store
@@ -102,7 +102,7 @@ def _newest(store: Store, prefix: str, account: str, lasts: float) -> tuple[int,
     if released is None:
         held = metas.get(layout.lease_held(account, number))
         return number, held is not None and now - held.modified > lasts, None
-    record = decode(released[0], LeaseReleased)
+    record = decode_record(released[1].key, released[0], LeaseReleased)
     if record.launched is None:
         return number, True, None
     return number, True, boottime() - (now - released[1].modified) - record.launched

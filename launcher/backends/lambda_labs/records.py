@@ -13,7 +13,7 @@ import msgspec
 
 from launcher.backends.lambda_labs.names import MEMBER, NAME, RUN
 from launcher.backends.lambda_labs.wire import CloudInstance
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.protocol.records import Event
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -75,7 +75,7 @@ def _read(store: Store, run: str, member: str) -> Iterator[LaunchRecord]:
     for meta in list(store.scan(prefix)):
         answer = store.read(meta.key)
         if answer is not None:
-            event = decode(answer[0], Event)
+            event = decode_record(meta.key, answer[0], Event)
             if event.fields.get("member") == member:
                 yield LaunchRecord(
                     event.seq, event.fields.get("state", ""), event.fields.get("instance", ""), meta.modified
@@ -88,9 +88,9 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
     for meta in list(store.scan(f"{RunKeys(run).events}0-{NAME}-")):
         answer = store.read(meta.key)
         if answer is not None:
-            event = decode(answer[0], Event)
-            if event.fields.get("state") == LAUNCHED:
-                ids.setdefault(event.fields["member"], []).append(event.fields["instance"])
+            fields = decode_record(meta.key, answer[0], Event).fields
+            if fields.get("state") == LAUNCHED and "member" in fields and "instance" in fields:
+                ids.setdefault(fields["member"], []).append(fields["instance"])
     return ids
 
 

@@ -13,10 +13,13 @@ from math import ceil
 from typing import Final
 
 from launcher.backends.docker.container import ENTRYPOINT, image
+from launcher.backends.lambda_labs import renewal
+from launcher.backends.lambda_labs.access import too_long
 from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, where
 from launcher.reasons import EXIT_DONE, EXIT_NEVER
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
+from launcher.store.renewed import LOOK, RENEW
 
 WORK: Final = "/work"
 INSIDE: Final = "/run/slipway"
@@ -29,13 +32,13 @@ _TEXT: Final = """#!/bin/sh
 set -u
 umask 077
 root=${{SLIPWAY_MACHINE:-/var/lib/slipway}}
-mkdir -p "$root/run" "$root/work"
+mkdir -p "$root/run" "$root/work"{more}
 shutdown -P +{minutes}  # whatever happens below, the machine goes off
 cat > "$root/job.json" <<'{end}'
 {job}
 {end}
 # `launcher submit` writes here short-lived credentials of the store, and the number of this launch
-cat > "$root/private.json" <<'{end}'
+cat > "{private}" <<'{end}'
 {access}
 {end}
 cat > "$root/machine" <<'{end}'
@@ -50,10 +53,10 @@ cat > "$root/env" <<'{end}'
 {end}
 printf 'SLIPWAY_PLACEMENT={{"kind":"{kind}","where":"%s","host":"%s","container":"%s"}}\\n' \\
   {where} "$address" "$(cat "$root/machine")" >> "$root/env"
-pause=5
+{renewing}pause=5
 while :; do
   # the runtime empties its copy of the credentials
-  cp "$root/job.json" "$root/private.json" "$root/run/"
+  cp "$root/job.json" "{private}" "$root/run/"
   chown -R 1000:1000 "$root/run" "$root/work" 2>/dev/null
   docker rm -f slipway >/dev/null 2>&1
   docker run {flags}
@@ -79,6 +82,14 @@ _TOOLKIT: Final = """docker info 2>/dev/null | grep -qi nvidia || {
 }
 """
 
+# the file is replaced by root, in a container of its own, which sees the same image and nothing of the run
+_RENEWING: Final = """while sleep {look}; do
+  docker run --rm --network=host --user=0:0 --cap-drop=ALL --security-opt=no-new-privileges \\
+    --env-file="$root/env" --volume="$root/access:{inside}" --entrypoint=python {image} \\
+    -m launcher.runtime.renewing
+done &
+"""
+
 
 def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
     """The user data of one member's machine, without the credentials of the store."""
@@ -96,25 +107,34 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
         "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
         # where they are kept; the runtime fetches them with the credentials that it has for the store
+        **({RENEW: renewal.place(job, run)} if renewed(job) else {}),
         **({"SLIPWAY_SECRETS": json.dumps(dict(sorted(job.secrets.items())))} if job.secrets else {}),
     }
     return _TEXT.format(
         member=f"{role}-{rank}",
         run=run,
+        more=' "$root/access"' if renewed(job) else "",
         minutes=ceil(lifetime(job) / 60),
         end=END,
         job=encode_job(job).decode(),
         access=NO_ACCESS,
+        private="$root/access/private.json" if renewed(job) else "$root/private.json",
+        renewing=_RENEWING.format(look=f"{LOOK:.0f}", inside=INSIDE, image=reference) if renewed(job) else "",
         launch=NO_LAUNCH,
         gpus=_GPUS.format(gpus=need.gpus) if need.gpus else "",
         docker=_DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else ""),
         environment="\n".join(f"{name}={value}" for name, value in variables.items()),
         kind=KIND,
         where=shlex.quote(where(account_of(job), run)),
-        flags=" ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT)}",
+        flags=" ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT[1:])}",
         done=EXIT_DONE,
         never=EXIT_NEVER,
     )
+
+
+def renewed(job: ResolvedJob) -> bool:
+    """Whether a reaper gives new credentials to the job's machines while they run."""
+    return renewal.OPTION in job.options and job.store.startswith("s3://") and too_long(job)
 
 
 def _flags(job: ResolvedJob, role: str) -> list[str]:
@@ -122,6 +142,7 @@ def _flags(job: ResolvedJob, role: str) -> list[str]:
     flags = [
         "--rm",
         "--name=slipway",
+        f"--entrypoint={ENTRYPOINT[0]}",  # the image has one, too: ours would take the words for its arguments
         "--network=host",  # other members reach it at the machine's private address
         "--user=1000:1000",
         "--cap-drop=ALL",

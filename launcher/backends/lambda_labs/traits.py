@@ -55,6 +55,12 @@ TRAITS: Final = Traits(
             MapOf(VARIABLE, Text("an ARN", ARN)),
             "where secrets live: NAME: the ARN of a secret or parameter of AWS",
         ),
+        Field(
+            "renew",
+            Text("an ARN", r"arn:aws[a-z-]*:ssm:[a-z0-9-]+:\d{12}:parameter/[A-Za-z0-9/_.-]+"),
+            "a path of parameters of Systems Manager, in which `launcher reap` keeps new credentials of long runs",
+            "none; a machine lives no longer than its first credentials",
+        ),
         Field("wait_for_capacity", DURATION, "how long submit waits for a machine to be free", "0"),
     ),
     defaults={"account": "default", "wait_for_capacity": 0.0},

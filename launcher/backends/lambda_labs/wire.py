@@ -77,6 +77,20 @@ class OfferedType(msgspec.Struct, frozen=True):
         return [region.name for region in self.regions_with_capacity_available]
 
 
+class CloudFileSystem(msgspec.Struct, frozen=True):
+    """A shared file system: it is billed by what it holds, whether a machine uses it or not."""
+
+    id: str
+    name: str = ""
+    region: RegionName = RegionName()
+    is_in_use: bool = False
+    bytes_used: int | None = None
+
+
+class FileSystemsAnswer(msgspec.Struct, frozen=True):
+    data: list[CloudFileSystem]
+
+
 class Launched(msgspec.Struct, frozen=True):
     instance_ids: list[str] = []
 

@@ -22,7 +22,8 @@ POLL = 0.1
 
 
 class LocalBackend:
-    """Runs on this machine. `options`: state (folder), cpus, memory (bytes), gpus (number or ids), idle (seconds)."""
+    """Runs on this machine. `options`: state (folder), cpus, memory (bytes), gpus (number or ids), idle (seconds);
+    notify (folder and name of a profile) where its channels are told of ends."""
 
     name = "local"
 
@@ -66,7 +67,9 @@ class LocalBackend:
         if unknown := sorted(set(texts) - set(hashes)):
             raise Conflict(f"{unknown[0]} is not a run of this submit")
         new = [run for run in texts if not self.state.entry(run).exists()]
-        shell = Site(python(), 0, own_site(), private_variables(os.environ))
+        told = self.options.get("notify")
+        notify = (str(told[0]), str(told[1])) if isinstance(told, tuple) else None
+        shell = Site(python(), 0, own_site(), private_variables(os.environ), notify)
         sites = {run: msgspec.structs.replace(shell, order=time.time_ns()) for run in new}
         replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
         taken = create_all({self.state.entry(run): texts[run].encode() for run in new})
@@ -136,6 +139,14 @@ class LocalBackend:
         if queued is None or record is None or not procs.alive(record.pid, record.start, record.boot):
             raise NotFound(f"{run}: no process of {member} runs on this machine")
         return entering.argv(procs.Process(record.pid, record.start), queued.job, f"{run}: {member}", command)
+
+    def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
+        """The argv of a program that forwards ports of this machine, and says which need none. Raises NotFound when no
+        process of the member runs here."""
+        from launcher.backends import forwarding
+
+        self.execute(run, member, ["true"], tty=False)
+        return forwarding.argv(ports)
 
     def cancel(self, handles: Collection[Handle]) -> None:
         cancelled = False

@@ -14,6 +14,7 @@ from pathlib import Path
 from launcher.backends.local.state import Site, StartRecord, StateDir, Who, read
 from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.errors import Unreachable
+from launcher.exposition import TEXTFILES
 from launcher.runtime import procs
 
 MODULE = "launcher.backends.local.supervisor"
@@ -30,7 +31,8 @@ def ensure(state: StateDir, options: Mapping[str, object]) -> None:
     """Makes sure that a supervisor lives and reads its folder now. Raises Unreachable when none can be started."""
     if not state.held():
         # a verb called inside a run must not pass the run's mark on: the supervisor would be killed with the run
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
+        kept = {name: value for name, value in os.environ.items() if name == TEXTFILES}
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")} | kept
         idle = ["--idle", str(options["idle"])] if "idle" in options else []
         try:
             started = subprocess.run(

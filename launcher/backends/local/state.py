@@ -43,6 +43,7 @@ class Site(msgspec.Struct, frozen=True):
     order: int  # nanoseconds since the epoch at submission: decides the order in the queue
     env: dict[str, str] = {}
     private: dict[str, str] = {}  # credentials that open the store
+    notify: tuple[str, str] | None = None  # the folder and the name of the profile whose channels are told of its end
 
 
 class StartRecord(msgspec.Struct, frozen=True):

@@ -27,8 +27,9 @@ def respond(cloud: Cloud, now: float, method: str, url: str, authorization: str,
     try:
         if authorization != f"Bearer {TOKEN}":
             raise Refused(401, "AuthenticationFailed", "Authentication failed.")
-        rest = cloud.place(unquote(parts.path)).strip("/").split("/")
-        call = _call(method, rest)
+        kind = cloud.beside(unquote(parts.path))
+        rest = [kind] if kind is not None else cloud.place(unquote(parts.path)).strip("/").split("/")
+        call = _call(method, rest) if kind is None else "resources"
         cloud.note(now, "request", call=call, method=method, path="/".join(rest))
         fault = cloud.fault(call)
         if fault == "drop_before":
@@ -55,6 +56,10 @@ def _do(cloud: Cloud, call: str, rest: list[str], query: dict[str, str], body: d
             return Answer(200, cloud.workspace())
         case "compute":
             return Answer(200, cloud.compute(rest[1]))
+        case "computes":
+            return Answer(200, cloud.all_computes())
+        case "resources":
+            return Answer(200, cloud.resources(rest[0], int(query.get("$skip", 0))))
         case "environment":
             return Answer(201, cloud.put_environment(rest[1], rest[3], body))
         case "create":
@@ -78,6 +83,8 @@ def _call(method: str, rest: list[str]) -> str:
             return "workspace"
         case "GET", ["computes", _]:
             return "compute"
+        case "GET", ["computes"]:
+            return "computes"
         case "PUT", ["environments", _, "versions", _]:
             return "environment"
         case "PUT", ["jobs", _]:

@@ -53,6 +53,10 @@ class Settings:
     token: bool = True  # logins are given
     rights: bool = True
     computes: dict[str, int] = field(default_factory=lambda: {"gpu": 8, "cpu": 8})  # name -> most nodes
+    least: dict[str, int] = field(default_factory=dict)  # of these clusters, the nodes that they keep
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> the properties of an instance
+    # path below the resource group's providers -> what is there: disks and addresses
+    resources: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)  # {"on": call, "kind": ..., "times": n}
 
 
@@ -77,6 +81,26 @@ class Cloud:
         return ""
 
     # the resource manager
+
+    def beside(self, path: str) -> str | None:
+        """The kind of resource that a path lists, of another provider than the workspace's; None: it lists none."""
+        match = re.fullmatch(
+            r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/(Microsoft\.(?:Compute|Network)/\w+)", path
+        )
+        if match is None or match[1] != SUBSCRIPTION or match[2].lower() != GROUP:
+            return None
+        if not self.settings.rights:
+            raise Refused(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
+        return match[3]
+
+    def resources(self, kind: str, skip: int) -> dict[str, Any]:
+        found = self.settings.resources.get(kind, [])
+        ids = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{kind}"
+        value = [{"id": f"{ids}/{each['name']}", "location": "westeurope", **each} for each in found]
+        answer: dict[str, Any] = {"value": value[skip : skip + PAGE]}
+        if skip + PAGE < len(value):
+            answer["nextLink"] = f"https://management.azure.com{ids}?api-version=2024-03-02&$skip={skip + PAGE}"
+        return answer
 
     def place(self, path: str) -> str:
         """The rest of a path below the workspace. Raises Refused as the resource manager does for another place."""
@@ -116,10 +140,27 @@ class Cloud:
     def compute(self, name: str) -> dict[str, Any]:
         if name not in self.settings.computes:
             raise Refused(404, "ResourceNotFound", f"Compute {name} was not found.")
-        scale = {"minNodeCount": 0, "maxNodeCount": self.settings.computes[name], "nodeIdleTimeBeforeScaleDown": "PT2M"}
+        least = self.settings.least.get(name, 0)
+        scale = {
+            "minNodeCount": least,
+            "maxNodeCount": self.settings.computes[name],
+            "nodeIdleTimeBeforeScaleDown": "PT2M",
+        }
         inner = {"vmSize": "STANDARD_NC40ADS_H100_V5", "scaleSettings": scale, "allocationState": "Steady"}
         properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": inner}
         return {"id": f"{ID}/computes/{name}", "name": name, "location": "westeurope", "properties": properties}
+
+    def all_computes(self) -> dict[str, Any]:
+        instances = [
+            {
+                "id": f"{ID}/computes/{name}",
+                "name": name,
+                "location": "eastus",
+                "properties": {"computeType": "ComputeInstance", "provisioningState": "Succeeded", "properties": given},
+            }
+            for name, given in self.settings.instances.items()
+        ]
+        return {"value": [*map(self.compute, self.settings.computes), *instances]}
 
     def put_environment(self, name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
         made = {

@@ -22,6 +22,7 @@ TYPES: Final = {
     "gpu_1x_a10": (1, 30, 200, 75),
     "gpu_1x_h100_pcie": (1, 26, 200, 249),
     "gpu_8x_h100_sxm5": (8, 208, 1800, 2392),
+    "gpu_1x_gh200": (1, 64, 432, 229),  # arm64, of which the API says nothing
 }  # name -> GPUs, vCPUs, memory in GiB, cents an hour
 
 
@@ -68,6 +69,7 @@ class Settings:
     capacity: dict[str, dict[str, int]] = field(
         default_factory=lambda: {name: {"us-east-1": 1000, "us-west-1": 1000} for name in TYPES}
     )
+    disks: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> region, bytes_used, is_in_use
     faults: list[dict[str, Any]] = field(default_factory=list)  # {"on": call, "kind": ..., "times": n}
 
 
@@ -93,12 +95,12 @@ class Cloud:
             return
         # a tenth of tolerance: a network is not an exact clock
         if self._requests and now - self._requests[0] < 0.9 * REQUESTS:
-            self.note(now, "throttled", call=call)
+            self.note(now, "throttled", call=call, limit="requests")
             raise Refused(429, "global/too-many-requests", "Too many requests.")
         self._requests.append(now)
         if call == "launch":
             if self._launches and now - self._launches[0] < LAUNCHES:
-                self.note(now, "throttled", call=call)
+                self.note(now, "throttled", call=call, limit="launches")
                 raise Refused(429, "global/too-many-requests", "Too many launch requests.")
             self._launches.append(now)
 
@@ -238,6 +240,20 @@ class Cloud:
         if status != "booting":
             shown |= {"ip": f"198.51.100.{instance.number % 250}", "private_ip": f"10.0.2.{instance.number % 250}"}
         return shown
+
+    def file_system(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """With the fields of `FileSystem` in the published document."""
+        region = fields.get("region", "us-east-1")
+        return {
+            "id": uuid.uuid5(uuid.NAMESPACE_DNS, name).hex,
+            "name": name,
+            "mount_point": f"/lambda/nfs/{name}",
+            "created": self.moment(0.0),
+            "created_by": {"id": "0" * 32, "email": "a@b.c", "status": "active"},
+            "is_in_use": fields.get("is_in_use", False),
+            "region": {"name": region, "description": "somewhere"},
+            **({"bytes_used": fields["bytes_used"]} if "bytes_used" in fields else {}),
+        }
 
     def _type(self, name: str) -> dict[str, Any]:
         gpus, vcpus, memory, price = TYPES[name]

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-# `docker run ... IMAGE COMMAND` starts the program of $FAKE_PYTHON with the variables of --env-file. A value that
-# begins with the target of a mount begins with its source instead, because nothing is mounted here
+# `docker run ... IMAGE ARGUMENTS` starts the program of $FAKE_PYTHON with the variables of --env-file: as the image's
+# entry point, which is `python -m launcher.runtime` in ours, or as --entrypoint says. A value that begins with the
+# target of a mount begins with its source instead, because nothing is mounted here
 DOCKER: Final = """#!{python} -IS
 import os, sys
 words = sys.argv[1:]
@@ -20,7 +21,7 @@ if words[:1] != ["run"]:
     print({{"image": "amd64"}}.get(words[0] if words else "", ""))
     sys.exit(0)
 flags = {{"--rm", "--read-only"}}
-variables, mounts, index = {{}}, [], 1
+variables, mounts, entry, index = {{}}, [], ["-m", "launcher.runtime"], 1
 while words[index].startswith("-"):
     name, separator, value = words[index].partition("=")
     if name not in flags and not separator:
@@ -30,6 +31,8 @@ while words[index].startswith("-"):
         for line in open(value):
             key, _, text = line.rstrip("\\n").partition("=")
             variables[key] = text
+    if name == "--entrypoint":
+        entry = {{"python": []}}[value]
     if name in ("-v", "--volume"):
         mounts.append(value.split(":")[:2])
     index += 1
@@ -39,7 +42,7 @@ for key, text in variables.items():
             variables[key] = source + text[len(target):]
 program = os.environ["FAKE_PYTHON"]
 keep = {{name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "SLIPWAY_TUNING") if name in os.environ}}
-os.execve(program, [program, *words[index + 2:]], {{**keep, **variables}})
+os.execve(program, [program, *entry, *words[index + 1:]], {{**keep, **variables}})
 """
 SHUTDOWN: Final = """#!/bin/sh
 # -P now: the system goes off at once; -P +N: in N minutes of the admin clock

@@ -86,6 +86,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        server = self.server  # the header `Date`: by the clock that /admin moves
+        return super().date_time_string(server.cloud.epoch + server.clock.now() if timestamp is None else timestamp)
+
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         pass
 
@@ -187,6 +191,7 @@ def _call(method: str, path: str) -> tuple[str, str]:
         ("GET", "/ssh-keys"): "keys",
         ("GET", "/images"): "images",
         ("GET", "/audit-events"): "audit",
+        ("GET", "/file-systems"): "disks",
         ("POST", "/instance-operations/launch"): "launch",
         ("POST", "/instance-operations/terminate"): "terminate",
     }
@@ -209,6 +214,8 @@ def _do(cloud: Cloud, call: str, given: str, body: dict[str, Any], query: dict[s
             return [{"id": "0" * 32, "name": "laptop", "public_key": "ssh-ed25519 AAAA"}]
         case "images":
             return []
+        case "disks":
+            return [cloud.file_system(name, fields) for name, fields in cloud.settings.disks.items()]
         case "launch":
             return {"instance_ids": [cloud.launch(body, now)]}
         case "terminate":

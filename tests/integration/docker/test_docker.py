@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from launcher.backends.docker.container import NETWORK, RUNTIME_LABEL, network
 from launcher.cli import main
-from launcher.errors import BadInput, Unreachable
+from launcher.errors import BadInput, NotFound, Unreachable
 from launcher.images.engine import Engine as Client
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
@@ -27,6 +27,7 @@ from tests.integration.docker.conftest import TUNING, Containers
 from tests.integration.local.machine import wait_for
 from tests.integration.local.test_local import CHECKPOINTS, COUNT, STAY
 from tests.support.engine import ROOT, Engine, run_folder
+from tests.support.forwarding import fetch, forwarding
 from tests.support.jobs import OUT, reads
 from tests.support.s3 import KEY, SECRET, s3_server, s3_url
 
@@ -224,6 +225,35 @@ def test_exec_enters_the_container_of_a_run(here: Containers) -> None:
     assert (done.returncode, done.stdout) == (3, "inside\n")
     (here.path / "go").touch()
     assert here.wait(one)[0].outcome == "succeeded"
+
+
+PAGE = """
+import http.server, threading
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8123), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+pathlib.Path("page").write_bytes(b"the page " * 100000)
+say('up', 1)
+"""
+
+
+@pytest.mark.parametrize("network", ["none", "host"])
+def test_a_port_of_the_containers_loopback_is_brought_here(here: Containers, network: str) -> None:
+    """With `none`, no other way leads to it."""
+    one = here.job(
+        "serves", PAGE.replace("8123", "8123" if network == "none" else "0") + GO, options={"network": network}
+    )
+    here.submit(one)
+    wait_for(lambda: here.lines("up"))
+    if network == "none":
+        with forwarding(here.backend.forward(run_id(one), "main-0", [(0, 8123)]), here.engine.environment) as port:
+            for _ in range(3):
+                assert fetch(f"http://127.0.0.1:{port}/page") == b"the page " * 100000
+    else:
+        assert "docker" not in here.backend.forward(run_id(one), "main-0", [(0, 8123)])
+    (here.path / "go").touch()
+    assert here.wait(one)[0].outcome == "succeeded"
+    with pytest.raises(NotFound):
+        here.backend.forward(run_id(one), "main-0", [(0, 8123)])
 
 
 def test_ranks_find_each_other_by_name_in_a_network_of_their_own(here: Containers) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.contract.backend.harness import Harness, wait_for
 from tests.contract.backend.kubernetes import opened
 from tests.contract.backend.test_backend import put
 from tests.support.cluster.programs import BIN
+from tests.support.forwarding import fetch, forwarding
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -63,9 +63,9 @@ def test_a_port_is_brought_here(entered: tuple[Harness, KubernetesBackend, Handl
     with _running(backend.execute(handle.run, "main-0", serve, tty=False)):
         # kubectl ends for good at the first connection that finds nobody listening
         wait_for(lambda: not subprocess.run(knock, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode, 120)
-        with _forwarding(backend.forward(handle.run, "main-0", [(0, 8123)])) as port:
+        with forwarding(backend.forward(handle.run, "main-0", [(0, 8123)])) as port:
             for _ in range(3):
-                assert b"user:x:1000" in _fetch(f"http://127.0.0.1:{port}/passwd")
+                assert b"user:x:1000" in fetch(f"http://127.0.0.1:{port}/passwd")
 
 
 def test_nothing_runs_any_more(entered: tuple[Harness, KubernetesBackend, Handle]) -> None:
@@ -86,23 +86,3 @@ def _running(argv: list[str]) -> Iterator[None]:
     finally:
         process.terminate()
         process.communicate(timeout=30)
-
-
-@contextmanager
-def _forwarding(argv: list[str]) -> Iterator[int]:
-    """Gives the port that it listens on, which was any: one that was free before may be another's by now."""
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("Forwarding from 127.0.0.1:"), line
-            yield int(line.partition("127.0.0.1:")[2].split()[0])
-        finally:
-            process.terminate()
-
-
-def _fetch(url: str) -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=60) as answer:
-        body: bytes = answer.read()
-        return body

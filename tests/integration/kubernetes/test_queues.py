@@ -198,6 +198,26 @@ def submitter(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     close_all()
 
 
+def test_the_component_for_kueue_lets_a_submitter_see_the_quota(place: Place, listed: Listed, submitter: str) -> None:
+    folder = Path(__file__).parents[3] / "k8s/components/kueue"
+    found = list(yaml.safe_load_all((folder / "roles.yaml").read_text()))
+    (role,) = [each for each in found if each["kind"] == "ClusterRole"]
+    (binding,) = [each for each in found if each["metadata"]["name"] == "slipway-submitter"]
+    name = f"{place.namespace}-viewer"  # of the whole cluster, which other tests use, too
+    role["rules"][0]["resourceNames"] = [place.namespace]
+    for each in (role, binding):
+        each["metadata"]["name"] = name
+    binding["roleRef"]["name"] = name
+    place.cluster.apply([role, binding])
+    try:
+        assert [quota.flavor for quota in listed()[0].quotas] == [
+            *[f"{place.namespace}-small"] * 2,
+            *[f"{place.namespace}-large"] * 2,
+        ]
+    finally:
+        place.cluster.kubectl("delete", f"clusterrole/{name}", f"clusterrolebinding/{name}")
+
+
 def test_a_right_that_is_missing_is_named_and_the_rest_is_shown(
     place: Place, listed: Listed, submitter: str, capsys: Capture
 ) -> None:

@@ -490,7 +490,10 @@ class World:
                 verdict.ended += 1
                 verdict.succeeded += outcome == "succeeded"
                 cancelled = self.store.head(RunKeys(run).cancel) is not None
-                verdict.wronged += outcome != "succeeded" and not cancelled and not any(each.fate for each in ours)
+                # a launcher that died between two jobs, and nobody who submitted again: the run cannot work
+                whole = {each.member for each in ours} == set(self.jobs[run].members())
+                well = whole and not cancelled and not any(each.fate for each in ours)
+                verdict.wronged += well and outcome != "succeeded"
 
 
 def once(verb: Callable[[], object]) -> bool:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,16 +17,19 @@ from msgspec.structs import replace
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.diagnosis import diagnose
 from launcher.backends.azureml.render import documents
+from launcher.backends.azureml.workspace import Workspace
 from launcher.errors import BadInput, Conflict, Unreachable
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
-from launcher.spec.model import Role
+from launcher.spec.model import ResolvedJob, Role
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
+from launcher.verbs.cancel import cancel
 from launcher.verbs.reap import Reaped, reap
 from tests.fakes.azureml import cloud
+from tests.support.stepping import Killed
 from tests.support.waiting import until
 from tests.unit.azureml.conftest import IMAGE, PLACE, Tenant
 
@@ -272,6 +277,68 @@ def test_reap_cancels_a_job_whose_nodes_are_silent_by_two_witnesses(
         tenant.azure.admin("set", name=run, status=status)
         (seen,) = tenant.backend().mine()
         assert seen.overdue == ""
+
+
+@pytest.fixture
+def lone(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> ResolvedJob:
+    """A job of two roles whose launcher died between their jobs: `desk` was sent, and waits for the leading one."""
+    roles = {
+        "main": Role(("python", "-c", "pass"), image=IMAGE, leader=True),
+        "desk": Role(("python", "-c", "pass"), image=IMAGE),
+    }
+    one = tenant.job("one", roles=roles)
+    run, desk = run_id(one), f"{run_id(one)}_desk"
+    create = Workspace.create
+
+    def dies(workspace: Workspace, document: Mapping[str, Any]) -> None:
+        if document["name"] == run:
+            raise Killed
+        create(workspace, document)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "create", dies)
+        with pytest.raises(Killed):
+            tenant.submit(one)
+    assert tenant.created() == [desk]
+    until(lambda: tenant.status(desk) == "Running")
+    return one
+
+
+def test_reap_cancels_a_job_that_waits_for_one_that_nobody_sent(
+    tenant: Tenant, lone: ResolvedJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody submits again: the first job waits, and is billed."""
+    run, desk = run_id(lone), f"{run_id(lone)}_desk"
+
+    def reaped() -> list[Reaped]:
+        backend = tenant.backend()
+        cache = Cache(tmp_path / "cache")
+        return reap(tenant.store, lambda job: backend, {"azureml": backend}, cache=cache)
+
+    where = f"{tenant.backend().workspace.name}/{run}"
+    claim = {"placement": {"kind": names.KIND, "where": where}, "nonce": "n", "time": 0}
+    tenant.store.create(RunKeys(run).attempt(1).claim("desk-0"), msgspec.json.encode(claim))
+    assert [row for row in reaped() if row.did == "stopped"] == []  # a launcher may be about to send it
+    monkeypatch.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
+    (row,) = [row for row in reaped() if row.did == "stopped"]
+    assert f"{run} was never sent, and the others have waited for it for 0 min" in row.detail
+    assert tenant.status(desk) in ("CancelRequested", "Canceled")
+    tenant.azure.admin("set", name=desk, status="Running")
+    tenant.submit(lone)
+    assert [row for row in reaped() if row.did == "stopped"] == []  # it was only late
+
+
+def test_a_run_of_which_a_job_has_ended_before_the_other_was_sent_is_not_sent_again(
+    tenant: Tenant, lone: ResolvedJob
+) -> None:
+    """The storm's seed 7046: the second job waited two hours for the first, whose name is used up."""
+    run, desk = run_id(lone), f"{run_id(lone)}_desk"
+    tenant.azure.admin("set", name=desk, status="Canceled")
+    with pytest.raises(Conflict, match=f"its job {desk} has ended before {run} was sent, so it cannot begin any more"):
+        tenant.submit(lone)
+    assert tenant.created() == [desk]
+    cancel(tenant.store, run, tenant.backend())  # as the message says
+    assert tenant.store.head(RunKeys(run).result) is not None
 
 
 def profile(**block: str) -> Profile:

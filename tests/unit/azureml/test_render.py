@@ -140,6 +140,21 @@ def test_sigterm_reaches_the_runtime_which_ends_by_itself(tmp_path: Path) -> Non
     assert (tmp_path / "asked").exists()
 
 
+def test_sigterm_while_the_runtime_starts_reaches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the start and the line that keeps its process id: the runtime would work on until it is killed."""
+    real = render.documents
+
+    def interrupted(one: ResolvedJob) -> list[dict[str, Any]]:
+        (document,) = real(one)
+        before, started, after = document["command"].partition("  child=$!\n")
+        assert started
+        return [{**document, "command": f"{before}  kill -TERM $$\n{started}{after}"}]
+
+    monkeypatch.setattr(render, "documents", interrupted)
+    runtime = "trap 'exit 143' TERM; for i in $(seq 100); do sleep 0.05; done; exit 9"
+    assert run_command(JOBS["one-gpu"], tmp_path, runtime).returncode == 143
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

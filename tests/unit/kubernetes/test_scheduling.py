@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from launcher.backends.kubernetes.check.validate import problems
+from launcher.backends.kubernetes.creating import offline
+from launcher.backends.kubernetes.objects import files
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.errors import BadInput
-from launcher.spec.hashing import run_id
+from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.load import load
 from launcher.spec.model import ResolvedJob, Resources
-from tests.unit.kubernetes.support import ROOT, container, job, needs, only, pods, refused, role
+from tests.unit.kubernetes.support import container, job, needs, only, pods, reading, refused, role
 from tests.unit.kubernetes_compare.test_tampering import inspected
 
 RACK = "cloud.example.com/rack"
@@ -123,6 +123,27 @@ def test_gpus_by_claim_are_not_asked_of_a_device_plugin() -> None:
     assert "claims" not in container(without)["resources"]
 
 
+class ServedGroups:
+    """A cluster that serves some API groups, and was asked for nothing else."""
+
+    def __init__(self, *groups: str) -> None:
+        self.groups = groups
+
+    def get(self, path: str) -> object:
+        return object() if path.removeprefix("/apis/") in self.groups else None
+
+
+def test_gpus_by_claim_are_sent_to_an_old_cluster_that_serves_claims() -> None:
+    """1.33 has claims behind a switch that is off; where a platform team turned it on, the server keeps them."""
+    made = [job(resources=Resources(memory=1 << 30, gpus=8), options={"gpu_claim": "eight-gpus"})]
+    (file,) = files(render(made), "default").values()
+    document = file.carrier
+    without = offline(document, "1.33", ServedGroups())  # type: ignore[arg-type]
+    assert any("resourceClaims: is removed by Kubernetes 1.33" in line for line in without)
+    assert offline(document, "1.33", ServedGroups("resource.k8s.io")) == []  # type: ignore[arg-type]
+    assert offline(document, "1.34", ServedGroups()) == []  # type: ignore[arg-type]
+
+
 def test_efa_is_what_the_guide_of_eks_asks_for_and_only_for_ranks_with_gpus() -> None:
     """AWS, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter": the worker of a p5.48xlarge."""
     roles = {
@@ -160,13 +181,54 @@ def test_infiniband_is_what_microsofts_tests_of_aks_ask_for(resource: str, inter
     assert "NCCL_NET" not in {each["name"] for each in by_role["desk"]["env"]}
 
 
-def test_a_pod_group_of_coscheduling_is_named_by_the_documented_patch() -> None:
+GANG = "scheduler-plugins-scheduler"
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+def test_a_gang_is_a_pod_group_for_the_ranks_of_all_roles() -> None:
     """scheduler-plugins, "Coscheduling": pods with this label and scheduler wait for the PodGroup's `minMember`."""
-    page = (ROOT / "docs/howto/kubernetes.md").read_text(encoding="utf-8")
-    (block,) = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "pod-group" in text)
-    made = pod(ranks(**yaml.safe_load(block)))
-    assert made["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "four-ranks"
-    assert made["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
+    roles = {"main": role(leader=True, replicas=4), "desk": needs()}
+    made = job(roles=roles, options={"gang": GANG, "namespace": "team"})
+    assert pod(made)
+    group, carrier = only([made]).documents
+    assert (group["apiVersion"], group["kind"]) == ("scheduling.x-k8s.io/v1alpha1", "PodGroup")
+    assert (group["metadata"]["name"], group["metadata"]["namespace"]) == (run_id(made), "team")
+    assert group["spec"] == {"minMember": 5}
+    assert {each["metadata"]["labels"][POD_GROUP] for each in pods(carrier)} == {run_id(made)}
+    assert {each["spec"]["schedulerName"] for each in pods(carrier)} == {GANG}
+
+
+def test_one_rank_needs_no_gang() -> None:
+    """A profile may set it for all jobs."""
+    made = job(options={"gang": GANG})
+    rendered = pod(made)
+    assert len(only([made]).documents) == 1
+    assert POD_GROUP not in rendered["metadata"]["labels"]
+    assert "schedulerName" not in rendered["spec"]
+
+
+def test_each_stage_of_a_pipeline_is_a_gang_of_its_own() -> None:
+    """They start one after another: one group of all would never be complete."""
+    first = job("first", roles={"main": msgspec.structs.replace(needs(), replicas=2)}, options={"gang": GANG})
+    second = job("second", inputs=reading(work_hash(first)), roles=ranks().roles, options={"gang": GANG})
+    *groups, carrier = only([first, second]).documents
+    assert {each["metadata"]["name"]: each["spec"]["minMember"] for each in groups} == {
+        run_id(first): 2,
+        run_id(second): 4,
+    }
+    assert {each["metadata"]["labels"][POD_GROUP] for each in pods(carrier)} == {run_id(first), run_id(second)}
+
+
+def test_a_gang_is_not_for_a_queue() -> None:
+    assert "one of `gang`, `queue`" in refused(ranks(gang=GANG, queue="team"))
+
+
+def test_a_gang_that_was_edited_or_left_out_is_found() -> None:
+    """Fewer members than ranks: some would start alone, and hold their GPUs."""
+    group, carrier = only([ranks(gang=GANG)]).documents
+    for there in ([{**group, "spec": {"minMember": 1}}, carrier], [carrier]):
+        errors, _ = inspected(there, served=True)
+        assert errors
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_the_longest_deadline_that_is_taken_is_one_that_aws_takes(
     access.check([fits], ())
     _, lasts = expiry(lambda: access.access(fits), monkeypatch)
     assert lasts == pytest.approx(hours * 3600, abs=60)
-    with pytest.raises(BadInput, match=f"its credentials at most {hours} h, and nothing renews them yet; allowed"):
+    with pytest.raises(BadInput, match=f"its credentials at most {hours} h, and nothing renews them; allowed"):
         access.check([replace(short, limits=Limits(deadline=longest + 1.0))], ())
 
 

@@ -138,8 +138,9 @@ def test_reap_ends_what_is_expired_unclaimed_or_silent_and_nothing_else(
     assert stopped, rows
     assert why in stopped[0].detail
     assert statuses(account)[0].startswith("terminat")
-    if not claimed:  # no process will ever write its end: the next reaper does
-        assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+    if not claimed:  # no process will ever write its end: the reaper does
+        assert [row.did for row in rows] == ["stopped", "ended"]
+    assert reaped(account, tmp_path) == []
 
 
 def tag(body: dict[str, Any], key: str) -> str:
@@ -194,9 +195,10 @@ def test_a_run_whose_second_machine_never_came_is_ended(
     claim(account, run_id(two), "main-0")
     assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []
     monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
-    (row,) = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
-    assert "main-1 has had no machine for" in row.detail
-    assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+    rows = reaped(account, tmp_path)
+    assert [row.did for row in rows] == ["stopped", "ended"]
+    assert "main-1 has had no machine for" in rows[0].detail
+    assert reaped(account, tmp_path) == []
 
 
 def test_a_run_whose_leader_never_came_is_ended(
@@ -207,9 +209,10 @@ def test_a_run_whose_leader_never_came_is_ended(
     account.submit(two)
     claim(account, run_id(two), "main-1")
     monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
-    (row,) = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
-    assert "main-0 has started no runtime for" in row.detail
-    assert [row.did for row in reaped(account, tmp_path)] == ["ended"]
+    rows = reaped(account, tmp_path)
+    assert [row.did for row in rows] == ["stopped", "ended"]
+    assert "main-0 has started no runtime for" in rows[0].detail
+    assert reaped(account, tmp_path) == []
     assert all(status.startswith("terminat") for status in statuses(account))
 
 

@@ -122,7 +122,7 @@ def test_three_launchers_at_once_make_one_machine_each_run(account: Account) -> 
     assert [each.wait() for each in launchers] == [0, 0, 0]
     runs = [entry["run"] for entry in account.cloud.ledger("launched")]
     assert sorted(runs) == sorted(run_id(one) for one in jobs)
-    assert [entry for entry in account.cloud.ledger("throttled") if entry["call"] == "launch"] == []
+    assert [entry for entry in account.cloud.ledger("throttled") if entry["limit"] == "launches"] == []
 
 
 @pytest.mark.nightly

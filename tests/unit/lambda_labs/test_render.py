@@ -36,6 +36,11 @@ def given(name: str, options: dict[str, Any] | None = None, **changes: Any) -> R
 
 JOBS = {
     "one-gpu": given("one-gpu"),
+    "renewed": given(
+        "renewed",
+        {"renew": "arn:aws:ssm:us-east-1:123456789012:parameter/slipway"},
+        limits=Limits(deadline=60 * 3600.0),
+    ),
     "two-nodes": given(
         "two-nodes",
         {"file_systems": ["data"], "regions": ["us-east-1"], "image_family": "lambda-stack-24-04", "account": "lab"},
@@ -97,7 +102,10 @@ def test_a_refused_field_has_its_line(changes: dict[str, Any], said: str) -> Non
     [
         ({"store": "gs://bucket/x"}, "there are no short-lived credentials for gs:// yet; allowed: s3://"),
         ({"store": "file:///home/me/store"}, "a machine of Lambda does not see file:///home/me/store"),
-        ({"limits": Limits(deadline=40 * 3600.0)}, "its credentials at most 36 h, and nothing renews them yet"),
+        (
+            {"limits": Limits(deadline=40 * 3600.0)},
+            "its credentials at most 36 h, and nothing renews them; allowed: a deadline up to",
+        ),
         (
             {"limits": Limits(deadline=12 * 3600.0), "options": {"role": "arn:aws:iam::1:role/x"}},
             "its credentials at most 12 h",

@@ -21,13 +21,15 @@ from launcher.spec.source import Route
 
 class SchemaFinding(NamedTuple):
     """One error in an object. `key`: it is about the key, not the value. `policy`: the house policy that it breaks;
-    empty where a cluster refuses the object."""
+    empty where a cluster refuses the object. `judged`: the types are right, so only a server that looks at what the
+    object says refuses it."""
 
     route: Route
     what: str
     allowed: str = ""
     key: bool = False
     policy: str = ""
+    judged: bool = False
 
     @property
     def named(self) -> str:
@@ -161,12 +163,11 @@ class Compiler:
                     checker(item, (*route, name), findings)
                 elif name != "creationTimestamp":
                     policy = policies.NO_EFFECT if builtin and name not in required else ""
-                    findings.append(
-                        SchemaFinding((*route, name), "has no value", "a value, or leave the field out", True, policy)
-                    )
+                    allowed = "a value, or leave the field out"
+                    findings.append(SchemaFinding((*route, name), "has no value", allowed, True, policy, True))
             for name in required:
                 if name not in value:
-                    findings.append(SchemaFinding(route, f"`{name}` is missing", "", True))
+                    findings.append(SchemaFinding(route, f"`{name}` is missing", "", True, judged=True))
             if alternatives and not any(all(name in value for name in names) for names in alternatives):
                 ways = " or ".join(" with ".join(f"`{name}`" for name in names) for names in alternatives)
                 findings.append(SchemaFinding(route, f"needs {ways}", "", True))
@@ -227,7 +228,7 @@ def _duplicates(items: Sequence[Any], keys: Sequence[str], route: Route, finding
             parts = zip(keys, identity, strict=True) if keys else ()
             named = ", ".join(f"{key} {show(part)}" for key, part in parts if part is not None) or show(item)
             message = f"{named} is listed already, in [{first}]"
-            findings.append(SchemaFinding((*route, index), message, "each once", policy=policy))
+            findings.append(SchemaFinding((*route, index), message, "each once", policy=policy, judged=True))
 
 
 def _string(schema: Mapping[str, Any], builtin: bool) -> Check:
@@ -243,7 +244,8 @@ def _string(schema: Mapping[str, Any], builtin: bool) -> Check:
             text(value, route, findings)
         elif values and value not in values and not (builtin and value == ""):
             shown = ", ".join(choice or '""' for choice in values)
-            findings.append(SchemaFinding(route, f"{show(value)} is not one of them{near(value, values)}", shown))
+            message = f"{show(value)} is not one of them{near(value, values)}"
+            findings.append(SchemaFinding(route, message, shown, judged=True))
         elif not least <= len(value) <= most:
             bounds = f"at least {least}" if len(value) < least else f"at most {most}"
             findings.append(SchemaFinding(route, f"has {len(value)} characters", bounds))

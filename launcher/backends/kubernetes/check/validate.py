@@ -32,6 +32,7 @@ from launcher.backends.kubernetes.check.rules.forms import (
 )
 from launcher.backends.kubernetes.check.rules.objects import RULES
 from launcher.backends.kubernetes.check.rules.security import DEFAULT, LEVELS, pod_security
+from launcher.backends.kubernetes.check.rules.workloads import unjudged
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFinding, SchemaFindings
 from launcher.errors import Problem
 from launcher.spec.problems import Problems, near, show
@@ -146,6 +147,8 @@ def _findings(
     if name is None:
         return [_unknown(str(api), str(kind), known.builtin)]
     compiler.named(name)(value, (), results)
+    if f"{api}/{kind}" in known.builtin:
+        results = [_judged(item, str(kind), _numbers(version)) for item in results]
     if kind == "JobSet":
         _jobs(value, compiler, results)
     if policy.patch:
@@ -209,6 +212,13 @@ def _jobs(value: Mapping[str, Any], compiler: Compiler, results: SchemaFindings)
             compiler.named("io.k8s.api.batch.v1.JobSpec")(job["template"]["spec"], (*at, "template", "spec"), more)
     reported = {item.route for item in results}
     results += [item._replace(policy=policies.NEVER_STARTS) for item in more if item.route not in reported]
+
+
+def _judged(item: SchemaFinding, kind: str, version: tuple[int, int]) -> SchemaFinding:
+    """The finding, under the house policy that it breaks where the server of that version takes the object."""
+    if item.judged and not item.policy and (policy := unjudged(kind, item.route, version)):
+        return item._replace(policy=policy)
+    return item
 
 
 @cache

@@ -22,7 +22,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.source import Route
 from launcher.version import __version__
 
-Objects = Mapping[str, Mapping[str, Any]]  # name -> ConfigMap
+Objects = Mapping[str, Mapping[str, Any]]  # name -> ConfigMap or PodGroup
 
 
 class JobText(NamedTuple):
@@ -110,10 +110,10 @@ def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: Object
     version = string(mapping(value, "metadata", "annotations"), names.RENDERER)
     harmless: list[FieldDifference] = []
     for wanted in rendered[name]:
-        called = wanted["metadata"]["name"] if wanted["kind"] == "ConfigMap" else ""
+        called = wanted["metadata"]["name"] if wanted["kind"] in names.OWNED_KINDS else ""
         there = maps.get(called) if called else value
         if there is None:
-            done.faults.append(ObjectFault("error", "", (), f"the ConfigMap `{called}` is missing"))
+            done.faults.append(ObjectFault("error", "", (), f"the {wanted['kind']} `{called}` is missing"))
             continue
         for each in differences(there, wanted, allows=Additions(there, wanted) if served else None):
             if each.route[-1] == names.RENDERER:
@@ -160,6 +160,11 @@ def job_texts(value: Mapping[str, Any], maps: Objects) -> Iterator[JobText]:
                 for key, text in mapping(maps[name], "data").items():
                     if isinstance(text, str):
                         yield JobText(name, ("data", key), text)
+
+
+def gang(template: Mapping[str, Any]) -> str:
+    """The name of the PodGroup of a pod."""
+    return string(mapping(template, "metadata", "labels"), names.POD_GROUP)
 
 
 def config_maps(spec: Mapping[str, Any]) -> Iterator[str]:

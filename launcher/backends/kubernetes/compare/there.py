@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.check.validate import templates
-from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, inspect, runs_of
-from launcher.backends.kubernetes.objects import CONFIG_MAP
+from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, gang, inspect, runs_of
+from launcher.backends.kubernetes.objects import CONFIG_MAP, POD_GROUP
 from launcher.errors import Conflict
 from launcher.spec.source import dotted
 
@@ -16,22 +16,25 @@ _SHOWN: Final = 3  # differences in a message
 
 
 def inspect_there(api: Api, value: Mapping[str, Any]) -> ObjectInspection:
-    """Inspects a Job or JobSet as the API server gave it. Reads its ConfigMaps: those whose names begin with its own;
-    one that may not be read counts as missing."""
+    """Inspects a Job or JobSet as the API server gave it. Reads its ConfigMaps, those whose names begin with its own,
+    and the PodGroups of its runs; one that may not be read counts as missing."""
     metadata = value["metadata"]
     names_of = {name for _, template in templates(value) for name in config_maps(template.get("spec") or {})}
+    # what is not ours is not read: the comparison of the volumes and labels says so
+    wanted = [(CONFIG_MAP, name) for name in sorted(names_of) if name.startswith(f"{metadata['name']}-")]
+    groups = {gang(template) for _, template in templates(value)}
+    wanted += [(POD_GROUP, run) for run in runs_of(value) if run in groups]
     maps: dict[str, Mapping[str, Any]] = {}
-    for name in sorted(names_of):
-        if not name.startswith(f"{metadata['name']}-"):
-            continue  # not one of ours: the comparison of the volumes says so
+    for kind, name in wanted:
         try:
-            answer = api.get(CONFIG_MAP.path(metadata["namespace"], name))
+            answer = api.get(kind.path(metadata["namespace"], name))
         except ApiRefused as error:
             if error.status != 403:
                 raise
             continue
         if answer is not None:
-            maps[name] = {"apiVersion": "v1", "kind": "ConfigMap", **answer.json()}
+            version = kind.group.removeprefix("/apis/").removeprefix("/api/")
+            maps[name] = {"apiVersion": version, "kind": kind.name, **answer.json()}
     return inspect({"apiVersion": None, "kind": None, **value}, maps, served=True)
 
 

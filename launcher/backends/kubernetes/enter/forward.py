@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from launcher.backends import forwarding
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.access.login import Login, login
 from launcher.errors import SlipwayError
@@ -180,23 +181,8 @@ def _raw_terminal(tty: bool, channel: Any) -> Iterator[None]:
 
 def forward(core: Any, namespace: str, pod: str, pairs: Sequence[tuple[int, int]]) -> int:
     """Listens on this machine's loopback and connects each caller to the pod, until interrupted."""
-    listeners = {}
-    for here, there in pairs:
-        try:
-            listeners[socket.create_server(("127.0.0.1", here))] = there
-        except OSError as error:
-            raise SlipwayError(f"port {here}: {error.strerror}") from None
-    for listener, there in listeners.items():
-        print(f"Forwarding from 127.0.0.1:{listener.getsockname()[1]} -> {there}", flush=True)
-    try:
-        while True:
-            for listener in select.select(list(listeners), [], [])[0]:
-                caller = listener.accept()[0]
-                arguments = (core, namespace, pod, listeners[listener], caller)
-                threading.Thread(target=_connect, args=arguments, daemon=True).start()
-    finally:
-        for listener in listeners:
-            listener.close()
+    forwarding.serve(pairs, functools.partial(_connect, core, namespace, pod))
+    return 0
 
 
 def _connect(core: Any, namespace: str, pod: str, port: int, caller: socket.socket) -> None:

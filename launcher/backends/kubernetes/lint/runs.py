@@ -49,7 +49,7 @@ def runs(looks: Sequence[LintedObject]) -> None:
             maps = {
                 other.name: other
                 for other in looks
-                if other.kind == "ConfigMap" and other.document.file == look.document.file
+                if other.kind in names.OWNED_KINDS and other.document.file == look.document.file
             }
             for run, job in _same(look, maps).items():
                 _one_work(look, run, job, works)

@@ -24,6 +24,7 @@ import msgspec
 
 from launcher.backends.base import Rendered
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.render.gangs import pod_group
 from launcher.backends.kubernetes.render.groups import OF_OBJECT, Stage, StageRun, fingerprint, grouped
 from launcher.backends.kubernetes.render.jobset import job_spec, jobset_spec, object_name
 from launcher.backends.kubernetes.render.pod import Seat, job_key, job_text, user_labels
@@ -42,7 +43,7 @@ _STAGES: Final = {"failurePolicy": "a stage tries again by itself; one that fail
 
 class Object(msgspec.Struct, frozen=True):
     """One object of a submit. `runs`: run id -> run hash, in the order of ids; in an array, of indexes. `documents`:
-    ConfigMaps first, the Job or JobSet last."""
+    ConfigMaps and PodGroups first, the Job or JobSet last."""
 
     name: str
     fingerprint: str
@@ -139,7 +140,13 @@ def _object(stages: list[Stage], repeated: bool) -> Object:
             "`kubernetes: {array: true}` makes one stage of a matrix's runs, or submit it in parts"
         )
     hashes = {run.id: run.hash for run in runs}
-    return Object(name, fingerprint(runs), hashes, (*maps, head), len(stages) == 1 and first.array)
+    return Object(
+        name,
+        fingerprint(runs),
+        hashes,
+        (*maps, *_pod_groups(name, stages, runs), head),
+        len(stages) == 1 and first.array,
+    )
 
 
 def _reachable(job: ResolvedJob) -> None:
@@ -262,6 +269,13 @@ def _config_maps(
             about = {"name": called, **_namespace(stage.job), "labels": _marks(name, stages, runs)}
             maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "immutable": True, "data": data})
     return maps, map_of
+
+
+def _pod_groups(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> list[dict[str, Any]]:
+    """Of the runs whose ranks start together; the stages of a pipeline start one after another."""
+    about = {**_namespace(stages[0].job), "labels": _marks(name, stages, runs)}
+    found = [pod_group(stage.job, stage.id, about) for stage in stages if not stage.array]
+    return [group for group in found if group is not None]
 
 
 def _parts(runs: Sequence[StageRun], sizes: Mapping[str, int]) -> list[list[StageRun]]:

@@ -28,6 +28,7 @@ import msgspec
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.accelerators import GPU
 from launcher.backends.kubernetes.render.fabric import fabric_resources, fabric_variables
+from launcher.backends.kubernetes.render.gangs import gang_labels, gang_scheduler
 from launcher.backends.kubernetes.render.patch import patched
 from launcher.backends.kubernetes.render.scheduling import scheduling, topology_annotations
 from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
@@ -110,6 +111,7 @@ def _template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, An
                 **seat.labels,
                 **user_labels(job),
                 **_platform_labels(job),
+                **gang_labels(job, run),
             },
             "annotations": {
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -162,6 +164,7 @@ def _spec(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
         spec["resourceClaims"] = [{"name": _GPUS, "resourceClaimTemplateName": claim}]
     spec["securityContext"] = RESTRICTED_POD
     spec |= scheduling(job, run, role)
+    spec |= gang_scheduler(job)
     spec["containers"] = [_container(job, run, role, seat, mounts)]
     spec["volumes"] = volumes
     return spec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from launcher.backends.local.entry import QueueEntry, queue_of
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
 from launcher.protocol.moving import move_on
@@ -57,7 +57,7 @@ def _served(store: Store, work: str) -> bool:
 
 def read_result(store: Store, run: str) -> Result | None:
     answer = store.read(RunKeys(run).result)
-    return decode(answer[0], Result) if answer else None
+    return decode_record(answer[1].key, answer[0], Result) if answer else None
 
 
 def is_cancelled(store: Store, run: str) -> bool:

@@ -27,8 +27,10 @@ from launcher.backends.local.environment import adopt_store_variables, own_site,
 from launcher.backends.local.slots import Capacity, Slots
 from launcher.backends.local.state import QueueNote, Site, StateDir, read
 from launcher.backends.local.supervisor import chores
+from launcher.backends.local.supervisor.numbers import SupervisorNumbers
 from launcher.backends.local.supervisor.run import QueuedRun, Runner
 from launcher.backends.local.supervisor.spawner import SpawnerFor
+from launcher.backends.local.supervisor.telling import EndTeller
 from launcher.errors import SlipwayError
 from launcher.files import replace
 from launcher.protocol.records import Result
@@ -70,6 +72,9 @@ class Supervisor:
         self.opener = opener
         self.stores: dict[str, Store] = {}
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self.tellers = ThreadPoolExecutor(THREADS, thread_name_prefix="tell")  # a receiver may be slow
+        self.teller = EndTeller(log)
+        self.numbers = SupervisorNumbers(self.runner.id)
         self.results: deque[Task] = deque()
         self.stop = False
         self.first = True
@@ -80,7 +85,7 @@ class Supervisor:
 
     def known(self) -> frozenset[int]:
         live = (member for run in self.runs.values() for member in run.members.values() if member.live)
-        return frozenset(member.record.pid for member in live if member.record.pid)
+        return frozenset(member.record.pid for member in live if member.record.pid) | self.teller.known()
 
     def run(self) -> None:
         """Works until it is told to stop, or had no runs for `idle` seconds. Runtimes keep running."""
@@ -98,6 +103,8 @@ class Supervisor:
                 self.sleep(timeout)
         finally:
             self.threads.shutdown(wait=False, cancel_futures=True)
+            self.tellers.shutdown(wait=False, cancel_futures=True)
+            self.numbers.leave()
 
     def turn(self) -> float:
         """One pass over all runs. Returns the seconds until something is due."""
@@ -119,6 +126,7 @@ class Supervisor:
         waiting = self.start_ready()
         for run in self.runs.values():
             self.write_note(run)
+        self.numbers.write(run.note.phase for run in self.runs.values() if run.note is not None)
         due.append(self.tell_order(waiting))
         now = time.monotonic()
         return max(0.0, min([when - now for when in due if when is not None], default=LOOK))
@@ -227,12 +235,15 @@ class Supervisor:
         if self.runs.get(run.name) is not run:
             return
         if isinstance(answer, Exception):
+            self.numbers.failures += 1
             self.stores.pop(run.entry.job.store, None)  # credentials may have been renewed
             run.next_look = time.monotonic() + min(0.5 * 2 ** min(run.looks, 8), 30.0)
             log(f"{run.name}: {question}: {type(answer).__name__}: {answer}")
         elif question == "inputs":
             self.take_inputs(run, answer)
         elif question == "fail":
+            self.tell(run, answer)
+        elif question == "told":
             self.retire(run, answer)
         elif question == "close":
             if answer is None and run.cancelled and not run.closers:
@@ -240,7 +251,7 @@ class Supervisor:
                 self.runner.close_with_runtime(run)
                 run.started = True
             else:
-                self.retire(run, answer)
+                self.tell(run, answer)
 
     def look(self, run: QueuedRun) -> float | None:
         """Asks whether the inputs are there: at once when an upstream run of this queue ended, otherwise at intervals.
@@ -280,9 +291,28 @@ class Supervisor:
                 self.ask(run, "close", lambda store: chores.close(store, run.name, self.runner.id, refused, turn))
         return None if run.busy else run.next_look
 
+    def tell(self, run: QueuedRun, result: Result | None) -> None:
+        """Removes a run whose end is recorded, after people were told of it."""
+        child = self.teller.start(run.name, run.entry.job.store, run.site) if result is not None else None
+        if child is None:
+            self.retire(run, result)
+            return
+        run.busy = True
+
+        def work() -> None:
+            code = self.teller.wait(child)
+            if code != 0:
+                log(f"{run.name}: not everybody was told of its end: `launcher notify` says why")
+            self.results.append((run, "told", result))
+            self.state.wake()
+
+        self.tellers.submit(work)
+
     def retire(self, run: QueuedRun, result: Result | None) -> None:
         outcome = f"{result.outcome}, {result.reason}" if result else "ended without a result from this machine"
         log(f"{run.name}: {outcome}")
+        self.numbers.ended[result.outcome if result else "elsewhere"] += 1
+        self.numbers.forget(run.name)
         del self.runs[run.name]
         self.slots.release(run.name)
         self.state.retire(run.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -43,10 +43,15 @@ class Say:
 
     found: SchemaFindings
     version: tuple[int, int]
+    policy: str = ""  # of what names none
 
     def __call__(self, route: Route, message: str, allowed: str = "", *, key: bool = False, policy: str = "") -> None:
         """`policy`: the house policy (check/policies.py) that is broken, where a cluster takes the object."""
-        self.found.append(SchemaFinding(route, message, allowed, key, policy))
+        self.found.append(SchemaFinding(route, message, allowed, key, policy or self.policy))
+
+    def under(self, policy: str) -> Say:
+        """The same for a part that the chosen version's server does not judge: its errors break `policy`."""
+        return replace(self, policy=policy)
 
     def form(self, route: Route, value: Any, form: Form, *, key: bool = False) -> bool:
         """Whether a text has the form; reports it when not."""

@@ -263,11 +263,14 @@ def autoscaler(say: Say, value: Mapping[str, Any]) -> None:
         say(("spec", "maxReplicas"), f"`{high}` is less than minReplicas", f"{low or 1} or more")
     fields = {"Resource": "resource", "Pods": "pods", "Object": "object", "External": "external"}
     fields["ContainerResource"] = "containerResource"
-    if string(mapping(spec, "scaleTargetRef"), "apiVersion").count("/") > 1:
-        say(("spec", "scaleTargetRef", "apiVersion"), "is not a group and a version", "apps/v1")
+    # 1.33 takes every apiVersion, and then finds nothing to scale
+    version = say.under(policies.NO_EFFECT) if say.version < (1, 34) else say
+    named = string(mapping(spec, "scaleTargetRef"), "apiVersion")
+    if named and named.count("/") != 1:
+        version(("spec", "scaleTargetRef", "apiVersion"), "is not a group and a version", "apps/v1")
     for name in ("apiVersion", "kind", "name"):
         if not string(mapping(spec, "scaleTargetRef"), name):
-            say(("spec", "scaleTargetRef"), f"`{name}` is missing", key=True)
+            (version if name == "apiVersion" else say)(("spec", "scaleTargetRef"), f"`{name}` is missing", key=True)
     for at, metric in items(spec, "metrics", ("spec",)):
         kind = string(metric, "type")
         if kind not in fields:

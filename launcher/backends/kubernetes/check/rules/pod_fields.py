@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import (
     SUBDOMAIN,
     Say,
@@ -38,15 +39,27 @@ def pod_fields(say: Say, spec: Mapping[str, Any], route: Route) -> None:
     system = string(mapping(spec, "os"), "name")
     if "os" in spec and system not in ("linux", "windows"):
         say((*route, "os"), f"{show(system)} is not one of them", "linux, windows")
+    for at, item in items(spec, "schedulingGates", route):
+        qualified(say, string(item, "name"), (*at, "name"))
+    for at, item in items(spec, "readinessGates", route):
+        qualified(say, string(item, "conditionType"), (*at, "conditionType"))
+    if say.version < (1, 34):
+        _dropped(say, spec, ("resourceClaims", "resources"), route)
+        say = say.under(policies.NO_EFFECT)
     for at, item in items(spec, "resourceClaims", route):
         if not set(item) & set(_CLAIM):
             say(at, "names no claim", f"one of {', '.join(_CLAIM)}", key=True)
         elif set(_CLAIM) <= set(item):
             say(at, f"has {' and '.join(_CLAIM)}", "one of them")
-    for at, item in items(spec, "schedulingGates", route):
-        qualified(say, string(item, "name"), (*at, "name"))
-    for at, item in items(spec, "readinessGates", route):
-        qualified(say, string(item, "conditionType"), (*at, "conditionType"))
+
+
+def _dropped(say: Say, value: Mapping[str, Any], fields: Iterable[str], route: Route) -> None:
+    """Reports fields that the server removes before it looks at them: the gates DynamicResourceAllocation and
+    PodLevelResources are off by default before 1.34."""
+    for name in fields:
+        if name in value:
+            message = "is removed by Kubernetes 1.33, unless its administrator switched the feature on"
+            say((*route, name), message, "Kubernetes 1.34 or later", key=True, policy=policies.NO_EFFECT)
 
 
 def _names(say: Say, spec: Mapping[str, Any], route: Route) -> None:
@@ -77,11 +90,9 @@ def container_fields(say: Say, value: Mapping[str, Any], route: Route, spec: Map
     if privileged and context.get("allowPrivilegeEscalation") is False:
         say((*at, "allowPrivilegeEscalation"), "a privileged container has all privileges", "leave it out")
     profiles(say, context, at)
-    claims = [string(item, "name") for _, item in items(spec, "resourceClaims", ())]
-    for where, item in items(mapping(value, "resources"), "claims", (*route, "resources")):
-        name = string(item, "name")
-        if name not in claims:
-            say((*where, "name"), f"the pod has no claim {show(name)}{near(name, claims)}", ", ".join(claims) or "none")
+    _devices(say, value, route, spec)
+    if say.version < (1, 34):
+        _restarts(say, value, route)
     for where, item in items(value, "resizePolicy", route):
         if string(item, "resourceName") not in ("cpu", "memory"):
             say((*where, "resourceName"), f"{show(item.get('resourceName'))} is not one of them", "cpu, memory")
@@ -99,6 +110,29 @@ def container_fields(say: Say, value: Mapping[str, Any], route: Route, spec: Map
             say((*route, name, "terminationGracePeriodSeconds"), "is not for readiness probes", "leave it out")
         else:
             least(say, probe, (*route, name), {"terminationGracePeriodSeconds": 1})
+
+
+def _devices(say: Say, value: Mapping[str, Any], route: Route, spec: Mapping[str, Any]) -> None:
+    """Checks which claims of the pod a container uses."""
+    used, at = mapping(value, "resources"), (*route, "resources")
+    if say.version < (1, 34):
+        _dropped(say, used, ("claims",), at)
+        say = say.under(policies.NO_EFFECT)
+    claims = [string(item, "name") for _, item in items(spec, "resourceClaims", ())]
+    for where, item in items(used, "claims", at):
+        name = string(item, "name")
+        if name not in claims:
+            say((*where, "name"), f"the pod has no claim {show(name)}{near(name, claims)}", ", ".join(claims) or "none")
+
+
+def _restarts(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    """Before 1.34 only an init container has a restart policy, and only Always."""
+    if "restartPolicy" not in value:
+        return
+    if "containers" in route:
+        say((*route, "restartPolicy"), "is only for init containers before Kubernetes 1.34", "leave it out", key=True)
+    elif (policy := string(value, "restartPolicy")) not in ("", "Always"):
+        say((*route, "restartPolicy"), f"{show(policy)} is not one of them", "Always")
 
 
 def profiles(say: Say, context: Mapping[str, Any], route: Route) -> None:

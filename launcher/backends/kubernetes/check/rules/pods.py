@@ -31,14 +31,15 @@ from launcher.spec.source import Route
 MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
 
 
-def template(say: Say, value: Mapping[str, Any], route: Route, claims: Collection[str] = ()) -> None:
-    """Checks a pod template: its metadata and spec. `claims`: as `pod` has it."""
+def template(say: Say, value: Mapping[str, Any], route: Route, claims: Collection[str] = (), policy: str = "") -> None:
+    """Checks a pod template: its metadata and spec. `claims`: as `pod` has it. `policy`: what an error in the spec
+    breaks, where the server does not judge it."""
     at = (*route, "metadata")
     labels(say, mapping(value, "metadata", "labels"), (*at, "labels"))
     annotation_sizes(say, mapping(value, "metadata", "annotations"), (*at, "annotations"))
     if "spec" not in value:
-        say(route, "`spec` is missing", key=True)
-    pod(say, mapping(value, "spec"), (*route, "spec"), claims)
+        say(route, "`spec` is missing", key=True, policy=policy)
+    pod(say.under(policy), mapping(value, "spec"), (*route, "spec"), claims)
 
 
 def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str] = ()) -> None:
