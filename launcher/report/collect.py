@@ -11,8 +11,11 @@ from launcher.errors import NotFound
 from launcher.protocol.read import read_run
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
+from launcher.report.agents import AgentResults, read_agents
+from launcher.report.episodes import ShownEpisode, cut_texts, list_episodes
 from launcher.report.metrics import Curves, curves, read_metrics
-from launcher.report.replays import Replay, choose, picture_kind, read_replay, smaller
+from launcher.report.pictures import ReportPictures
+from launcher.report.replays import picture_kind, smaller
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts, load_facts
 from launcher.results.read import DamagedResults, StoredOutput, open_output
@@ -53,16 +56,20 @@ class Report:
     rows: Sequence[ResultRow]
     comparisons: Sequence[Comparison]
     curves: Sequence[Curves]
-    replays: Sequence[Replay]
-    replays_of: str
+    agents: Sequence[AgentResults]
+    episodes: Sequence[ShownEpisode]
+    pictures: str  # the folder beside the page that holds the replays' pictures; "": they are in the page
     plots: Sequence[Picture]  # results/plots/*.png
     samples: Sequence[Picture]  # results/samples/**.png
     attempts: Sequence[AttemptLine]
     problems: Sequence[str]
 
 
-def collect(store: Store, selection: Selection, prices: Prices | None = None) -> Report:
+def collect(
+    store: Store, selection: Selection, prices: Prices | None = None, pictures: ReportPictures | None = None
+) -> Report:
     """Reads the runs of a selection, sorted by stage. `prices`: the profile's."""
+    pictures = pictures or ReportPictures()
     runs = by_depth(selection.runs, selection.edges)
     facts = load_facts(store, runs, selection.names, prices)
     with ThreadPoolExecutor(8) as pool:
@@ -81,7 +88,10 @@ def collect(store: Store, selection: Selection, prices: Prices | None = None) ->
     if more:
         problems.append(f"{more} more metrics are in the store")
     outputs = _outputs(store, facts)
-    replays, source = _replays(outputs, problems)
+    agents = read_agents(outputs, problems)
+    episodes, most = cut_texts(list_episodes(outputs, agents, pictures, problems))
+    if most:
+        problems.append(f"the page would be too large: of each action and thought {most} characters are shown")
     lines = [
         line
         for run_facts, view in zip(facts, views, strict=True)
@@ -97,8 +107,9 @@ def collect(store: Store, selection: Selection, prices: Prices | None = None) ->
         rows=load_rows(store, facts),
         comparisons=comparisons.shown,
         curves=charts,
-        replays=replays,
-        replays_of=source,
+        agents=agents,
+        episodes=episodes,
+        pictures=pictures.folder.name if pictures.beside and pictures.folder is not None else "",
         plots=_pictures(outputs, "plots/", MAX_PLOTS, problems),
         samples=_pictures(outputs, "samples/", MAX_SAMPLES, problems),
         attempts=lines,
@@ -133,21 +144,6 @@ def _outputs(store: Store, facts: Sequence[Facts]) -> list[tuple[Facts, StoredOu
             if output is not None:
                 pairs.append((run_facts, output))
     return pairs
-
-
-def _replays(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[str]) -> tuple[list[Replay], str]:
-    """(replays, run's name) of the last evaluation; of several evaluations that is the trained agent's."""
-    for run_facts, output in reversed(outputs):
-        folders = choose(output)
-        replays = []
-        for folder in folders:
-            try:
-                replays.append(read_replay(output, folder))
-            except (DamagedResults, NotFound) as error:
-                problems.append(str(error))
-        if replays:
-            return replays, run_facts.name
-    return [], ""
 
 
 def _pictures(

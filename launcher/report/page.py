@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from launcher.report.collect import Report, collect
+from launcher.report.episodes import TEXT_BYTES, cut_texts
 from launcher.report.html import Markup, join, tag
+from launcher.report.listing import episode_list
 from launcher.report.parts import badge, duration, table, when
-from launcher.report.sections import curve_charts, plots, replays, samples, time_line
+from launcher.report.pictures import ReportPictures
+from launcher.report.sections import curve_charts, plots, samples, time_line
+from launcher.report.side_by_side import side_by_side
 from launcher.report.svg import RateEstimate, estimates
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
@@ -23,6 +28,7 @@ from launcher.selection.select import Selection
 from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 
+MOST_BYTES = 20 * 1000 * 1000  # of the page
 STATES = {"succeeded": "good", "failed": "bad", "cancelled": "bad"}
 
 
@@ -32,8 +38,9 @@ def render(report: Report) -> str:
         _head(report),
         *(_hero(comparison) for comparison in report.comparisons),
         _results(report),
+        side_by_side(report),
         curve_charts(report.curves),
-        replays(report),
+        episode_list(report),
         plots(report),
         samples(report),
         time_line(report),
@@ -43,7 +50,8 @@ def render(report: Report) -> str:
     style = assets.joinpath("page.css").read_text("utf-8")
     script = assets.joinpath("page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    images = "data: file: 'self'" if report.pictures else "data:"
+    policy = f"default-src 'none'; img-src {images}; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -58,9 +66,25 @@ def render(report: Report) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def write(store: Store, selection: Selection, path: Path, prices: Prices | None = None) -> None:
-    """Reads the runs and writes their page. `prices`: the profile's. Raises BadInput if the file cannot be written."""
-    write_whole(path, render(collect(store, selection, prices)).encode())
+def write(store: Store, selection: Selection, path: Path, prices: Prices | None = None) -> Report:
+    """Reads the runs and writes their page; gives what it shows. `prices`: the profile's.
+
+    Pictures that would make the page too large go into a folder beside it. A page of more than MOST_BYTES has shorter
+    texts. Raises BadInput if a file cannot be written.
+    """
+    pictures = ReportPictures(path.parent / f"{path.stem}-pictures")
+    report = collect(store, selection, prices, pictures)
+    body = render(report).encode()
+    room = TEXT_BYTES
+    while len(body) > MOST_BYTES and room > TEXT_BYTES // 100:
+        room //= 4
+        episodes, most = cut_texts(report.episodes, room)
+        line = f"the page would be too large: of each action and thought {most} characters are shown"
+        report = replace(report, episodes=episodes, problems=[*report.problems, line])
+        body = render(report).encode()
+    write_whole(path, body)
+    pictures.tidy()
+    return report
 
 
 def _head(report: Report) -> Markup:
@@ -100,7 +124,7 @@ def _hero(comparison: Comparison) -> Markup | None:
     left_out = f"{comparison.left_out} {tasks} left out: {_left_out(comparison)}" if comparison.left_out else None
     figures = tag(
         "div",
-        tag("h3", f"{comparison.metric.capitalize()}: {comparison.a} → {comparison.b}"),
+        tag("h2", f"{comparison.metric.capitalize()}: {comparison.a} → {comparison.b}"),
         tag(
             "div",
             tag("span", number(comparison.value_a.value, comparison.metric), class_="from"),

@@ -46,4 +46,4 @@ def table(
         for row in rows
     ]
     element = tag("table", tag("thead", top), tag("tbody", *lines), class_="grouped" if grouped else None)
-    return tag("div", element, class_="scroll")
+    return tag("div", element, class_="scroll", tabindex=0)

@@ -1,11 +1,11 @@
-"""Three episodes of an evaluation, a failing one among them, with their frames as data URIs."""
+"""Episodes of an evaluation with their frames; which of them a reader looks at first."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,19 @@ import msgspec
 
 from launcher.decoding import decode
 from launcher.errors import NotFound
+from launcher.report.pictures import ReportPictures
 from launcher.results.read import DamagedResults, StoredOutput, decode_lines
 
 SHOWN = 3
 FINAL_SCREEN = "final screen"
 LOOKED_AT = 400  # episodes read, at most, in search of a failed one
-FRAME_BYTES = 4 * 1024 * 1024  # all frames of one replay, at most; above it frames are made smaller or left out
+FRAME_BYTES = 4 * 1024 * 1024  # frames of one replay in the page, at most; above it they are made smaller or left out
 MAX_WIDTH = 1280  # pixels of a frame that is made smaller
 MAGIC = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+
+
+class NoSteps(DamagedResults):
+    """An episode that ended before its first step: there is nothing to replay."""
 
 
 class EpisodeHead(msgspec.Struct, frozen=True):
@@ -71,6 +76,7 @@ class ReplayStep:
     text: str
     thought: str = ""
     error: str = ""
+    same: bool = False  # the next screen is the same
     x: float | None = None
     y: float | None = None
     x2: float | None = None
@@ -81,17 +87,22 @@ class ReplayStep:
 class Replay:
     head: EpisodeHead
     steps: tuple[ReplayStep, ...]
-    frames: tuple[str, ...]  # data URIs, each once
+    frames: tuple[str, ...]  # addresses of pictures, each once
     left_out: int  # frames that are too large or not pictures
 
 
-def choose(output: StoredOutput, count: int = SHOWN) -> list[str]:
-    """The folders of the episodes to show: the first successes and the first failure among the scored episodes."""
-    folders = sorted(
+def folders_of(output: StoredOutput) -> list[str]:
+    """The folders of all episodes, sorted."""
+    return sorted(
         path.removesuffix("/episode.json")
         for path in output.files
         if path.startswith("episodes/") and path.count("/") == 2 and path.endswith("/episode.json")
     )
+
+
+def choose(output: StoredOutput, count: int = SHOWN) -> list[str]:
+    """The folders of the episodes to look at first: the first successes and the first failure among the scored ones."""
+    folders = folders_of(output)
     good: list[str] = []
     bad: list[str] = []
     other: list[str] = []
@@ -115,7 +126,7 @@ def read_head(output: StoredOutput, folder: str) -> EpisodeHead:
         raise DamagedResults(f"{output.prefix}{folder}/episode.json: {error}") from None
 
 
-def read_replay(output: StoredOutput, folder: str) -> Replay:
+def read_replay(output: StoredOutput, folder: str, pictures: ReportPictures | None = None) -> Replay:
     """One episode. Raises DamagedResults or NotFound."""
     head = read_head(output, folder)
     lines = decode_lines(output.read(f"{folder}/steps.jsonl"), StepLine, f"{output.prefix}{folder}/steps.jsonl")
@@ -123,21 +134,23 @@ def read_replay(output: StoredOutput, folder: str) -> Replay:
     final = f"{len(lines):03d}.png"
     if f"{folder}/{final}" in output.files:
         names.append(final)
-    frames = ReplayFrames(output, folder, names)
+    frames = ReplayFrames(output, folder, names, pictures or ReportPictures())
+    following = [*names[1:], ""]
     steps = [
         ReplayStep(
             frame=frames.index(line.screenshot),
+            same=frames.same(line.screenshot, after),
             text="; ".join(map(action_text, line.actions)) or (line.response or "no action").strip(),
             thought=(line.thought or "").strip(),
             error=line.error,
             **points(line.actions),
         )
-        for line in lines
+        for line, after in zip(lines, following, strict=False)
     ]
     if final in names:
         steps.append(ReplayStep(frame=frames.index(final), text=FINAL_SCREEN))
     if not steps:
-        raise DamagedResults(f"{output.prefix}{folder} has no steps")
+        raise NoSteps(f"{output.prefix}{folder} has no steps")
     return Replay(head, tuple(steps), tuple(frames.uris), frames.left_out)
 
 
@@ -183,42 +196,53 @@ def action_text(action: Mapping[str, Any]) -> str:
 
 
 class ReplayFrames:
-    """The frames of one episode as data URIs, without duplicates, at most FRAME_BYTES in all."""
+    """The frames of one episode, without duplicates. In the page they are at most FRAME_BYTES."""
 
-    def __init__(self, output: StoredOutput, folder: str, names: list[str]) -> None:
+    def __init__(self, output: StoredOutput, folder: str, names: list[str], pictures: ReportPictures) -> None:
         self.uris: list[str] = []
         self.left_out = 0
         self._index: dict[str, int | None] = {}
-        bodies = dict(self._read(output, folder, names))
-        shrink = (
-            sum(len(body) for body in {hashlib.sha256(b).digest(): b for b in bodies.values()}.values()) > FRAME_BYTES
-        )
+        self._digests: dict[str, bytes] = {}
+        wanted = list(dict.fromkeys(names))
+        with ThreadPoolExecutor(8) as pool:
+            read = list(pool.map(lambda name: self._read(output, f"{folder}/{name}"), wanted))
+        bodies = {name: body for name, body in zip(wanted, read, strict=True) if body is not None}
+        self.left_out += len(wanted) - len(bodies)
+        self._digests = {name: hashlib.sha256(body).digest() for name, body in bodies.items()}
+        sizes = {self._digests[name]: len(body) for name, body in bodies.items()}
+        shrink = not pictures.beside and sum(sizes.values()) > FRAME_BYTES
         seen: dict[bytes, int] = {}
         room = FRAME_BYTES
         for name, body in bodies.items():
-            digest = hashlib.sha256(body).digest()
+            digest = self._digests[name]
             if digest in seen:
                 self._index[name] = seen[digest]
                 continue
             if shrink:
                 body = smaller(body)
             kind = picture_kind(body)
-            if kind is None or len(body) > room:
+            fits = kind is not None and (pictures.beside or len(body) <= room)
+            address = pictures.address(body, kind) if fits and kind is not None else None
+            if address is None:
                 self.left_out += 1
                 continue
             room -= len(body)
             seen[digest] = self._index[name] = len(self.uris)
-            self.uris.append(f"data:image/{kind};base64,{base64.b64encode(body).decode()}")
+            self.uris.append(address)
 
-    def _read(self, output: StoredOutput, folder: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
-        for name in dict.fromkeys(names):
-            try:
-                yield name, output.read(f"{folder}/{name}")
-            except (DamagedResults, NotFound):
-                self.left_out += 1
+    @staticmethod
+    def _read(output: StoredOutput, path: str) -> bytes | None:
+        try:
+            return output.read(path)
+        except (DamagedResults, NotFound):
+            return None
 
     def index(self, name: str) -> int | None:
         return self._index.get(name)
+
+    def same(self, name: str, other: str) -> bool:
+        """Whether two frames are the same picture, byte for byte."""
+        return name in self._digests and self._digests[name] == self._digests.get(other)
 
 
 def picture_kind(body: bytes) -> str | None:

@@ -1,18 +1,14 @@
-"""Sections of the page: curves, replays, sample predictions, the time line."""
+"""Sections of the page: curves, plots, sample predictions, the time line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from launcher.report.collect import AttemptLine, Picture, Report
-from launcher.report.html import Markup, data, tag
+from launcher.report.html import Markup, tag
 from launcher.report.metrics import Curves
 from launcher.report.parts import badge, duration, table, when
-from launcher.report.replays import FINAL_SCREEN, Replay
 from launcher.report.svg import curves
-
-STAGE_HEIGHT = 440  # pixels, the largest height of a screen
-TINY = 640  # pixels; a screen up to this width is enlarged without smoothing
 
 
 def curve_charts(charts: Sequence[Curves]) -> Markup | None:
@@ -37,77 +33,6 @@ def curve_charts(charts: Sequence[Curves]) -> Markup | None:
     runs = sorted({series.label for chart in charts for series in chart.series})
     note = tag("p", f"From {runs[0]}.", class_="note") if len(runs) == 1 else None
     return tag("div", tag("h2", "Curves"), note, tag("div", *cards, class_="grid2"))
-
-
-def replays(report: Report) -> Markup | None:
-    if not report.replays:
-        return None
-    note = tag("p", f"Episodes of {report.replays_of}. The ring marks where the agent pointed.", class_="note")
-    return tag("div", tag("h2", "Replays"), note, tag("div", *map(_replay, report.replays), class_="stack"))
-
-
-def _replay(replay: Replay) -> Markup:
-    head = replay.head
-    if head.outcome != "scored":
-        state = badge("infrastructure failed")
-    elif head.success is None:
-        state = badge("not judged") if head.score is None else badge(f"score {head.score:.3g}")
-    else:
-        state = badge("success", "good") if head.success else badge("failed", "bad")
-    steps = sum(step.text != FINAL_SCREEN for step in replay.steps)
-    facts = [head.task_id, f"seed {head.seed}" if head.seed is not None else "", f"{steps} steps", head.agent]
-    if head.duration_ms is not None:
-        facts.append(duration(head.duration_ms / 1000))
-    if replay.left_out:
-        facts.append(f"{replay.left_out} frames left out")
-    w, h = head.screen
-    items = [
-        tag(
-            "li",
-            tag("span", index + 1),
-            tag("code", step.text),
-            tag("div", step.thought, class_="thought") if step.thought else None,
-            tag("div", step.error, class_="error") if step.error else None,
-        )
-        for index, step in enumerate(replay.steps)
-    ]
-    first = next((step.frame for step in replay.steps if step.frame is not None), None)
-    payload = {
-        "screen": [w, h],
-        "start": 0,
-        "frames": replay.frames,
-        "steps": [{"frame": s.frame, "text": s.text, "x": s.x, "y": s.y, "x2": s.x2, "y2": s.y2} for s in replay.steps],
-    }
-    picture = tag(
-        "img", src=replay.frames[first] if first is not None else None, alt="screen at step 1", width=w, height=h
-    )
-    overlay = tag("svg", viewBox=f"0 0 {w} {h}", preserveAspectRatio="none", aria_hidden="true")
-    last = len(replay.steps) - 1
-    controls = tag(
-        "div",
-        tag("button", "Back", type="button"),
-        tag("input", type="range", min=0, max=last, value=0, aria_label="step"),
-        tag("button", "Next", type="button"),
-        tag("output", f"1 / {last + 1}"),
-        class_="controls",
-    )
-    stage = tag("div", picture, overlay, class_="stage tiny" if w <= TINY else "stage")
-    left = tag("div", stage, controls)
-    return tag(
-        "figure",
-        tag(
-            "header",
-            state,
-            tag("b", head.instruction or head.goal),
-            tag("p", " · ".join(filter(None, facts)), class_="note"),
-        ),
-        tag(
-            "div", left, tag("ol", *items, class_="steps"), class_="body", style=f"--stage:{STAGE_HEIGHT * w / h:.0f}px"
-        ),
-        data(payload),
-        class_="replay card",
-        data_replay=True,
-    )
 
 
 def plots(report: Report) -> Markup | None:
@@ -147,7 +72,7 @@ def time_line(report: Report) -> Markup | None:
             ]
         )
     title = f"From {when(begin)} to {when(end)}."
-    head = ["run", "attempt", "", "took", "ended", ""]
+    head = ["run", "attempt", "when", "took", "ended", "message"]
     note = tag("p", title, class_="note")
     return tag("div", tag("h2", "Time line"), note, tag("div", table(head, rows, right=(1, 3)), class_="card"))
 

@@ -72,12 +72,18 @@ def smooth(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return out
 
 
-def curves(series: Sequence[Series], label: str) -> Markup:
-    """One chart; `label` describes it for screen readers. Needs at least one point."""
+def curves(
+    series: Sequence[Series], label: str, *, x_label: str = "step", stepped: bool = False, top: float | None = None
+) -> Markup:
+    """One chart; `label` describes it for screen readers. Needs at least one point.
+
+    stepped  a value holds until the next one; such a curve is not smoothed
+    top      the vertical axis goes from 0 to it
+    """
     xs = [x for curve in series for x, _ in curve.points]
     ys = [y for curve in series for _, y in curve.points]
     x_low, x_high = min(xs), max(xs)
-    y_low, y_high = _padded(min(ys), max(ys))
+    y_low, y_high = _padded(min(ys), max(ys)) if top is None else (0.0, top)
     if x_low == x_high:
         x_low, x_high = x_low - 1, x_high + 1
 
@@ -108,7 +114,7 @@ def curves(series: Sequence[Series], label: str) -> Markup:
         )
         parts.append(tag("text", text, x=f"{px(tick):.1f}", y=HEIGHT - BOTTOM + 17, class_="tick mid"))
     parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM, class_="axis"))
-    parts.append(tag("text", "step", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 5, class_="tick mid"))
+    parts.append(tag("text", x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 5, class_="tick mid"))
 
     def line(points: Sequence[tuple[float, float]], css: str) -> Markup:
         path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in points)
@@ -120,11 +126,23 @@ def curves(series: Sequence[Series], label: str) -> Markup:
             (x, y), *_ = curve.points
             parts.append(tag("circle", cx=f"{px(x):.1f}", cy=f"{py(y):.1f}", r=3.5, class_=f"dot {colour}"))
             continue
+        if stepped:
+            parts.append(line(_corners(curve.points), f"curve {colour}"))
+            continue
         noisy = len(curve.points) >= SMOOTH_FROM
         parts.append(line(thin(curve.points), f"curve {colour}{' raw' if noisy else ''}"))
         if noisy:
             parts.append(line(thin(smooth(curve.points)), f"curve {colour}"))
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
+
+
+def _corners(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points of a curve of steps."""
+    out = [points[0]]
+    for x, y in points[1:]:
+        if y != out[-1][1]:
+            out += [(x, out[-1][1]), (x, y)]
+    return [*out, (points[-1][0], out[-1][1])]
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
@@ -173,3 +191,33 @@ def estimates(rows: Sequence[RateEstimate], label: str) -> Markup:
             parts.append(tag("line", x1=px(end), x2=px(end), y1=y - 5, y2=y + 5, class_=f"whisker {colour}"))
         parts.append(tag("circle", cx=px(row.value), cy=y, r=5, class_=f"dot {colour}"))
     return tag("svg", *parts, viewBox=f"0 0 {width} {bottom + 22}", role="img", aria_label=label)
+
+
+@dataclass(frozen=True)
+class BarGroup:
+    """A row of bars, one for each agent; None: this agent has no value."""
+
+    label: str
+    values: Sequence[float | None]
+
+
+def bars(groups: Sequence[BarGroup], label: str, top: float, *, unit: str = "") -> Markup:
+    """Groups of horizontal bars on one axis from 0 to `top`, each bar with its value."""
+    width, left, right, thick, gap = 480, 190, 56, 12, 10
+    parts: list[Markup] = []
+    y = 4.0
+    for group in groups:
+        middle = y + thick * len(group.values) / 2
+        name = group.label if len(group.label) <= 24 else f"{group.label[:23]}…"
+        parts.append(tag("text", name, x=left - 8, y=f"{middle + 4:.1f}", class_="label end"))
+        for k, value in enumerate(group.values):
+            long = (width - left - right) * (value or 0.0) / (top or 1.0)
+            if value is not None:
+                shape = {"x": left, "y": f"{y + 1:.1f}", "width": f"{max(long, 0.5):.1f}", "height": thick - 2}
+                parts.append(tag("rect", **shape, class_=f"bar s{k % 6}"))
+            told = "–" if value is None else f"{value:.0f}{unit}"
+            parts.append(tag("text", told, x=f"{left + long + 5:.1f}", y=f"{y + thick - 2:.1f}", class_="tick"))
+            y += thick
+        y += gap
+    parts.insert(0, tag("line", x1=left, x2=left, y1=0, y2=f"{y:.1f}", class_="axis"))
+    return tag("svg", *parts, viewBox=f"0 0 {width} {y:.0f}", role="img", aria_label=label)

@@ -174,8 +174,8 @@ def _compare(
         tasks=len(tasks),
         pairs=len(pairs),
         clusters=len(sums),
-        value_a=_estimate(units, values_a, rate),
-        value_b=_estimate(units, values_b, rate),
+        value_a=mean_with_interval(units, values_a, rate),
+        value_b=mean_with_interval(units, values_b, rate),
         difference=difference,
         p=p,
         test=test if p is not None else "",
@@ -197,7 +197,7 @@ def _few(clusters: int, alone: bool) -> list[str]:
     return [f"{count}: below {stats.FEW} neither the intervals nor p can be relied on"]
 
 
-def _estimate(units: Sequence[str], values: Sequence[float], rate: bool) -> Interval | None:
+def mean_with_interval(units: Sequence[str], values: Sequence[float], rate: bool) -> Interval | None:
     """The mean, with the interval that fits: Wilson's for successes that are independent, else by cluster."""
     sums, sizes = stats.by_cluster(units, values)
     if rate and len(sums) == len(values):

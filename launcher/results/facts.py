@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from launcher.decoding import decode
-from launcher.errors import NotFound, SlipwayError
+from launcher.decoding import decode_record
+from launcher.errors import NotFound
 from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
@@ -79,7 +79,7 @@ def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:
         raise NotFound(f"no run `{run}` in {store.url}")
     job = decode_job(record[0])
     ended = store.read(keys.result)
-    result = decode(ended[0], Result) if ended is not None else None
+    result = decode_record(ended[1].key, ended[0], Result) if ended is not None else None
     priced = PricedRun.of(job)
     # a finished run of one backend needs no more than its result
     apart = bool(priced.others) or priced.machines
@@ -125,7 +125,4 @@ def _note(store: Store, digest: str) -> CodeNote:
     record = store.read(layout.blob_note(digest))
     if record is None:
         return CodeNote()
-    try:
-        return decode(record[0], CodeNote)
-    except msgspec.MsgspecError as error:
-        raise SlipwayError(f"{layout.blob_note(digest)} is damaged: {error}") from None
+    return decode_record(record[1].key, record[0], CodeNote)

@@ -47,6 +47,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 
     cluster  results of the same cluster (the steps of a trajectory) are not independent; None: of no other's cluster
     rules    what else defines the score; two results are only compared where it is the same
+    trial    which repetition of the task it is, from 0
     """
 
     benchmark: str
@@ -59,6 +60,7 @@ class TaskResult(msgspec.Struct, frozen=True):
     version: str | int | float = ""
     cluster: str | None = None
     rules: dict[str, Any] = {}
+    trial: int = 0
 
     @property
     def unit(self) -> str:
@@ -70,8 +72,15 @@ class TaskResult(msgspec.Struct, frozen=True):
         return f"task {self.task_id} {self.key[2]}"
 
     @property
+    def edition(self) -> str:
+        """The version, and the revision of the task set where the rules name one: other tasks make another table."""
+        revision = (self.rules.get("options") or {}).get("revision")
+        return f"{self.version} ({revision})".strip() if isinstance(revision, str) else str(self.version)
+
+    @property
     def key(self) -> tuple[str, str, str]:
-        return self.benchmark, self.task_id, "" if self.seed is None else str(self.seed)
+        seed = "" if self.seed is None else str(self.seed)
+        return self.benchmark, self.task_id, f"{seed}.{self.trial}" if self.trial else seed
 
     def value(self, metric: str) -> float | None:
         """The task's value of a metric; None if it has none."""
@@ -80,6 +89,27 @@ class TaskResult(msgspec.Struct, frozen=True):
         if metric == "success":
             return None if self.success is None else float(self.success)
         return self.score
+
+
+class FailureNote(msgspec.Struct, frozen=True):
+    """Why an episode failed, as the evaluation says: the class, the rule in words, and what fitted it."""
+
+    kind: str = ""
+    rule: str = ""
+    why: str = ""
+
+
+class DetailedResult(TaskResult, frozen=True):
+    """A line of tasks.jsonl with what a report shows besides. `episode`: the folder of the kept episode."""
+
+    error: str | None = None
+    steps: int = 0
+    duration_ms: float = 0.0
+    metrics: dict[str, float] = {}
+    episode: str | None = None
+    programs: tuple[str, ...] = ()
+    difficulty: str = ""
+    failure: FailureNote | None = None
 
 
 class StoredOutput:
@@ -123,18 +153,26 @@ def read_metrics(output: StoredOutput) -> list[Metric]:
         raise DamagedResults(f"{output.prefix}summary.json: {error}") from None
 
 
+R = TypeVar("R", bound=TaskResult)
+
+
 def read_tasks(output: StoredOutput) -> list[TaskResult]:
-    """The lines of tasks.jsonl. Raises NotFound without the file, DamagedResults for a task that is listed twice.
+    """The lines of tasks.jsonl, see `read_tasks_of`."""
+    return read_tasks_of(output, "tasks.jsonl", TaskResult)
+
+
+def read_tasks_of(output: StoredOutput, path: str, kind: type[R]) -> list[R]:
+    """The lines of a file of tasks. Raises NotFound without the file, DamagedResults for a task that is listed twice.
 
     Records of before they named their version get it from summary.json. Where that has several of a benchmark, the last
     one gave the scores.
     """
-    tasks = decode_lines(output.read("tasks.jsonl"), TaskResult, output.prefix + "tasks.jsonl")
+    tasks = decode_lines(output.read(path), kind, output.prefix + path)
     seen: set[tuple[str, ...]] = set()
     for task in tasks:
         key = (*task.key, str(task.version), task.agent)
         if key in seen:
-            raise DamagedResults(f"{output.prefix}tasks.jsonl has {' / '.join(filter(None, key))} twice")
+            raise DamagedResults(f"{output.prefix}{path} has {' / '.join(filter(None, key))} twice")
         seen.add(key)
     if all(task.version != "" for task in tasks):
         return tasks

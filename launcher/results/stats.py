@@ -6,10 +6,11 @@ is the unit. docs/explanation/statistics.md says what is used where, with a tabl
 Sources: Wilson (1927), JASA 22:209-212, formula as in Newcombe (1998), Statistics in Medicine 17:857-872, method 3; by
 cluster with an effective number of observations and Student's t: Korn and Graubard (1998), Survey Methodology
 24:193-201, and Franco, Little, Louis, Slud (2019), Journal of Survey Statistics and Methodology 7:334-364. The variance
-by cluster is the jackknife's: MacKinnon, Nielsen, Webb (2023), Journal of Applied Econometrics 38:671-694. Paired
-proportions: Tango (1998), Statistics in Medicine 17:891-908. McNemar (1947) in its exact conditional form: Agresti,
-Categorical Data Analysis, 3rd ed., 11.1.2. Sign-flip by cluster: Canay, Romano, Shaikh (2017), Econometrica
-85:1013-1030.
+by cluster is the jackknife's: MacKinnon, Nielsen, Webb (2023), Journal of Applied Econometrics 38:671-694. Degrees of
+freedom from how much that variance itself varies: Fay, Graubard (2001), Biometrics 57:1198-1206, and Pan, Wall (2002),
+Statistics in Medicine 21:1429-1441. Paired proportions: Tango (1998), Statistics in Medicine 17:891-908. McNemar (1947)
+in its exact conditional form: Agresti, Categorical Data Analysis, 3rd ed., 11.1.2. Sign-flip by cluster: Canay, Romano,
+Shaikh (2017), Econometrica 85:1013-1030.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ LEVEL: Final = 0.95
 SEED: Final = 20240229
 DRAWN: Final = 0.25  # of a cluster at the middle; see clustered_mean
 FEW: Final = 10  # clusters below which neither intervals nor p can be relied on
+FEW_NEAR_AN_END: Final = 50  # the same for the interval of a value within NEAR of 0 or 1: a rare kind may be missing
+NEAR: Final = 0.25
 ENUMERATED: Final = 14  # clusters up to which every combination of signs is tried
 FLIPS: Final = 10_000  # random signs above that
 STATES: Final = 2_000_000  # steps of the exact count over whole numbers, above which random signs are drawn
@@ -102,8 +105,8 @@ def clustered_mean(
 
     Wilson's formula with the effective number of observations that the jackknife's variance by cluster implies, and
     Student's t. Near the ends the few clusters that differ make that variance too small too often, so it is taken for a
-    mean drawn to the middle by a quarter of a cluster: a choice of ours, made by simulation. The degrees of freedom
-    come from the effective number of clusters, sum(size)^2 / sum(size^2). Where all clusters agree there is no variance
+    mean drawn to the middle by a quarter of a cluster: a choice of ours, made by simulation. The degrees of freedom are
+    `_freedom`'s. Where all clusters agree there is no variance
     to measure; the bounds are then those of Wilson, and of Tango for differences, with one observation per cluster. One
     cluster says nothing: the bounds are `low` and `high`.
     """
@@ -115,10 +118,9 @@ def clustered_mean(
         return Interval(mean, min(low, mean), max(high, mean))
     share = (mean - low) / (high - low)  # in [0, 1], as all that follows
     overall = math.fsum(sums)
-    without = ((overall - part) / (total - size) for part, size in zip(sums, sizes, strict=True))
-    variance = (count - 1) / count * math.fsum((rest - mean) ** 2 for rest in without) / (high - low) ** 2
-    effective = math.floor(total * total / math.fsum(size * size for size in sizes) + 1e-9)
-    t = student(max(1, effective - 1))
+    squares = [((overall - part) / (total - size) - mean) ** 2 for part, size in zip(sums, sizes, strict=True)]
+    variance = (count - 1) / count * math.fsum(squares) / (high - low) ** 2
+    t = student(_freedom(squares, sizes))
     if not 0.0 <= share <= 1.0:  # not the range that was promised
         half = t * math.sqrt(variance) * (high - low)
         return Interval(mean, mean - half, mean + half)
@@ -135,6 +137,32 @@ def clustered_mean(
         half = math.sqrt(ratio * spread + ratio * ratio / 4) / (1 + ratio)
         bounds = centre - half, centre + half
     return Interval(mean, min(mean, low + (high - low) * bounds[0]), max(mean, low + (high - low) * bounds[1]))
+
+
+def _freedom(squares: Sequence[float], sizes: Sequence[float]) -> int:
+    """The degrees of freedom of a variance that is a sum over clusters, `squares` its parts.
+
+    At most the effective number of clusters less one, sum(size)^2 / sum(size^2) - 1. Fewer where few clusters make up
+    most of the variance, as near 0 and 1: 2 x variance^2 / (the variance of that sum, from its own parts), which for
+    parts of normal deviations is about the number of clusters.
+    """
+    count, whole = len(sizes), math.fsum(sizes)
+    most = math.floor(whole * whole / math.fsum(size * size for size in sizes) + 1e-9) - 1
+    total = math.fsum(squares)
+    spread = count / (count - 1) * math.fsum((square - total / count) ** 2 for square in squares)
+    if 2 * total * total < most * spread:
+        most = math.floor(2 * total * total / spread + 1e-9)
+    return max(1, most)
+
+
+def few(clusters: int, value: float) -> bool:
+    """Whether an interval over so many clusters may be too narrow (docs/explanation/statistics.md, the simulations).
+
+    For values in [0, 1] near an end: a kind of cluster that is rare may be missing among fewer than 50, which no
+    interval can know. At 0 and 1 themselves the bounds are those of one observation per cluster. Other values, such as
+    numbers of steps, have no ends.
+    """
+    return clusters < FEW or (clusters < FEW_NEAR_AN_END and (0 < value < NEAR or 1 - NEAR < value < 1))
 
 
 def tango(gained: int, lost: int, n: int, level: float = LEVEL) -> Interval | None:

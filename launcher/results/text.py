@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.results.read import Metric
-from launcher.results.stats import FEW, Interval
+from launcher.results.stats import FEW, FEW_NEAR_AN_END, Interval, few
 
 RATES = ("success", "accuracy", "rate", "hit", "in_box", "failures", "share", "so_far")
 
@@ -15,12 +15,17 @@ def is_rate(metric: str) -> bool:
     return name.endswith(RATES) and not name.endswith("learning_rate")
 
 
-FEW_CLUSTERS = f"over fewer than {FEW} clusters (episodes, trajectories): the interval cannot be relied on"
+FEW_CLUSTERS = (
+    f"over fewer than {FEW} clusters (episodes, trajectories), or fewer than {FEW_NEAR_AN_END} with a value near 0 or "
+    "1: the interval cannot be relied on"
+)
 
 
 def few_clusters(metric: Metric) -> bool:
     """Whether the interval of a metric is over too few clusters to be relied on."""
-    return metric.clusters is not None and metric.clusters < FEW and metric.ci_low is not None
+    if metric.clusters is None or metric.ci_low is None or metric.value is None:
+        return False
+    return few(metric.clusters, metric.value)
 
 
 def number(value: float | None, metric: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval.scores import stats as evals
 from launcher.results import stats
 from tests.bench.intervals import compared, mean_covered
 
@@ -206,6 +207,60 @@ def test_intervals_of_a_rate_hold_the_truth_as_often_as_they_say(
 @pytest.mark.parametrize("correlation", [0.0, 0.1, 0.3])
 def test_intervals_of_a_rate_near_the_end_err_on_the_wide_side(correlation: float) -> None:
     assert 0.93 <= mean_covered(20, 0.95, correlation, trials=1000) <= 0.985
+
+
+# each was below .93 while the degrees of freedom came from the number of clusters alone
+@pytest.mark.parametrize(
+    ("kind", "clusters", "rate"),
+    [
+        *(("beta", 20, 0.9), ("beta", 50, 0.95), ("two", 50, 0.8), ("two", 50, 0.95)),
+        *(("logit", 20, 0.95), ("logit", 30, 0.95), ("logit", 50, 0.95)),
+    ],
+)
+def test_intervals_hold_the_truth_where_few_trajectories_make_up_most_of_the_variance(
+    kind: str, clusters: int, rate: float
+) -> None:
+    assert 0.93 <= mean_covered(clusters, rate, 0.3, trials=1000, kind=kind) <= 0.97
+
+
+@pytest.mark.parametrize("clusters", [10, 20])
+def test_intervals_of_a_difference_of_high_rates_hold_the_truth(clusters: int) -> None:
+    """Red before: .90 and .91."""
+    assert 0.93 <= compared(clusters, 0.95, 0.03, 0.3, trials=1000).covered <= 0.97
+
+
+def test_the_degrees_of_freedom_are_the_clusters_less_one_or_fewer_where_one_makes_up_the_variance() -> None:
+    """By hand. Half of 20 clusters at 1 and half at 0: all squares are equal, so 19. One of 20 at 0: its square is
+    (1/20)^2, those of the others (1/380)^2, and 2 V^2 / (the variance of V) is 2.2: whole degrees, 2."""
+    half = stats.clustered_mean([10.0] * 10 + [0.0] * 10, [10] * 20)
+    one = stats.clustered_mean([10.0] * 19 + [0.0], [10] * 20)
+    assert half is not None
+    assert one is not None
+    # Wilson with t^2 / the effective number, which for equal clusters is about their number
+    assert half.high - half.low == pytest.approx(2 * stats.student(19) * 0.5 / math.sqrt(19), rel=0.12)
+    assert one.low == pytest.approx(low_end(0.95, 20, stats.student(2)), abs=1e-9)
+
+
+def low_end(rate: float, clusters: int, t: float) -> float:
+    """Wilson's lower bound with the variance of `clusters` equal ones, of which one is at 0, drawn by a quarter."""
+    variance = rate * (1 - rate) / (clusters - 1)
+    drawn = (rate * clusters + 0.125) / (clusters + 0.25)
+    ratio = t * t * variance * drawn * (1 - drawn) / (rate * (1 - rate)) ** 2
+    return (rate + ratio / 2 - math.sqrt(ratio * rate * (1 - rate) + ratio * ratio / 4)) / (1 + ratio)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "value", "marked"),
+    [
+        *((9, 0.5, True), (10, 0.5, False), (10, 0.75, False), (49, 0.76, True), (49, 0.2, True), (50, 0.95, False)),
+        *((12, 6.3, False), (12, -0.4, False), (12, 1.0, False), (12, 0.0, False), (9, 1.0, True), (9, 6.3, True)),
+    ],
+)
+def test_an_interval_over_few_clusters_is_marked_and_near_the_ends_over_more(
+    clusters: int, value: float, marked: bool
+) -> None:
+    assert stats.few(clusters, value) is marked
+    assert evals.few(clusters, value) is marked
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.3])

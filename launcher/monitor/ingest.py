@@ -1,0 +1,377 @@
+"""Follows stores into the database.
+
+A pass lists the runs of a store and reads those that the database does not hold completely. What it skips it decides
+by the database alone: a process that starts anew goes on where the last one stopped, and what a slower process wrote
+over is written again at the next pass. A run that has ended is complete once its results are in; some of these are
+compared with the store now and then, because a store can be emptied and filled again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from launcher.clock import boottime
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.monitor import tables
+from launcher.monitor.database import written
+from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout_rows, sources
+from launcher.monitor.judging import follow_verdicts
+from launcher.monitor.rows import Row, rows_of, run_id, text
+from launcher.monitor.tables import identify
+from launcher.monitor.training_ingest import TrainingIngest, drop_training
+from launcher.monitor.writing import drop_rollouts, drop_runs, mark, put, put_rollouts, put_run, tidy
+from launcher.protocol.deleted import read_deleted
+from launcher.protocol.read import read_run
+from launcher.protocol.view import RunView
+from launcher.results.read import RESULTS, DamagedResults, StoredOutput
+from launcher.store.base import Store
+from launcher.store.find import group_of, read_group
+from launcher.store.layout import GROUPS, MANIFEST, RUNS, RunKeys
+from launcher.store.live import find_output
+from launcher.store.manifest import Manifest
+
+PAUSE: Final = 0.5  # seconds between two passes over a folder
+FAR: Final = 1.0  # the same over an object store, where a pass costs money
+BATCH: Final = 32  # rollouts of one transaction
+PARALLEL: Final = 8
+COMPARED: Final = 8  # complete runs that are compared with the store at once
+COMPARING: Final = 10.0  # seconds from one such comparison to the next
+SETTLED: Final = 60.0  # seconds after its end in which a run is read at every pass: late records may follow
+A = TypeVar("A")
+B = TypeVar("B")
+
+Changed = Callable[[str], None]  # called with the id of a run whose rows are new
+
+
+class Stopping(SlipwayError):
+    """`stop` was called while a run's results were read; the next start goes on."""
+
+
+class KnownRun(NamedTuple):
+    """What the database has of a run."""
+
+    complete: bool
+    digest: str
+    state: str
+
+
+@dataclass
+class Pass:
+    """What one pass found: how many runs the store has and how many were written, and what could not be read."""
+
+    runs: int = 0
+    written: int = 0
+    rollouts: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class StoreFollower:
+    """Keeps the database like one store."""
+
+    def __init__(self, engine: Engine, store: Store, changed: Changed = lambda run: None) -> None:
+        self.engine, self.store, self.changed = engine, store, changed
+        self.id = identify("store", store.url)
+        self._groups: dict[str, tuple[str, str]] = {}  # run -> its group, and what the group calls it
+        self._read_groups: set[str] = set()
+        self._said: dict[str, str] = {}  # run -> the digest that was last told to `changed`
+        self._trainings: dict[int, TrainingIngest] = {}  # of runs that are not complete
+        self._compared = boottime()
+        self._stop = threading.Event()
+        self.passed: float | None = None  # when the last pass over the whole store ended
+        self.problems = 0  # what it could not read
+        written(engine, lambda connection: put(connection, tables.stores, [{"id": self.id, "url": text(store.url)}]))
+
+    def follow(self, problem: Callable[[str], None] = lambda line: None) -> None:
+        """Passes until `stop`. A store or a database that does not answer is said once, and asked again."""
+        last: tuple[str, ...] = ()
+        while not self._stop.is_set():
+            try:
+                problems = self.once().problems
+                self.passed = time.time()
+            except Stopping:
+                return
+            except SlipwayError as error:
+                problems = (str(error),)
+            except SQLAlchemyError as error:
+                problems = (f"the database: {str(error).partition(chr(10))[0]}",)
+            for line in sorted(set(problems) - set(last)):
+                problem(line)
+            last, self.problems = problems, len(problems)
+            self._stop.wait(PAUSE if self.store.url.startswith("file:") else FAR)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def once(self, *, everything: bool = False) -> Pass:
+        """One pass; with `everything`, all complete runs are compared with the store. Raises Unreachable if the store
+        does not answer: then nothing counts as deleted."""
+        new = self._new_groups()
+        listed = self.store.folders(RUNS)
+        held = self._held()
+        there = set(listed)
+        gone = [run for run in held if run not in there]
+        if gone:
+            written(self.engine, lambda connection: drop_runs(connection, [run_id(self.id, run) for run in gone]))
+            for run in gone:
+                self._said.pop(run, None)
+                self.changed(run)
+        complete = [run for run in listed if run in held and held[run].complete and run not in new]
+        again = set(self._compare(complete if everything else self._sample(complete)))
+        found = Pass(len(listed))
+        problems: list[str] = []
+        skipped = set(complete) - again
+        wanted = [run for run in listed if run not in skipped]
+
+        def read(run: str) -> tuple[str, RunView | None, bool, str]:
+            try:
+                view = read_run(self.store, run)
+                return run, view, read_deleted(self.store, run) is not None, ""
+            except NotFound:
+                return run, None, False, ""
+            except Unreachable:
+                raise
+            except (BadInput, SlipwayError) as error:
+                return run, None, False, f"{run}: {error}"
+
+        for run, view, deleted, problem in _in_order(read, wanted, self.store):
+            if self._stop.is_set():
+                break
+            if problem:
+                problems.append(problem)
+            if view is not None:
+                self._take(run, view, deleted, held.get(run), found, problems)
+        if not self._stop.is_set():
+            follow_verdicts(self.engine, self.store, self.id, self.changed, problems)
+        found.problems = tuple(problems)
+        return found
+
+    def _held(self) -> dict[str, KnownRun]:
+        table = tables.runs
+        query = select(table.c.run, table.c.complete, table.c.digest, table.c.state).where(table.c.store_id == self.id)
+        with self.engine.connect() as connection:
+            return {row.run: KnownRun(bool(row.complete), row.digest, row.state) for row in connection.execute(query)}
+
+    def _new_groups(self) -> set[str]:
+        """The runs of the groups that this process had not read."""
+        new: set[str] = set()
+        for meta in self.store.scan(GROUPS):
+            name = group_of(meta)
+            if name in self._read_groups:
+                continue
+            try:
+                record = read_group(self.store, name)
+            except Unreachable:
+                raise
+            except SlipwayError:
+                record = None  # `launcher doctor` tells about it
+            self._read_groups.add(name)
+            for run in record.runs if record is not None else ():
+                mine = (name, record.names.get(run, "") if record is not None else "")
+                if run not in self._groups or mine < self._groups[run]:  # of several groups, always the same one
+                    self._groups[run] = mine
+                    new.add(run)
+        return self._differ(new)
+
+    def _differ(self, runs: set[str]) -> set[str]:
+        """Of these runs, those to which the database gives another group."""
+        if not runs:
+            return runs
+        table = tables.runs
+        query = select(table.c.run, table.c.group_name).where(table.c.store_id == self.id)
+        with self.engine.connect() as connection:
+            known = {row.run: row.group_name for row in connection.execute(query)}
+        return {run for run in runs if known.get(run) != self._groups[run][0]}
+
+    def _sample(self, complete: Sequence[str]) -> Sequence[str]:
+        """The complete runs that this pass compares: mostly none."""
+        if boottime() < self._compared + COMPARING:
+            return ()
+        self._compared = boottime()
+        return random.sample(complete, min(COMPARED, len(complete)))
+
+    def _compare(self, complete: Sequence[str]) -> Iterator[str]:
+        """Of these complete runs, those that the store tells differently: deleted, another run of the same id, or with
+        records that came late."""
+        for run in complete:
+            rows = self._rows(run)
+            if rows is None or rows != self._digest(run):
+                yield run
+
+    def _rows(self, run: str) -> str | None:
+        try:
+            view = read_run(self.store, run)
+        except (NotFound, BadInput):
+            return None
+        return rows_of(
+            self.id, view, *self._groups.get(run, ("", "")), read_deleted(self.store, run) is not None
+        ).digest
+
+    def _digest(self, run: str) -> str:
+        table = tables.runs
+        with self.engine.connect() as connection:
+            return str(connection.execute(select(table.c.digest).where(table.c.id == run_id(self.id, run))).scalar())
+
+    def _take(
+        self, run: str, view: RunView, deleted: bool, held: KnownRun | None, found: Pass, problems: list[str]
+    ) -> None:
+        group, name = self._groups.get(run, ("", ""))
+        rows = rows_of(self.id, view, group, name, deleted)
+        new = held is None or held.digest != rows.digest
+        if new:
+            written(self.engine, lambda connection: put_run(connection, rows))
+            found.written += 1
+        told = self._results(rows.run["id"], view, deleted, problems)
+        found.rollouts += told
+        settled = view.result is not None and self.store.now() - view.result.time > SETTLED
+        if settled and (new or told or (held is not None and not held.complete)):
+            written(self.engine, lambda connection: mark(connection, rows.run["id"], complete=1))
+            self._trainings.pop(rows.run["id"], None)
+        if new or told or self._said.get(run) != rows.digest:
+            self._said[run] = rows.digest
+            self.changed(run)
+
+    def _training(self, key: int) -> TrainingIngest:
+        return self._trainings.setdefault(key, TrainingIngest(self.engine, key))
+
+    def _results(self, key: int, view: RunView, deleted: bool, problems: list[str]) -> int:
+        """Brings the outputs of a run in; returns how many rollouts are new or gone."""
+        found = [] if deleted else list(self._outputs(view))
+        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
+        table = tables.outputs
+        with self.engine.connect() as connection:
+            held = {row.name: row for row in connection.execute(select(table).where(table.c.run_id == key))}
+        for name in set(held) - {row["name"] for row in rows}:
+            written(self.engine, partial(_drop_output, key=key, name=name))
+        count = 0
+        for row, (attempt, name, _, manifest) in zip(rows, found, strict=True):
+            known = held.get(row["name"])
+            if (
+                known is not None
+                and known.digest == row["digest"]
+                and (known.ingested == row["digest"] or known.problem)
+            ):
+                continue
+            problem = ""
+            if name == RESULTS:
+                output = StoredOutput(self.store, RunKeys(view.run).attempt(attempt), name, manifest)
+                try:
+                    count += self._rollouts(key, output)
+                except (DamagedResults, NotFound) as error:
+                    problem = text(str(error))
+                    problems.append(f"{view.run}: {problem}")
+            row |= {"ingested": "" if problem else row["digest"], "problem": problem}
+            written(self.engine, partial(put, table=table, rows=[row], replace=True))
+        return count
+
+    def _outputs(self, view: RunView) -> Iterator[tuple[int, str, str, Manifest]]:
+        """(attempt, name, key of the manifest, manifest) of each output: of the attempt that counts."""
+        job, result = view.job, view.result
+        if job is None or (result is not None and result.adopted is not None):
+            return  # an adopted run shows the other run's
+        numbers = [attempt.number for attempt in view.attempts]
+        last = result.attempt if result is not None and result.outcome == "succeeded" else max(numbers, default=0)
+        for name, output in job.outputs.items():
+            if output.kind == "checkpoints":
+                continue
+            attempt = view.attempt(last)
+            if attempt is None:
+                continue
+            folder = RunKeys(view.run).attempt(last).output(name)
+            told = attempt.live(job.members()[0]).get(name)
+            stored = find_output(self.store, folder, told, newer=view.result is not None)
+            if stored is not None:
+                yield last, name, stored[0], stored[1]
+
+    def _rollouts(self, key: int, output: StoredOutput) -> int:
+        """Writes the rollouts that are new or differ, and deletes those that the output does not have any more."""
+        wanted = {source.id: source for source in sources(key, output)}
+        metrics = metric_rows(key, output)
+        table = tables.rollouts
+        with self.engine.connect() as connection:
+            query = select(table.c.id, table.c.digest).where(table.c.run_id == key)
+            held = {row.id: row.digest for row in connection.execute(query)}
+        new = [source for source in wanted.values() if held.get(source.id) != source.digest]
+
+        def read(source: Source) -> Rows:
+            rows = Rows()
+            rollout_rows(key, output, source, rows)
+            return rows
+
+        waiting: list[tuple[Source, Rows]] = []
+        for source, rows in zip(new, _in_order(read, new, self.store), strict=False):
+            waiting.append((source, rows))
+            if len(waiting) == BATCH:
+                self._put(waiting)
+                waiting = []
+            self._check_stop()
+        self._put(waiting)
+        told = self._training(key).bring_in(output, held, self._check_stop)
+        gone = sorted(set(held) - set(wanted) - told.rollouts)
+
+        def finish(connection: Connection) -> None:
+            drop_rollouts(connection, gone)
+            connection.execute(delete(tables.eval_metrics).where(tables.eval_metrics.c.run_id == key))
+            if metrics:
+                connection.execute(insert(tables.eval_metrics), metrics)
+            if gone or len(new) < len(wanted):
+                tidy(connection)
+
+        written(self.engine, finish)
+        return len(new) + len(gone) + told.new
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise Stopping("the monitor is stopping")
+
+    def _put(self, waiting: Sequence[tuple[Source, Rows]]) -> None:
+        if waiting:
+            shared, own = merged([rows for _, rows in waiting])
+            ids = [source.id for source, _ in waiting]
+            written(self.engine, lambda connection: put_rollouts(connection, ids, shared, own))
+
+
+def _drop_output(connection: Connection, key: int, name: str) -> None:
+    table = tables.outputs
+    connection.execute(delete(table).where(table.c.run_id == key, table.c.name == name))
+    if name == RESULTS:
+        drop_training(connection, key)
+        connection.execute(delete(tables.rollouts).where(tables.rollouts.c.run_id == key))
+        connection.execute(delete(tables.eval_metrics).where(tables.eval_metrics.c.run_id == key))
+        tidy(connection)
+
+
+def _output_row(key: int, attempt: int, name: str, at: str, manifest: Manifest) -> Row:
+    return {
+        "run_id": key,
+        "name": text(name),
+        "attempt": attempt,
+        "key": text(at),
+        "final": int(at.endswith(MANIFEST)),
+        "files": len(manifest.files),
+        "bytes": manifest.size,
+        "digest": identify_text(at, manifest.digest),
+    }
+
+
+def identify_text(*parts: str) -> str:
+    return f"{identify(*parts):x}"
+
+
+def _in_order(ask: Callable[[A], B], items: Sequence[A], store: Store) -> Iterator[B]:
+    """The answers, in the order of the items; a network is asked for several at once, never for many ahead."""
+    if store.url.startswith("file:"):  # threads would share one interpreter and gain nothing
+        yield from map(ask, items)
+        return
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        for at in range(0, len(items), 4 * PARALLEL):
+            yield from pool.map(ask, items[at : at + 4 * PARALLEL])

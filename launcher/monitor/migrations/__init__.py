@@ -1,0 +1,1 @@
+"""The versions of the monitor's database, for Alembic."""

@@ -1,0 +1,46 @@
+"""The monitor as an ASGI application."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from launcher.errors import SlipwayError
+from launcher.monitor.server.pages import MonitorPages
+from launcher.monitor.server.security import RequestGuard
+
+
+def application(pages: MonitorPages, token: str, port: int, behind: str = "") -> ASGIApp:
+    trainings, verdicts = pages.trainings, pages.verdicts
+    routes = [
+        Route("/", pages.now),
+        Route("/now/runs", pages.now_part),
+        Route("/runs/{run}", pages.run),
+        Route("/runs/{run}/facts", pages.run_part),
+        Route("/runs/{run}/log", pages.log),
+        Route("/runs/{run}/job", pages.job),
+        Route("/runs/{run}/metrics.json", pages.metrics),
+        Route("/runs/{run}/metrics.csv", pages.metrics_csv),
+        Route("/runs/{run}/{change}", pages.change, methods=["POST"]),
+        Route("/evaluations", pages.evaluations),
+        Route("/evaluations/{run}", pages.evaluation),
+        Route("/evaluations/{run}/table", pages.evaluation_part),
+        Route("/trainings", trainings.trainings),
+        Route("/trainings/{run}", trainings.training),
+        Route("/trainings/{run}/line", trainings.training_part),
+        Route("/trainings/{run}/{kind}/{step}", trainings.step),
+        Route("/trainings/{run}/{kind}/{step}/groups", trainings.step_part),
+        Route("/groups/{group}", trainings.group),
+        Route("/verdicts", verdicts.verdicts),
+        Route("/judge/{run}", verdicts.judge),
+        Route("/rollouts/{rollout}", pages.rollout),
+        Route("/rollouts/{rollout}/verdict", verdicts.give, methods=["POST"]),
+        Route("/rollouts/{rollout}/{turn}.picture", pages.picture),
+        Route("/search", pages.search),
+        Route("/stream", pages.stream),
+        Route("/static/{name:path}", pages.static),
+    ]
+    handlers = dict.fromkeys((HTTPException, SlipwayError, Exception), pages.failed)
+    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), token, port, bool(pages.changes), behind)

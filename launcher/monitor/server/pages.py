@@ -1,0 +1,347 @@
+"""The addresses of the monitor and what they answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from sqlalchemy import RowMapping
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+
+from launcher import foreign
+from launcher.deleting.intent import user
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.monitor.server import shown
+from launcher.monitor.server.logs import read_tail
+from launcher.monitor.server.metrics import as_csv, charts, run_metrics
+from launcher.monitor.server.pictures import NoPicture, read_picture
+from launcher.monitor.server.queries import ENDED, Queries
+from launcher.monitor.server.stream import Hub, TooMany
+from launcher.monitor.server.training_pages import TrainingPages, tokens_of
+from launcher.monitor.server.training_queries import figures_of
+from launcher.monitor.server.verdict_pages import VerdictPages
+from launcher.monitor.server.waiting import WaitingReasons
+from launcher.spec.difference import MISSING, differences
+from launcher.spec.hashing import decode_job
+from launcher.spec.prices.rates import Prices
+from launcher.store.base import Store
+
+STATIC: Final = {
+    "icon.svg": "image/svg+xml",
+    "monitor.css": "text/css",
+    "monitor.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "stream.js": "text/javascript",
+    "vendor/htmx-2.0.11.min.js": "text/javascript",
+    "vendor/uPlot-1.6.32.iife.min.js": "text/javascript",
+    "vendor/uPlot-1.6.32.min.css": "text/css",
+}
+OVERLAID: Final = 6  # runs in one chart
+
+
+@dataclass
+class MonitorPages:
+    """`changes`: the changes that are allowed, by name; each takes a run of a store."""
+
+    queries: Queries
+    hub: Hub
+    stores: Mapping[str, Store]
+    waiting: WaitingReasons
+    prices: Prices
+    changes: Mapping[str, Callable[[Store, str], str]]
+
+    def __post_init__(self) -> None:
+        # every text of a page is escaped; what would act on a reader (control characters, writing direction) is shown
+        self.templates = Environment(
+            loader=PackageLoader("launcher.monitor.server"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=lambda value: foreign.block(value) if type(value) is str else value,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.templates.globals.update(shown=shown, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
+        self.templates.globals.update(offered=self._offered)
+        self.trainings = TrainingPages(self.queries, self._judged, self._found)
+        self.verdicts = VerdictPages(
+            self.queries, self.page, self._found, self._store, self.hub.changed, foreign.line(user())
+        )
+        folder = files("launcher.monitor.server") / "static"
+        self._static = {name: (folder / name).read_bytes() for name in STATIC}
+
+    def page(self, name: str, **values: Any) -> HTMLResponse:
+        return HTMLResponse(self.templates.get_template(name).render(now=time.time(), **{"judged": {}, **values}))
+
+    def _judged(self, name: str, **values: Any) -> HTMLResponse:
+        """A page that shows rollouts of one run, with what people say of them."""
+        run = values["run"]["id"] if "run" in values else values["left"]["run_id"] if "left" in values else None
+        return self.page(name, judged=self.verdicts.of.of([run]) if run is not None else {}, **values)
+
+    def _offered(self, run: RowMapping) -> list[str]:
+        """The changes that a run may have now."""
+        wanted = {"failed": "retry", "cancelled": "retry", "succeeded": ""}.get(run["state"], "cancel")
+        return [wanted] if wanted in self.changes else []
+
+    # -- Now
+
+    def now(self, request: Request) -> Response:
+        return self.page("now.html", **self._now())
+
+    def now_part(self, request: Request) -> Response:
+        return self.page("now_runs.html", **self._now())
+
+    def _now(self) -> dict[str, Any]:
+        overview = self.queries.overview()
+        now = time.time()
+        runs = [*overview.open, *overview.ended]
+        costs = {run["id"]: shown.cost(run, self.prices, now) for run in runs}
+        why = {run["id"]: self.waiting.why(run["id"]) for run in overview.open}
+        return {"overview": overview, "costs": costs, "why": why, "usage": self.queries.usage(r["id"] for r in runs)}
+
+    # -- Run
+
+    def run(self, request: Request) -> Response:
+        name = request.path_params["run"]
+        if not name.isdecimal():
+            keys = self.queries.named(name)
+            if not keys:
+                raise HTTPException(404)
+            return RedirectResponse(f"/runs/{keys[0]}", 303)
+        return self.page("run.html", **self._run(request))
+
+    def run_part(self, request: Request) -> Response:
+        return self.page("run_facts.html", **self._run(request))
+
+    def _found(self, request: Request) -> RowMapping:
+        run = self.queries.run(_key(request.path_params["run"]))
+        if run is None:
+            raise HTTPException(404)
+        return run
+
+    def _store(self, url: str) -> Store:
+        if url not in self.stores:
+            raise HTTPException(404, "the monitor does not follow the store of this run now")
+        return self.stores[url]
+
+    def _run(self, request: Request) -> dict[str, Any]:
+        run = self._found(request)
+        key = run["id"]
+        names = ("attempts", "members", "status_history", "events", "checkpoints", "outputs", "eval_metrics")
+        parts = {name: self.queries.parts(name, key) for name in names}
+        source = self.queries.named(run["source_run"]) if run["source_run"] not in ("", run["run"]) else []
+        return {
+            "run": run,
+            "parts": parts,
+            "cost": shown.cost(run, self.prices, time.time()),
+            "why": self.waiting.why(key),
+            "usage": self.queries.usage([key]).get(key),
+            "bars": _bars(parts["attempts"], run, time.time()),
+            "source": source[0] if source else None,
+            "training": self.trainings.of.training(key) is not None,
+        }
+
+    def job(self, request: Request) -> Response:
+        run = self._found(request)
+        against = request.query_params.get("against", "").strip()
+        changed: list[tuple[str, str, str]] | None = None
+        problem = ""
+        if against:
+            other = next(iter(self.queries.named(against)), None)
+            found = self.queries.run(other) if other is not None else None
+            if found is None or not found["job"] or not run["job"]:
+                problem = f"no run `{against}` with a job is known here"
+            else:
+                changed = _differences(found["job"], run["job"])
+        text = json.dumps(json.loads(run["job"]), indent=2, ensure_ascii=False) if run["job"] else ""
+        return self.page("job.html", run=run, text=text, against=against, changed=changed, problem=problem)
+
+    def log(self, request: Request) -> Response:
+        run = self._found(request)
+        members = self.queries.parts("members", run["id"])
+        attempt = _key(request.query_params.get("attempt") or str(run["attempt"]))
+        named = request.query_params.get("member")
+        mine = [row for row in members if row["attempt"] == attempt and named in (None, row["member"])]
+        tail = None
+        if mine:
+            store = self._store(run["url"])
+            told = (mine[0]["log"] or 0) if mine[0]["reason"] else 0
+            tail = read_tail(store, run["run"], attempt, mine[0]["member"], told)
+        chosen = {name: value for name, value in request.query_params.items() if name in ("attempt", "member")}
+        return self.page(
+            "log.html",
+            run=run,
+            attempt=attempt,
+            member=mine[0] if mine else None,
+            members=members,
+            tail=tail,
+            asked=f"?{urlencode(chosen)}" if chosen else "",
+        )
+
+    def metrics(self, request: Request) -> Response:
+        """The curves of a run, and of up to five others (`with`), for the charts."""
+        run = self._found(request)
+        others = [self.queries.run(_key(key)) for key in request.query_params.getlist("with")[: OVERLAID - 1]]
+        runs = [run, *(other for other in others if other is not None)]
+        found = [(one["run"], run_metrics(self._store(one["url"]), one["run"])) for one in runs]
+        return JSONResponse({"charts": charts(found), "runs": [{"run": r["run"], "name": r["name"]} for r in runs]})
+
+    def metrics_csv(self, request: Request) -> Response:
+        run = self._found(request)
+        body = as_csv(run_metrics(self._store(run["url"]), run["run"]))
+        name = {"Content-Disposition": f'attachment; filename="metrics-{run["id"]}.csv"'}
+        return Response(body, media_type="text/csv; charset=utf-8", headers=name)
+
+    def change(self, request: Request) -> Response:
+        run = self._found(request)
+        act = self.changes.get(request.path_params["change"])
+        if act is None:
+            raise HTTPException(404)
+        try:
+            text = act(self._store(run["url"]), run["run"])
+        except (BadInput, SlipwayError) as error:  # htmx shows no answer that says of itself that it failed
+            text = str(error)
+        self.hub.changed(run["id"])
+        return self.page("changed.html", run=run, text=text)
+
+    # -- Evaluation
+
+    def evaluations(self, request: Request) -> Response:
+        return self.page("evaluations.html", runs=self.queries.evaluated())
+
+    def evaluation(self, request: Request) -> Response:
+        return self.page("evaluation.html", **self._evaluation(request))
+
+    def evaluation_part(self, request: Request) -> Response:
+        return self.page("evaluation_table.html", **self._evaluation(request))
+
+    def _evaluation(self, request: Request) -> dict[str, Any]:
+        run = self._found(request)
+        metrics = self.queries.parts("eval_metrics", run["id"])
+        judged = self.verdicts.of.of([run["id"]])
+        return {"run": run, "evaluation": self.queries.evaluation(run["id"]), "metrics": metrics, "judged": judged}
+
+    def rollout(self, request: Request) -> Response:
+        rollout = self.queries.rollout(_key(request.path_params["rollout"]))
+        if rollout is None:
+            raise HTTPException(404)
+        turns = self.queries.turns(rollout["id"])
+        at = min(_key(request.query_params.get("turn") or "0"), max(0, len(turns) - 1))
+        return self.page(
+            "rollout.html",
+            rollout=rollout,
+            turns=turns,
+            at=at,
+            turn=turns[at] if turns else None,
+            validations=self.queries.validations(rollout["id"]),
+            parts=figures_of(rollout["parts"]),
+            judged=self.verdicts.of.of([rollout["run_id"]]),
+            **self.verdicts.of_page(rollout, request),
+            others=self.trainings.of.members(rollout["group_id"]) if rollout["group_number"] is not None else [],
+        )
+
+    def picture(self, request: Request) -> Response:
+        found = self.queries.observation(_key(request.path_params["rollout"]), _key(request.path_params["turn"]))
+        if found is None:
+            raise HTTPException(404)
+        try:
+            body, kind = read_picture(self._store(found["url"]), found["key"], found["sha256"])
+        except NoPicture as error:
+            return PlainTextResponse(f"{error}\n", 415)
+        return Response(body, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
+
+    def search(self, request: Request) -> Response:
+        words = request.query_params.get("q", "").strip()[:200]
+        found = self.queries.search(words) if words else []
+        judged = self.verdicts.of.of(row["run_id"] for row in found)
+        return self.page("search.html", words=words, found=found, judged=judged)
+
+    # -- what every page needs
+
+    def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404)
+        return Response(self._static[name], media_type=STATIC[name], headers={"Cache-Control": "no-cache"})
+
+    async def stream(self, request: Request) -> Response:
+        events = self.hub.listen()
+        try:
+            first = await anext(events)
+        except TooMany:
+            return PlainTextResponse("too many browsers watch already\n", 503)
+
+        async def rest() -> Any:
+            yield first
+            async for event in events:
+                yield event
+
+        return StreamingResponse(rest(), media_type="text/event-stream")
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """One line for a person; what is not expected is not told."""
+        if isinstance(error, HTTPException):
+            status, text = error.status_code, error.detail if error.detail != "Not Found" else "there is no such page"
+        elif isinstance(error, NotFound):
+            status, text = 404, str(error)
+        elif isinstance(error, Unreachable):
+            status, text = 503, str(error)
+        elif isinstance(error, SlipwayError | BadInput):
+            status, text = 500, str(error)
+        else:
+            status, text = 500, "a fault of the monitor itself"
+        return HTMLResponse(self.templates.get_template("failed.html").render(text=text, now=time.time()), status)
+
+
+def _key(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise HTTPException(404)
+    return int(text)
+
+
+def _bars(attempts: Sequence[RowMapping], run: RowMapping, now: float) -> list[dict[str, Any]]:
+    """The attempts on a line of 1000 units, from the first start to the last end."""
+    begins = [row["started"] for row in attempts if row["started"] is not None]
+    if not begins:
+        return []
+    last = attempts[-1]["number"]
+    over = run["state"] in ENDED
+    ends = {
+        row["number"]: row["ended"] or (now if row["number"] == last and not over else run["ended"] or row["started"])
+        for row in attempts
+        if row["started"] is not None
+    }
+    first, end = min(begins), max(ends.values())
+    scale = 1000 / max(end - first, 1e-9)
+    return [
+        {
+            "row": row,
+            "x": round((row["started"] - first) * scale, 2),
+            "width": round(max(4.0, (ends[row["number"]] - row["started"]) * scale), 2),
+            "seconds": max(0.0, ends[row["number"]] - row["started"]),
+        }
+        for row in attempts
+        if row["started"] is not None
+    ]
+
+
+def _differences(old: str, new: str) -> list[tuple[str, str, str]]:
+    def text(value: Any) -> str:
+        return "" if value is MISSING else json.dumps(value, ensure_ascii=False, default=str)
+
+    before, after = decode_job(old.encode()), decode_job(new.encode())
+    return [(each.field, text(each.a), text(each.b)) for each in differences(before, after)]

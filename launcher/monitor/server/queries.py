@@ -1,0 +1,243 @@
+"""What the pages show, from the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Engine, RowMapping, Select, Table, and_, case, func, or_, select
+
+from launcher.monitor import tables as t
+from launcher.monitor.tables import METADATA
+
+ENDED: Final = ("succeeded", "failed", "cancelled")
+RECENT: Final = 50  # ended runs on the first page
+OPEN: Final = 200  # runs on the first page that have not ended
+FOUND: Final = 100  # answers of a search
+Rows = Sequence[RowMapping]
+# everything of a run but its job, which may be long
+OF_RUN: Final = [column for column in t.runs.c if column.name not in ("job", "digest")]
+
+
+class Overview(NamedTuple):
+    open: Rows
+    ended: Rows
+    counts: Mapping[str, int]
+
+
+@dataclass
+class Cell:
+    """The tries of one agent at one task."""
+
+    solved: int = 0
+    scored: int = 0
+    rollouts: list[RowMapping] = field(default_factory=list)
+
+
+class AgentColumn(NamedTuple):
+    owner: int
+    name: str
+    baseline: bool
+    solved: int
+    scored: int
+    infra: int
+    failures: Sequence[tuple[str, int]]  # the commonest first
+
+
+class Evaluation(NamedTuple):
+    """`cells`: (task, agent's owner) -> tries."""
+
+    agents: Sequence[AgentColumn]
+    tasks: Sequence[tuple[int, str]]
+    cells: Mapping[tuple[int, int], Cell]
+
+
+class ShownTurn(NamedTuple):
+    number: int
+    turn: RowMapping | None  # None: the last screen, after all turns
+    actions: Rows
+    picture: bool
+
+
+class Queries:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def all(self, query: Select[Any]) -> Rows:
+        with self.engine.connect() as connection:
+            return connection.execute(query).mappings().all()
+
+    def one(self, query: Select[Any]) -> RowMapping | None:
+        with self.engine.connect() as connection:
+            return connection.execute(query).mappings().first()
+
+    def overview(self) -> Overview:
+        counts = self.all(select(t.runs.c.state, func.count().label("count")).group_by(t.runs.c.state))
+        ended = t.runs.c.state.in_(ENDED)
+        waits = case((t.runs.c.state == "queued", 1), else_=0)
+        return Overview(
+            self.all(select(*OF_RUN).where(~ended).order_by(waits, t.runs.c.created.desc()).limit(OPEN)),
+            self.all(select(*OF_RUN).where(ended).order_by(t.runs.c.ended.desc()).limit(RECENT)),
+            {row["state"]: row["count"] for row in counts},
+        )
+
+    def usage(self, runs: Iterable[int]) -> dict[int, RowMapping]:
+        """Run -> mean GPU share and sums over the members of its newest attempt."""
+        table = t.members
+        query = (
+            select(
+                table.c.run_id,
+                func.avg(table.c.gpu).label("gpu"),
+                func.sum(table.c.gpu_memory).label("gpu_memory"),
+                func.sum(table.c.cpus).label("cpus"),
+                func.sum(table.c.memory).label("memory"),
+            )
+            .join(t.runs, and_(t.runs.c.id == table.c.run_id, t.runs.c.attempt == table.c.attempt))
+            .where(table.c.run_id.in_(list(runs)))
+            .group_by(table.c.run_id)
+        )
+        return {row["run_id"]: row for row in self.all(query)}
+
+    def run(self, key: int) -> RowMapping | None:
+        query = select(t.runs, t.stores.c.url).join(t.stores, t.stores.c.id == t.runs.c.store_id)
+        return self.one(query.where(t.runs.c.id == key))
+
+    def named(self, run: str) -> Sequence[int]:
+        """The ids of the runs of that name: one for each store that has it."""
+        return [row["id"] for row in self.all(select(t.runs.c.id).where(t.runs.c.run == run).order_by(t.runs.c.id))]
+
+    def parts(self, name: str, key: int) -> Rows:
+        """The rows of a run in one of its tables, in the order of their keys."""
+        table: Table = METADATA.tables[name]
+        return self.all(select(table).where(table.c.run_id == key).order_by(*table.primary_key))
+
+    def evaluated(self) -> Rows:
+        """Runs with rollouts that no training tells of, the newest first, with their counts."""
+        table = t.rollouts
+        solved = func.sum(table.c.success).label("solved")
+        counted = (
+            select(table.c.run_id, func.count().label("rollouts"), solved, func.count(table.c.success).label("scored"))
+            .join(t.groups, t.groups.c.id == table.c.group_id)
+            .where(t.groups.c.number.is_(None))
+            .group_by(table.c.run_id)
+            .subquery()
+        )
+        query = select(*OF_RUN, counted.c.rollouts, counted.c.solved, counted.c.scored)
+        return self.all(
+            query.join(counted, counted.c.run_id == t.runs.c.id).order_by(t.runs.c.created.desc()).limit(OPEN)
+        )
+
+    def rollouts(self, key: int) -> Rows:
+        """All rollouts of a run's evaluations, with who tried what."""
+        query = rollouts_query().where(t.rollouts.c.run_id == key, t.groups.c.number.is_(None))
+        return self.all(query.order_by(t.environments.c.benchmark, t.tasks.c.task, t.rollouts.c.seed, t.rollouts.c.id))
+
+    def rollout(self, key: int) -> RowMapping | None:
+        return self.one(rollouts_query().where(t.rollouts.c.id == key))
+
+    def evaluation(self, key: int) -> Evaluation:
+        rows = self.rollouts(key)
+        cells: dict[tuple[int, int], Cell] = {}
+        by_owner: dict[int, list[RowMapping]] = {}
+        tasks: dict[int, str] = {}
+        for row in rows:
+            tasks[row["task_id"]] = row["task"]
+            by_owner.setdefault(row["owner"], []).append(row)
+            cell = cells.setdefault((row["task_id"], row["owner"]), Cell())
+            cell.rollouts.append(row)
+            if row["success"] is not None:
+                cell.scored += 1
+                cell.solved += row["success"]
+        agents = [_agent(owner, mine) for owner, mine in by_owner.items()]
+        return Evaluation(sorted(agents, key=lambda agent: (agent.baseline, agent.name)), list(tasks.items()), cells)
+
+    def turns(self, key: int) -> list[ShownTurn]:
+        turns = self.all(select(t.turns).where(t.turns.c.rollout_id == key).order_by(t.turns.c.number))
+        actions: dict[int, list[RowMapping]] = {}
+        query = select(t.actions).where(t.actions.c.rollout_id == key).order_by(t.actions.c.turn, t.actions.c.number)
+        for row in self.all(query):
+            actions.setdefault(row["turn"], []).append(row)
+        seen = {
+            row["turn"] for row in self.all(select(t.observations.c.turn).where(t.observations.c.rollout_id == key))
+        }
+        found = [ShownTurn(row["number"], row, actions.get(row["number"], []), row["number"] in seen) for row in turns]
+        if len(turns) in seen:
+            found.append(ShownTurn(len(turns), None, [], True))
+        return found
+
+    def observation(self, rollout: int, turn: int) -> RowMapping | None:
+        """Where a picture lies: the key, its sha256, and the URL of the store."""
+        return self.one(
+            select(t.observations.c.key, t.observations.c.sha256, t.stores.c.url)
+            .join(t.rollouts, t.rollouts.c.id == t.observations.c.rollout_id)
+            .join(t.runs, t.runs.c.id == t.rollouts.c.run_id)
+            .join(t.stores, t.stores.c.id == t.runs.c.store_id)
+            .where(t.observations.c.rollout_id == rollout, t.observations.c.turn == turn)
+        )
+
+    def validations(self, key: int) -> Rows:
+        query = select(t.validations, t.validators.c.kind).join(t.validators)
+        return self.all(query.where(t.validations.c.rollout_id == key).order_by(t.validators.c.kind))
+
+    def search(self, words: str, run: int | None = None) -> Rows:
+        """Rollouts whose task, instruction, error, or an answer or a thought holds the words."""
+        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+
+        def has(column: Any) -> Any:
+            return column.ilike(pattern, escape="\\")
+
+        said = select(t.turns.c.rollout_id).where(
+            or_(has(t.turns.c.answer), has(t.turns.c.thought), has(t.turns.c.error))
+        )
+        texts = [t.rollouts.c.instruction, t.rollouts.c.error, t.rollouts.c.failure, t.tasks.c.task]
+        query = rollouts_query().where(or_(*map(has, texts), t.rollouts.c.id.in_(said)))
+        if run is not None:
+            query = query.where(t.rollouts.c.run_id == run)
+        return self.all(query.order_by(t.runs.c.created.desc(), t.rollouts.c.id).limit(FOUND))
+
+
+def rollouts_query() -> Select[Any]:
+    """Rollouts, with who tried what, and of which step where a training tells of them."""
+    return (
+        select(
+            t.rollouts,
+            t.tasks.c.id.label("task_id"),
+            t.tasks.c.task,
+            t.environments.c.benchmark,
+            t.environments.c.version,
+            func.coalesce(t.groups.c.eval_id, t.groups.c.baseline_id).label("owner"),
+            t.groups.c.baseline_id,
+            t.groups.c.step_id,
+            t.groups.c.number.label("group_number"),
+            t.groups.c.dropped,
+            func.coalesce(t.steps.c.number, t.evals.c.step, t.baselines.c.step).label("step"),
+            func.coalesce(t.evals.c.agent, t.baselines.c.agent, "").label("agent"),
+            t.runs.c.name.label("run_name"),
+            t.runs.c.run,
+        )
+        .join(t.groups, t.groups.c.id == t.rollouts.c.group_id)
+        .join(t.tasks, t.tasks.c.id == t.groups.c.task_id)
+        .join(t.environments, t.environments.c.id == t.tasks.c.environment_id)
+        .join(t.runs, t.runs.c.id == t.rollouts.c.run_id)
+        .join(t.evals, t.evals.c.id == t.groups.c.eval_id, isouter=True)
+        .join(t.baselines, t.baselines.c.id == t.groups.c.baseline_id, isouter=True)
+        .join(t.steps, t.steps.c.id == t.groups.c.step_id, isouter=True)
+    )
+
+
+def _agent(owner: int, rows: Sequence[RowMapping]) -> AgentColumn:
+    scored = [row["success"] for row in rows if row["success"] is not None]
+    failures: dict[str, int] = {}
+    for row in rows:
+        if row["failure"] and row["outcome"] == "failed":
+            failures[row["failure"]] = failures.get(row["failure"], 0) + 1
+    return AgentColumn(
+        owner,
+        rows[0]["agent"] or rows[0]["run_name"],
+        rows[0]["baseline_id"] is not None,
+        sum(scored),
+        len(scored),
+        sum(row["outcome"] == "infra" for row in rows),
+        sorted(failures.items(), key=lambda item: (-item[1], item[0])),
+    )

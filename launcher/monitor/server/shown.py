@@ -1,0 +1,62 @@
+"""How the pages write numbers, times and costs."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+
+from sqlalchemy import RowMapping
+
+from launcher.decoding import decode
+from launcher.report.parts import duration
+from launcher.results.bill import HeldTime, MachineTime, bill
+from launcher.results.text import interval, money
+from launcher.results.text import number as metric
+from launcher.spec.model import Limits
+from launcher.spec.prices.rates import PricedRun, Prices, any_rate, worst_case
+
+__all__ = ["ago", "amount", "clock", "cost", "duration", "interval", "metric", "number", "percent", "size"]
+
+
+def number(value: float | None) -> str:
+    """`12`, `0.031`: at most six digits."""
+    return "" if value is None else f"{value:.6g}"
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def size(value: float | None) -> str:
+    """Bytes as people write them."""
+    if value is None:
+        return ""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def clock(seconds: float | None) -> str:
+    """A time as local time of this machine."""
+    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def ago(seconds: float | None, now: float) -> str:
+    return "" if seconds is None else f"{duration(max(0.0, now - seconds))} ago"
+
+
+def cost(run: RowMapping, prices: Prices, now: float) -> tuple[str, str]:
+    """(what a run costs so far, what it may cost at most), as `launcher cost` computes both; "" for what is unknown."""
+    if not run["priced"]:
+        return "", ""
+    priced = decode(run["priced"], PricedRun)
+    held, machines = decode(run["held"], tuple[HeldTime, ...]), decode(run["machines"], tuple[MachineTime, ...])
+    found, rate = bill(priced, held, machines, prices, now), any_rate(priced, prices)
+    worst = worst_case(rate, decode(run["limits"], Limits))
+    return amount(found.cost, found.currency), amount(worst, rate.currency)
+
+
+def amount(value: Decimal | None, currency: str) -> str:
+    return (money(float(value), currency) or "") if value is not None and currency else ""

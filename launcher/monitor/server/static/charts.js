@@ -1,0 +1,91 @@
+// The curves of a run: drawn anew when its metrics change. Drag over a chart to see a part of it, twice to see all.
+"use strict";
+(() => {
+  const section = document.getElementById("charts");
+  if (!section) return;
+  const run = section.dataset.run;
+  const plots = document.getElementById("plots");
+  const note = document.getElementById("charts-note");
+  const smooth = document.getElementById("smooth");
+  const scale = document.getElementById("log-scale");
+  const others = new URLSearchParams(location.search).getAll("with");
+  const colours = ["--s0", "--s1", "--s2", "--s3", "--s4", "--s5"];
+  let charts = [];
+  let drawn = [];
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // an exponential mean that starts at the first value and passes over gaps
+  function smoothed(values, weight) {
+    let mean = null;
+    return values.map((value) => {
+      if (value === null) return null;
+      mean = mean === null ? value : weight * mean + (1 - weight) * value;
+      return mean;
+    });
+  }
+
+  function table(lines) {
+    const steps = [...new Set(lines.flatMap((line) => line.points.map((point) => point[0])))].sort((a, b) => a - b);
+    const place = new Map(steps.map((step, index) => [step, index]));
+    const weight = Number(smooth.value);
+    return [steps, ...lines.map((line) => {
+      const values = new Array(steps.length).fill(null);
+      for (const [step, value] of line.points) values[place.get(step)] = scale.checked && value <= 0 ? null : value;
+      return weight ? smoothed(values, weight) : values;
+    })];
+  }
+
+  // of at most six characters, for which the axis has room
+  const large = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+  function written(mark) {
+    if (mark === null) return "";
+    return Math.abs(mark) >= 10000 ? large.format(mark) : String(Number(mark.toPrecision(3)));
+  }
+
+  function draw() {
+    for (const each of drawn) each.destroy();
+    plots.replaceChildren();
+    drawn = charts.map((chart) => {
+      const figure = document.createElement("figure");
+      const caption = document.createElement("figcaption");
+      const last = chart.lines[0].points.at(-1);
+      caption.textContent = `${chart.metric}: ${Number(last[1].toPrecision(6))} at step ${last[0]}`;
+      figure.append(caption);
+      plots.append(figure);
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
+      return new uPlot({
+        width: Math.max(260, figure.clientWidth), height: 220, legend: { show: chart.lines.length > 1 },
+        scales: { x: { time: false }, y: { distr: scale.checked ? 3 : 1 } },
+        axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map(written) }],
+        series: [{ label: "step" }, ...chart.lines.map((line, index) => ({
+          label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true, points: { show: line.points.length < 40 },
+        }))],
+      }, table(chart.lines), figure);
+    });
+    note.textContent = charts.length ? "" : "No metric has more than one value yet.";
+  }
+
+  async function load() {
+    try {
+      const query = new URLSearchParams(others.map((other) => ["with", other]));
+      const answer = await fetch(`/runs/${run}/metrics.json?${query}`);
+      if (!answer.ok) throw new Error(String(answer.status));
+      charts = (await answer.json()).charts;
+      draw();
+    } catch {
+      note.textContent = "The curves cannot be read now.";
+    }
+  }
+
+  let waiting = 0;
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; load(); }, 1000); };
+  document.body.addEventListener(`run-${run}`, soon);
+  document.body.addEventListener("again", soon);
+  smooth.addEventListener("input", draw);
+  scale.addEventListener("change", draw);
+  window.addEventListener("resize", () => {
+    for (const each of drawn) each.setSize({ width: Math.max(260, each.root.parentElement.clientWidth), height: 220 });
+  });
+  load();
+})();

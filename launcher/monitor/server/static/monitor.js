@@ -1,0 +1,63 @@
+// Keeps the page's parts up to date: an event names the runs that changed, and htmx asks for the parts that show them.
+"use strict";
+(() => {
+  const sign = document.getElementById("live");
+  let gathered = new Set();
+  let again = false;
+  let timer = 0;
+
+  function flush() {
+    timer = 0;
+    const names = again ? ["again"] : ["any-run", ...[...gathered].map((run) => `run-${run}`)];
+    gathered = new Set();
+    again = false;
+    for (const name of names) htmx.trigger(document.body, name);
+  }
+
+  function hear(message) {
+    if (sign) {
+      sign.dataset.live = message.live ? "yes" : "no";
+      sign.textContent = message.live ? "live" : "not connected";
+    }
+    again ||= Boolean(message.again);
+    for (const run of message.runs || []) gathered.add(run);
+    if ((again || gathered.size) && !timer) timer = setTimeout(flush, 250);
+  }
+
+  function connect() {
+    if (!window.SharedWorker) {  // a browser without shared workers has one stream for each page
+      const source = new EventSource("/stream");
+      source.addEventListener("hello", () => hear({ live: true, again: true }));
+      source.addEventListener("changed", (event) => hear({ live: true, runs: JSON.parse(event.data).runs }));
+      source.onerror = () => hear({ live: false });
+      return;
+    }
+    const port = new SharedWorker("/static/stream.js").port;
+    port.onmessage = (event) => hear(event.data);
+    window.addEventListener("pagehide", () => port.postMessage("bye"), { once: true });
+  }
+
+  connect();
+  window.addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
+
+  // the end of a log stays in sight unless the reader went up
+  let atEnd = true;
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const log = event.detail.target.querySelector?.("pre.log");
+    if (log) atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  });
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    const log = event.detail.target.querySelector?.("pre.log");
+    if (log && atEnd) log.scrollTop = log.scrollHeight;
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, pre, .scroll")) return;
+    const way = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
+    const link = way && document.querySelector(`a[rel=${way}]`);
+    if (link) {
+      event.preventDefault();
+      link.click();
+    }
+  });
+})();

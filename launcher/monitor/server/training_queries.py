@@ -1,0 +1,189 @@
+"""What the pages of trainings show, from the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import RowMapping, Table, case, func, select
+
+from launcher.decoding import decode
+from launcher.monitor import tables as t
+from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, ShownTurn, rollouts_query
+
+KINDS: Final[Mapping[str, Table]] = {"steps": t.steps, "evals": t.evals, "baselines": t.baselines}
+CALLED: Final = {"steps": "step", "evals": "evaluation", "baselines": "baseline"}
+SHOWN: Final = 200  # moments of one page
+
+
+class Moment(NamedTuple):
+    """A step, an evaluation or a baseline of a training, with its rollouts counted.
+
+    kind    steps, evals, baselines
+    total   the mean return of the scored rollouts
+    """
+
+    kind: str
+    step: int
+    at: float | None
+    figures: Mapping[str, float | None]
+    groups: int
+    dropped: int
+    rollouts: int
+    scored: int
+    solved: int
+    void: int
+    total: float | None
+
+    @property
+    def name(self) -> str:
+        return CALLED[self.kind]
+
+
+class ShownGroup(NamedTuple):
+    group: RowMapping
+    rollouts: Rows
+
+
+class Parting(NamedTuple):
+    """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
+
+    same: int
+    rows: Sequence[tuple[ShownTurn | None, ShownTurn | None]]
+
+
+class TrainingQueries:
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+
+    def trained(self) -> Rows:
+        """Runs that told of a training, the newest first."""
+        last = select(func.max(t.steps.c.number)).where(t.steps.c.training_id == t.trainings.c.id).scalar_subquery()
+        query = select(*OF_RUN, t.trainings.c.method, t.trainings.c.model, last.label("last")).join(t.trainings)
+        return self.queries.all(query.order_by(t.runs.c.created.desc()).limit(OPEN))
+
+    def training(self, run: int) -> RowMapping | None:
+        return self.queries.one(select(t.trainings).where(t.trainings.c.run_id == run))
+
+    def statuses(self, training: int) -> Rows:
+        table = t.training_statuses
+        return self.queries.all(select(table).where(table.c.training_id == training).order_by(table.c.number))
+
+    def moments(self, run: int, kind: str | None = None, step: int | None = None) -> list[Moment]:
+        """In the order of their steps; an evaluation stands after the step of which it is."""
+        found = [self._moments(name, run, step) for name in KINDS if kind in (None, name)]
+        order = {"baselines": 0, "steps": 1, "evals": 2}
+        return sorted((one for some in found for one in some), key=lambda one: (one.step, order[one.kind]))
+
+    def _moments(self, kind: str, run: int, step: int | None) -> list[Moment]:
+        table = KINDS[kind]
+        number = t.steps.c.number if kind == "steps" else table.c.step
+        owner = t.groups.c[f"{kind.removesuffix('s')}_id"]
+        lines = select(number.label("step"), table.c.id, table.c.at, table.c.figures)
+        if kind == "steps":
+            mine = t.trainings.c.run_id == run
+            lines = lines.join(t.trainings, t.trainings.c.id == t.steps.c.training_id).where(mine)
+        else:
+            lines = lines.where(table.c.run_id == run, table.c.step.is_not(None))
+        if step is not None:
+            lines = lines.where(number == step)
+        held = self.queries.all(lines)
+        groups = (
+            select(
+                owner.label("owner"), func.count().label("groups"), _count(t.groups.c.dropped != "").label("dropped")
+            )
+            .where(owner.in_(lines.with_only_columns(table.c.id)))
+            .group_by(owner)
+        )
+        rollouts = (
+            select(
+                owner.label("owner"),
+                func.count().label("rollouts"),
+                func.count(t.rollouts.c.success).label("scored"),
+                func.sum(t.rollouts.c.success).label("solved"),
+                _count(t.rollouts.c.outcome == "infra").label("void"),
+                func.sum(t.rollouts.c.total).label("sum"),
+                func.count(t.rollouts.c.total).label("totals"),
+            )
+            .join(t.groups, t.groups.c.id == t.rollouts.c.group_id)
+            .where(t.rollouts.c.run_id == run, owner.in_(lines.with_only_columns(table.c.id)))
+            .group_by(owner)
+        )
+        by_group = {row["owner"]: row for row in self.queries.all(groups)}
+        by_rollout = {row["owner"]: row for row in self.queries.all(rollouts)}
+        return [_moment(kind, row, by_group.get(row["id"]), by_rollout.get(row["id"])) for row in held]
+
+    def groups(self, run: int, kind: str, step: int) -> list[ShownGroup]:
+        """The groups of a step, evaluation or baseline, with their rollouts."""
+        if kind == "steps":
+            owners = select(t.steps.c.id).join(t.trainings, t.trainings.c.id == t.steps.c.training_id)
+            owners = owners.where(t.trainings.c.run_id == run, t.steps.c.number == step)
+        else:
+            table = KINDS[kind]
+            owners = select(table.c.id).where(table.c.run_id == run, table.c.step == step)
+        column = t.groups.c[f"{kind.removesuffix('s')}_id"]
+        groups = self.queries.all(
+            select(t.groups, t.tasks.c.task, t.environments.c.benchmark)
+            .join(t.tasks, t.tasks.c.id == t.groups.c.task_id)
+            .join(t.environments, t.environments.c.id == t.tasks.c.environment_id)
+            .where(column.in_(owners))
+            .order_by(t.groups.c.number)
+        )
+        members: dict[int, list[RowMapping]] = {}
+        query = rollouts_query().where(column.in_(owners)).order_by(t.rollouts.c.number)
+        for row in self.queries.all(query):
+            members.setdefault(row["group_id"], []).append(row)
+        return [ShownGroup(group, members.get(group["id"], [])) for group in groups]
+
+    def members(self, group: int) -> Rows:
+        """The rollouts of a group, in their order."""
+        return self.queries.all(
+            rollouts_query().where(t.groups.c.id == group).order_by(t.rollouts.c.number, t.rollouts.c.id)
+        )
+
+    def parting(self, left: int, right: int) -> Parting:
+        a, b = self.queries.turns(left), self.queries.turns(right)
+        same = 0
+        while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
+            same += 1
+        rows = [
+            (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
+        ]
+        return Parting(same, rows)
+
+
+def _said(turn: ShownTurn) -> tuple[Any, ...] | None:
+    """What makes two turns the same; None for the last screen, which is no turn."""
+    if turn.turn is None:
+        return None
+    return turn.turn["answer"], [(each["words"], each["refused"]) for each in turn.actions]
+
+
+def _count(condition: Any) -> Any:
+    return func.sum(case((condition, 1), else_=0))
+
+
+def _moment(kind: str, row: RowMapping, groups: RowMapping | None, rollouts: RowMapping | None) -> Moment:
+    totals = rollouts["totals"] if rollouts is not None else 0
+    return Moment(
+        kind,
+        row["step"],
+        row["at"],
+        figures_of(row["figures"]),
+        groups["groups"] if groups is not None else 0,
+        int(groups["dropped"] or 0) if groups is not None else 0,
+        rollouts["rollouts"] if rollouts is not None else 0,
+        rollouts["scored"] if rollouts is not None else 0,
+        int(rollouts["solved"] or 0) if rollouts is not None else 0,
+        int(rollouts["void"] or 0) if rollouts is not None else 0,
+        rollouts["sum"] / totals if rollouts is not None and totals else None,
+    )
+
+
+def figures_of(body: str) -> Mapping[str, float | None]:
+    """Names and numbers of a column that holds them; none where it was cut."""
+    try:
+        return decode(body, dict[str, float | None]) if body else {}
+    except msgspec.MsgspecError:
+        return {}

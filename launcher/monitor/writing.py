@@ -1,0 +1,102 @@
+"""Writes units into the database: a run's rows, some rollouts' rows. Each is one transaction, and replaces what the
+unit had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, exists, insert, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from launcher.monitor import tables
+from launcher.monitor.episodes import OWN, SHARED
+from launcher.monitor.rows import Row, RunRows
+from launcher.monitor.tables import METADATA
+
+PARTS: Final = ("attempts", "members", "status_history", "events", "checkpoints", "costs")
+NAMED: Final = 500  # rows that one statement names
+
+
+def put(connection: Connection, table: Table, rows: Sequence[Row], *, replace: bool = False) -> None:
+    """Adds rows whose keys may be there: those stay as they are, or with `replace` become these."""
+    if not rows:
+        return
+    new = insert_postgresql if connection.dialect.name == "postgresql" else insert_sqlite
+    statement = new(table)
+    keys = [column.name for column in table.primary_key]
+    if replace:
+        changes = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), rows)
+    else:
+        # in the order of their keys, so that two writers never wait for each other
+        ordered = sorted(rows, key=lambda row: [row[key] for key in keys])
+        connection.execute(statement.on_conflict_do_nothing(), ordered)
+
+
+def put_run(connection: Connection, rows: RunRows) -> None:
+    """Replaces the rows of a run, without those of its results; it is not complete any more."""
+    put(connection, tables.runs, [{**rows.run, "complete": 0, "digest": rows.digest}], replace=True)
+    for name in PARTS:
+        table = METADATA.tables[name]
+        connection.execute(delete(table).where(table.c.run_id == rows.run["id"]))
+        if rows.parts.get(name):
+            connection.execute(insert(table), rows.parts[name])
+
+
+def put_rollouts(
+    connection: Connection,
+    ids: Sequence[int],
+    shared: Mapping[str, Mapping[int, Row]],
+    own: Mapping[str, Sequence[Row]],
+) -> None:
+    """Replaces rollouts, with their turns and all."""
+    for name in SHARED:
+        put(connection, METADATA.tables[name], list(shared.get(name, {}).values()))
+    drop_rollouts(connection, ids)
+    for name in OWN:
+        if own.get(name):
+            connection.execute(insert(METADATA.tables[name]), list(own[name]))
+
+
+def drop_rollouts(connection: Connection, ids: Sequence[int]) -> None:
+    for part in parts_of(sorted(ids)):
+        connection.execute(delete(tables.rollouts).where(tables.rollouts.c.id.in_(part)))
+
+
+def drop_runs(connection: Connection, ids: Iterable[int]) -> None:
+    for part in parts_of(sorted(ids)):
+        connection.execute(delete(tables.runs).where(tables.runs.c.id.in_(part)))
+    tidy(connection)
+
+
+def tidy(connection: Connection) -> None:
+    """Deletes what no rollout needs any more: groups, then who was asked, then tasks and environments. What a training
+    told of stays without rollouts too."""
+    told = {"groups": tables.groups.c.number, "evals": tables.evals.c.step, "baselines": tables.baselines.c.step}
+    for table, users in (
+        (tables.groups, [(tables.rollouts, "group_id")]),
+        (tables.evals, [(tables.groups, "eval_id")]),
+        (tables.baselines, [(tables.groups, "baseline_id")]),
+        (tables.tasks, [(tables.groups, "task_id")]),
+        (tables.validators, [(tables.validations, "validator_id")]),
+        (
+            tables.environments,
+            [(tables.tasks, "environment_id"), (tables.evals, "environment_id"), (tables.baselines, "environment_id"),
+             (tables.validators, "environment_id")],
+        ),
+    ):  # fmt: skip
+        used: list[ColumnElement[bool]] = [
+            exists(select(user.c[column]).where(user.c[column] == table.c.id)) for user, column in users
+        ]
+        kept = [told[table.name].is_(None)] if table.name in told else []
+        connection.execute(delete(table).where(~or_(*used), *kept))
+
+
+def parts_of(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (items[at : at + NAMED] for at in range(0, len(items), NAMED))
+
+
+def mark(connection: Connection, run: int, **values: Any) -> None:
+    connection.execute(update(tables.runs).where(tables.runs.c.id == run).values(**values))

@@ -1,0 +1,1 @@
+"""Notifications about runs: events (what is told), ledger (who tells it, once), channels (how it is sent)."""

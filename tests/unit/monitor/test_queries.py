@@ -1,0 +1,88 @@
+"""What the pages show, from a database of each kind; and a store on a real S3 server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from launcher.monitor.database import open_database
+from launcher.monitor.ingest import StoreFollower
+from launcher.monitor.server.queries import Queries
+from launcher.protocol.records import Beat
+from launcher.store.base import Store
+from launcher.store.file import FileStore
+from tests.support.fakerun import FakeAttempt, fake_job, login_pipeline, write_run
+from tests.unit.monitor.contents import contents
+from tests.unit.monitor.test_ingest import evaluation
+
+
+def test_what_the_pages_ask_for(engine: Engine, file_store: Store) -> None:
+    pipeline = login_pipeline(file_store, n=8)
+    evaluated = evaluation(file_store, episodes=6)
+    for name, gpu in (("one", 0.25), ("two", 0.75)):
+        attempt = FakeAttempt(ended=None, beat=Beat(1, "running", step=1, total=4, usage={"gpu": gpu, "memory": 5e9}))
+        write_run(file_store, fake_job(name, replicas=2), [attempt], outcome=None)
+    write_run(file_store, fake_job("waits"), [], outcome=None)
+    StoreFollower(engine, file_store).once()
+    queries = Queries(engine)
+    overview = queries.overview()
+    assert [row["name"] for row in overview.open][-1] == "waits"
+    assert {row["name"] for row in overview.ended} == {"episodes", "eval-before", "sft", "eval-after", "eval"}
+    assert sum(overview.counts.values()) == 8
+    usage = queries.usage(row["id"] for row in overview.open)
+    assert sorted((row["gpu"], row["memory"]) for row in usage.values()) == [(0.25, 1e10), (0.75, 1e10)]
+    (key,) = queries.named(evaluated)
+    run = queries.run(key)
+    assert run is not None
+    assert (run["run"], run["url"]) == (evaluated, file_store.url)
+    found = {row["run"]: (row["rollouts"], row["solved"], row["scored"]) for row in queries.evaluated()}
+    assert found[evaluated] == (12, 6, 12)
+    assert pipeline.after in found
+    table = queries.evaluation(key)
+    assert [(agent.name, agent.baseline, agent.solved, agent.scored) for agent in table.agents] == [
+        ("tiny", False, 3, 6),
+        ("random", True, 3, 6),
+    ]
+    assert table.agents[0].failures == [("loop", 3)]
+    assert [name for _, name in table.tasks] == ["task-0", "task-1", "task-2"]
+    kept = next(row for row in queries.rollouts(key) if row["folder"] == "episodes/e-1")
+    turns = queries.turns(kept["id"])
+    assert [turn.number for turn in turns] == [0, 1, 2, 3, 4]
+    assert turns[4].turn is None
+    assert all(turn.picture for turn in turns)
+    place = queries.observation(kept["id"], 2)
+    assert place is not None
+    assert place["key"].endswith("episodes/e-1/002.png")
+    assert [row["rule"] for row in queries.validations(kept["id"])] == ["The last answers repeat."]
+
+
+def test_the_search_takes_words_as_they_are(engine: Engine, file_store: Store) -> None:
+    evaluation(file_store, episodes=2)
+    StoreFollower(engine, file_store).once()
+    queries = Queries(engine)
+    assert len(queries.search("LOG IN as")) == 2
+    assert len(queries.search("Action: ...")) == 2
+    for words in ("%", "_ction", "\\", "'; DROP TABLE runs; --", "a" * 200):
+        assert list(queries.search(words)) == []
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
+
+
+@pytest.mark.s3
+def test_a_store_on_s3_gives_the_same_rows(s3_store: Store, tmp_path: Path) -> None:
+    folder = FileStore(tmp_path / "store", sync=False)
+    login_pipeline(folder, n=4)
+    for meta in folder.scan(""):
+        s3_store.put(meta.key, folder.get(meta.key))
+    found = []
+    for name, store in (("folder", folder), ("s3", s3_store)):
+        engine = open_database(f"sqlite:///{tmp_path / name}.sqlite")
+        follower = StoreFollower(engine, store)
+        follower.once()
+        assert follower.once(everything=True).written == 0
+        found.append({table: len(rows) for table, rows in contents(engine).items()})
+        engine.dispose()
+    assert found[0] == found[1]
+    assert found[0]["turns"] == 4 * 7
