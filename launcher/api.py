@@ -146,14 +146,20 @@ def render(jobs: Jobs) -> dict[str, str]:
 
 
 def submit(
-    jobs: Jobs, *, dry_run: bool = False, budget: str | None = None, without_price: bool = False
+    jobs: Jobs,
+    *,
+    dry_run: bool = False,
+    budget: str | None = None,
+    ceiling: str | None = None,
+    without_price: bool = False,
 ) -> list[Submitted]:
     """Submits, exactly once: the same jobs again find the same runs, and work that has succeeded is not done again.
 
     Returns one `Submitted` per run, in the order of `jobs.runs`. `state` is submitted, attached (it exists already),
     succeeded, failed or cancelled (it had ended before; `reason` and `message` say why). `dry_run` writes nothing.
-    `budget` (`200 USD`): refuse unless all runs together cost at most this. `without_price`: submit although what a
-    machine costs is not known. Raises BadInput, Conflict, Unreachable.
+    `budget` (`200 USD`): refuse unless all runs together cost at most this. `ceiling` (`200 USD`): all runs are
+    stopped, checkpoint first, before they have cost more together; another submit of the same jobs changes it.
+    `without_price`: submit although what a machine costs is not known. Raises BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
@@ -163,7 +169,7 @@ def submit(
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
     from launcher.userdata.reached import remember
-    from launcher.verbs.estimate import check_price
+    from launcher.verbs.estimate import check_price, plan_ceiling
     from launcher.verbs.move import pass_on
     from launcher.verbs.status import backends
     from launcher.verbs.submit import Submitted
@@ -173,6 +179,7 @@ def submit(
     for turn in range(1 + max((len(job.alternatives) for job in group.runs), default=0)):  # wherever they may go
         runs = [at_turn(job, turn) for job in group.runs if len(job.alternatives) >= turn]
         check_price(runs, group.names, settings.prices, budget, without_price=without_price)
+    most = plan_ceiling(group.runs, group.names, settings.prices, ceiling) if ceiling is not None else None
     names = sorted({job.backend for job in group.runs})
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(names)}: give --backend")
@@ -187,7 +194,8 @@ def submit(
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
     store = open_store(settings.store)
     try:
-        return send(group, store, target, overlays=group.code, checked=cache, plan=dry_run, notes=folder())
+        overlays = group.code
+        return send(group, store, target, overlays=overlays, checked=cache, plan=dry_run, notes=folder(), ceiling=most)
     except NoPlace as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise

@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "forward": ("launcher.cli.verbs.forward", "forward a port of a run to this machine"),
     "cancel": ("launcher.cli.verbs.cancel", "end runs"),
     "reap": ("launcher.cli.verbs.reap", "end lost runs and delete their leftovers on a backend"),
+    "notify": ("launcher.cli.verbs.notify", "tell people when runs end, fail, collapse or near their budget"),
     "move": ("launcher.cli.verbs.move", "let a run go on at the next backend of its list"),
     "retry": ("launcher.cli.verbs.retry", "run a failed or cancelled run again from its newest checkpoint"),
     "rm": ("launcher.cli.verbs.rm", "delete what ended runs have in the store"),
@@ -41,6 +42,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("launcher.cli.verbs.compare", "paired statistics of one evaluation against another"),
     "diff": ("launcher.cli.verbs.diff", "show in which fields two runs' jobs differ, or a run's and a file's"),
     "report": ("launcher.cli.verbs.report", "write one self-contained HTML page"),
+    "monitor": (
+        "launcher.cli.verbs.monitor",
+        "one live page over runs, trainings, evaluations and cost, on this machine",
+    ),
+    "trace": ("launcher.cli.verbs.trace", "send runs, attempts and turns to an OpenTelemetry collector"),
     "doctor": ("launcher.cli.verbs.doctor", "check this machine, the profile, the store and the backends"),
     "secrets": ("launcher.cli.verbs.secrets", "set, list and remove local secrets"),
     "images": (

@@ -40,6 +40,11 @@ def add_price(parser: argparse.ArgumentParser) -> None:
         "--budget", metavar="AMOUNT", help="refuse unless all these runs together cost at most this: '200 USD'"
     )
     parser.add_argument(
+        "--ceiling",
+        metavar="AMOUNT",
+        help="stop all these runs, checkpoint first, before they have cost more together: '200 USD'",
+    )
+    parser.add_argument(
         "--without-price", action="store_true", help="submit although what a machine costs is not known"
     )
 

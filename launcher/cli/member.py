@@ -16,6 +16,7 @@ from launcher.errors import BadInput, NotFound
 if TYPE_CHECKING:  # --help of these verbs needs none of it
     from launcher.backends.base import Backend
     from launcher.spec.model import ResolvedJob
+    from launcher.store.base import Store
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Chosen:
     role: str
     rank: int
     backend: Backend
+    store: Store
 
     @property
     def member(self) -> str:
@@ -61,7 +63,7 @@ def choose(args: argparse.Namespace) -> Chosen:
     role = args.role or job.leading
     if f"{role}-{args.rank}" not in job.members():
         raise BadInput(f"--role, --rank: {role}-{args.rank} is not a member; allowed: {', '.join(job.members())}")
-    return Chosen(run, job, role, args.rank, backend_of(job, profile.backend_options(job.backend)))
+    return Chosen(run, job, role, args.rank, backend_of(job, profile.backend_options(job.backend)), store)
 
 
 def call(argv: Sequence[str], verb: str) -> int:

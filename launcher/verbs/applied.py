@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from launcher.backends.base import CarriedRun, Carries, backend
+from launcher.backends.base import Backend, CarriedRun, Carries, backend
 from launcher.errors import BadInput, SlipwayError
 from launcher.protocol.applied import write_applied
+from launcher.protocol.view import RunView
 from launcher.selection.select import Selection, say, select
 from launcher.spec.backends import backends
 from launcher.spec.model import ResolvedJob
@@ -83,6 +84,12 @@ def unknown(known: Collection[str], target: Carries, url: str) -> Iterator[Carri
     """The runs on a backend that are not `known`. Raises SlipwayError where it does not answer."""
     there = set(known)
     return target.carried(lambda run: run not in there, url)
+
+
+def kept(target: Backend, view: RunView) -> bool:
+    """Whether a tool that applies objects from Git has the run's on its list. Raises SlipwayError."""
+    claims = [claim for attempt in view.since_move[-1:] for claim in attempt.claims.values()]
+    return isinstance(target, Carries) and target.kept(view.run, [claim.placement for claim in claims])
 
 
 def _write(store: Store, carried: Iterable[CarriedRun], say: Say) -> list[str]:

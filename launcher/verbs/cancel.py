@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from launcher.backends.base import Backend, backend_of
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
 from launcher.protocol.read import read_run
@@ -138,7 +138,7 @@ def _ask(store: Store, run: str, reason: str) -> str:
     """Puts cancel.json unless the run has ended."""
     stored = store.read(RunKeys(run).result)
     if stored is not None:
-        return decode(stored[0], Result).outcome
+        return decode_record(stored[1].key, stored[0], Result).outcome
     record = Cancel(by=_user(), time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
     store.create(RunKeys(run).cancel, msgspec.json.encode(record))
     return "stopping"

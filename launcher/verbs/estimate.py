@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from launcher.errors import BadInput
+from launcher.protocol.ceiling import cost
 from launcher.spec.hashing import run_id
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import BUDGET_MARGIN, ResolvedJob
 from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, any_rate, exact, worst_case
 from launcher.spec.types import MONEY
 
@@ -65,10 +66,7 @@ def check_price(
             "in slipway.yaml, with what your provider asks for an hour, or --without-price"
         )
     if budget is not None:
-        if not re.fullmatch(MONEY.pattern, budget):
-            raise BadInput(f"--budget: `{budget}` is not {MONEY.name}; allowed: {MONEY.allowed}")
-        amount, _, currency = budget.partition(" ")
-        _within(found, Decimal(amount), currency)
+        _within(found, *_money("--budget", budget))
 
 
 def _within(found: Sequence[JobEstimate], amount: Decimal, currency: str) -> None:
@@ -86,6 +84,43 @@ def _within(found: Sequence[JobEstimate], amount: Decimal, currency: str) -> Non
             f"--budget: these runs may cost {worst:.2f} {currency}, which is more than {amount:.2f} {currency}; "
             "allowed: shorter limits.deadline, smaller limits.budget of the runs, or a larger --budget"
         )
+
+
+class CeilingPlan(NamedTuple):
+    """What the runs of a submit may cost together, and what an hour of each costs."""
+
+    amount: Decimal
+    currency: str
+    hourly: Mapping[str, Decimal]
+
+
+def plan_ceiling(jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, ceiling: str) -> CeilingPlan:
+    """Raises BadInput where the price of a run is not known or in another currency, or where the ceiling pays for no
+    more than what is kept back to stop all runs."""
+    amount, currency = _money("--ceiling", ceiling)
+    found = estimates(jobs, names, prices)
+    for one in found:
+        if one.rate.missing:
+            raise BadInput(f"--ceiling: what {one.name} costs an hour is not known: {', '.join(one.rate.missing)}")
+        if one.rate.currency not in ("", currency):
+            raise BadInput(f"--ceiling: {one.name} is priced in {one.rate.currency}, the ceiling is in {currency}")
+    kept = sum(
+        (cost(2 * job.limits.grace + BUDGET_MARGIN, one.rate.high) for job, one in zip(jobs, found, strict=True)),
+        Decimal(0),
+    )
+    if kept >= amount:
+        raise BadInput(
+            f"--ceiling: {amount} {currency} pays for nothing; allowed: more than {kept:.2f} {currency}, which are "
+            "kept back to stop these runs and to save"
+        )
+    return CeilingPlan(amount, currency, {one.run: one.rate.high for one in found})
+
+
+def _money(option: str, text: str) -> tuple[Decimal, str]:
+    if not re.fullmatch(MONEY.pattern, text):
+        raise BadInput(f"{option}: `{text}` is not {MONEY.name}; allowed: {MONEY.allowed}")
+    amount, _, currency = text.partition(" ")
+    return Decimal(amount), currency
 
 
 def worst_line(found: Sequence[JobEstimate]) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from launcher.decoding import decode
+from launcher.decoding import decode, decode_record
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError
 from launcher.protocol.records import Result
 from launcher.store.base import TEMPORARY, Meta, Store
@@ -110,8 +110,9 @@ def with_sources(store: Store, runs: Sequence[str]) -> list[str]:
     """The runs, and the runs whose work they adopted."""
     with ThreadPoolExecutor(8) as pool:
         bodies = pool.map(lambda run: store.read(RunKeys(run).result), runs)
-        results = {run: decode(body[0], Result) for run, body in zip(runs, bodies, strict=True) if body}
-    return list(dict.fromkeys([*runs, *(result.source(run)[0] for run, result in results.items())]))
+        ended = [(run, *body) for run, body in zip(runs, bodies, strict=True) if body]
+    sources = [decode_record(meta.key, body, Result).source(run)[0] for run, body, meta in ended]
+    return list(dict.fromkeys([*runs, *sources]))
 
 
 def _kinds(what: Iterable[str]) -> frozenset[str]:

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from launcher.decoding import decode
-from launcher.errors import NotFound, SlipwayError
+from launcher.decoding import decode_record
+from launcher.errors import NotFound
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.records import Complete, Exit, Result
 from launcher.spec.hashing import decode_job, work_hash
@@ -244,12 +244,7 @@ class _Planner:
 
     def _decoded(self, key: str, kind: type[R]) -> R | None:
         stored = self.store.read(key) if key in self.metas else None
-        if stored is None:
-            return None
-        try:
-            return decode(stored[0], kind)
-        except msgspec.MsgspecError as error:
-            raise SlipwayError(f"store {self.store.url}: {key}: unreadable: {error}") from None
+        return decode_record(key, stored[0], kind) if stored is not None else None
 
 
 def _joined(store: Store, prefix: str, suffix: str, size: int, told: int) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from launcher.decoding import decode, unpacker
+from launcher.decoding import decode_record, unpacker
 from launcher.protocol.read import complete_checkpoints
 from launcher.protocol.records import Beat
 from launcher.protocol.view import AttemptView, RunView, add
@@ -145,7 +145,7 @@ def _look(store: Store, job: ResolvedJob, attempt: AttemptView, keys: AttemptKey
     stored = None if leader in attempt.exits else store.read(keys.beat(leader))
     saves = any(output.kind == "checkpoints" for output in job.outputs.values())
     return _Over(
-        decode(stored[0], Beat) if stored else None,
+        decode_record(stored[1].key, stored[0], Beat) if stored else None,
         stored[1].modified if stored else 0.0,
         complete_checkpoints(store, keys)[-1:] if saves else (),
     )

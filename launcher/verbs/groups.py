@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import msgspec
-
-from launcher.decoding import decode
+from launcher.decoding import decode_record
+from launcher.errors import SlipwayError
 from launcher.selection.naming import PARALLEL, group_of_run
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
@@ -34,8 +33,8 @@ def read_groups(store: Store, memory: Memory, last: int | None = None) -> tuple[
     def read(meta: Meta) -> SubmittedGroup | None:
         stored = memory.read(meta.key, meta)
         try:
-            return SubmittedGroup(decode(stored[0], GroupRecord), meta.modified) if stored else None
-        except msgspec.MsgspecError:
+            return SubmittedGroup(decode_record(meta.key, stored[0], GroupRecord), meta.modified) if stored else None
+        except SlipwayError:
             return None
 
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -6,28 +6,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from launcher.backends.base import Backend, BackendObservation, BilledMachine, backend
+from launcher.backends.base import (
+    Backend,
+    BackendObservation,
+    BilledDisk,
+    BilledMachine,
+    BilledOther,
+    BillsDisks,
+    BillsOthers,
+    backend,
+)
 from launcher.clock import boottime
 from launcher.errors import SlipwayError
 from launcher.results.bill import machine_rate
 from launcher.spec.backends import backends, traits
-from launcher.spec.prices.rates import Prices, rate
+from launcher.spec.prices.rates import Prices, disk_price, rate
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from launcher.userdata.memory import Memory
-from launcher.verbs.cost import RunCost, costs
+from launcher.verbs.cost import GIB, RunCost, costs
 from launcher.verbs.status import Line, list_runs, read_lines
 
 PATIENCE: Final = 60.0  # seconds in which a backend has to answer
+MONTH: Final = 730  # hours: a twelfth of a year
 
 
 class PaidItem(NamedTuple):
-    """A run that costs money now.
+    """A run that costs money now, or a disk, or a machine that no run has.
 
-    what      its machines, or how many ranks it has
+    run       "" for what is of no run
+    kind      run | disk | machine
+    what      its machines, or how many ranks it has; of a disk its name, region and size
     since     since when it is billed, in seconds since the epoch; None: unknown, or not yet
     hourly    None where the price is not known
     left      seconds of its deadline that are left; None without one, or where its job is not known here
@@ -44,6 +56,7 @@ class PaidItem(NamedTuple):
     left: float | None
     why: str
     labels: Mapping[str, str]
+    kind: Literal["run", "disk", "machine"] = "run"
 
 
 class PaidListing(NamedTuple):
@@ -78,18 +91,52 @@ def paid(
     names = list(open_backend) if open_backend is not None else asked_backends(profile, used)
     answers = _ask_all(names, profile, open_backend)
     seen: list[tuple[str, BackendObservation]] = []
+    rest: list[PaidItem] = []
     silent = {}
     for name in names:
-        answer = answers.get(name, f"no answer within {PATIENCE:.0f} s")
-        if isinstance(answer, str):
-            silent[name] = answer
-        else:
-            seen += [(name, each) for each in answer if each.billed or each.active]
+        answer = answers.get(name, _Answer(f"no answer within {PATIENCE:.0f} s"))
+        if answer.fault:
+            silent[name] = answer.fault
+        seen += [(name, each) for each in answer.seen if each.billed or each.active]
+        rest += [_other(name, other, profile.prices) for other in answer.others]
+        rest += [_disk(name, disk, profile.prices) for disk in answer.disks]
     by_run = {line.run: line for line in lines}
     wanted = [by_run[each.handle.run] for _, each in seen if each.handle.run in by_run]
     found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, Memory(store, cache))}
-    items = [_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen]
+    items = [*(_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen), *rest]
     return PaidListing([item for item in items if item.hourly is None or item.hourly], silent, names)
+
+
+class DiskCost(NamedTuple):
+    """A provider's disk, and what it costs a month; None where nobody says its size or its price."""
+
+    backend: str
+    disk: BilledDisk
+    monthly: Decimal | None
+    currency: str
+
+
+def disk_costs(
+    profile: Profile, *, open_backend: Mapping[str, Backend] | None = None
+) -> tuple[list[DiskCost], dict[str, str]]:
+    """(the disks of every provider that the profile names, backend -> why it did not answer). `open_backend`: as in
+    `paid`."""
+    found: list[DiskCost] = []
+    silent: dict[str, str] = {}
+    for name in open_backend if open_backend is not None else asked_backends(profile, ()):
+        try:
+            chosen = _open(name, profile, open_backend)
+            disks = chosen.disks() if isinstance(chosen, BillsDisks) else ()
+        except SlipwayError as error:
+            silent[name] = str(error).partition("\n")[0]
+            continue
+        for disk in disks:
+            price = disk_price(name, disk.region, profile.prices)
+            known = price is not None and disk.size is not None
+            monthly = price.amount * disk.size / GIB if price is not None and disk.size is not None else None
+            currency = price.currency if price is not None and known else ""
+            found.append(DiskCost(name, disk, monthly, currency))
+    return found, silent
 
 
 def _backends_of(line: Line) -> tuple[str, ...]:
@@ -97,11 +144,18 @@ def _backends_of(line: Line) -> tuple[str, ...]:
     return tuple(turn.backend for turn in line.priced.turns) if line.priced is not None else (line.backend,)
 
 
-def _ask_all(
-    names: Sequence[str], profile: Profile, given: Mapping[str, Backend] | None
-) -> dict[str, list[BackendObservation] | str]:
+class _Answer(NamedTuple):
+    """What a backend has. `fault`: why it told not all of it, or ""."""
+
+    fault: str = ""
+    seen: Sequence[BackendObservation] = ()
+    others: Sequence[BilledOther] = ()
+    disks: Sequence[BilledDisk] = ()
+
+
+def _ask_all(names: Sequence[str], profile: Profile, given: Mapping[str, Backend] | None) -> dict[str, _Answer]:
     """Name -> the answer of each backend that answered in time. The others' threads end with the process."""
-    answers: dict[str, list[BackendObservation] | str] = {}
+    answers: dict[str, _Answer] = {}
 
     def ask(name: str) -> None:
         answers[name] = _ask(name, profile, given)
@@ -115,17 +169,61 @@ def _ask_all(
     return dict(answers)
 
 
-def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> list[BackendObservation] | str:
-    """What a backend has, or why it does not answer."""
+def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> _Answer:
+    seen: list[BackendObservation] = []
+    others: Sequence[BilledOther] = ()
     try:
-        chosen = (
-            given[name]
-            if given is not None
-            else backend(name, {"store": profile.store, **profile.backend_options(name)})
-        )
-        return list(chosen.mine())
+        chosen = _open(name, profile, given)
+        seen += chosen.mine()
+        others = chosen.others() if isinstance(chosen, BillsOthers) else ()
+        return _Answer("", seen, others, chosen.disks() if isinstance(chosen, BillsDisks) else ())
     except SlipwayError as error:
-        return str(error).partition("\n")[0]
+        return _Answer(str(error).partition("\n")[0], seen, others)
+
+
+def _open(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> Backend:
+    if given is not None:
+        return given[name]
+    return backend(name, {"store": profile.store, **profile.backend_options(name)})
+
+
+def _other(name: str, other: BilledOther, prices: Prices) -> PaidItem:
+    price = machine_rate(name, other.region, other.type, other.cents, False, prices) if other.count else None
+    several = f"{other.count} x {other.type}" if other.count > 1 else other.type
+    return PaidItem(
+        run="",
+        backend=name,
+        what=", ".join(filter(None, (other.what, several, other.region))),
+        since=other.since or None,
+        hourly=None if price is None else price.amount * other.count,
+        currency="" if price is None else price.currency,
+        cost=None,
+        left=None,
+        why=other.why,
+        labels={},
+        kind="machine",
+    )
+
+
+def _disk(name: str, disk: BilledDisk, prices: Prices) -> PaidItem:
+    price, size = disk_price(name, disk.region, prices), disk.size
+    told = "size not known" if size is None else f"{size / GIB:.1f} GiB"
+    hourly = None if price is None or size is None else price.amount * size / GIB / MONTH
+    if size == 0:
+        hourly = Decimal(0)
+    return PaidItem(
+        run="",
+        backend=name,
+        what=", ".join(filter(None, (f"disk {disk.name or disk.id}", disk.region, told))),
+        since=None,
+        hourly=hourly,
+        currency=price.currency if price is not None and hourly is not None else "",
+        cost=None,
+        left=None,
+        why="a machine uses it" if disk.in_use else "no machine uses it: who made it can delete it",
+        labels={},
+        kind="disk",
+    )
 
 
 def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Prices) -> PaidItem:

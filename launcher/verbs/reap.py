@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates
-from launcher.decoding import decode
-from launcher.errors import Conflict, NotFound, SlipwayError
+from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, Renews
+from launcher.decoding import decode_record
+from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
 from launcher.protocol.finish import finish, onlookers, own_place, silence
@@ -45,7 +45,7 @@ PARALLEL: Final = 16
 @dataclass(frozen=True)
 class Reaped:
     """One action, taken or (`plan`) only planned. `did`: noted (written into the store) | ended | moved |
-    stopped | unsubmitted | unknown | unreachable."""
+    stopped | renewed | unsubmitted | unknown | unreachable; with a profile's `notify` told | untold."""
 
     run: str
     did: str
@@ -63,21 +63,31 @@ def reap(
     """Checks every run of the store that has not ended, and every object on `backends` that carries Slipway's mark.
 
     plan  only reports what would be done
-    Raises Unreachable when the store cannot be read; an unreachable backend is one row of the answer.
+    Raises Unreachable when the store cannot be read and nothing was ended; an unreachable backend, and a run whose
+    records cannot be read, are rows of the answer.
     """
-    runs = list_runs(store)
-    rows = [row for backend in backends.values() for row in _applied(store, runs, backend, plan)]
-    applied = {row.run for row in rows}
-    runs += [row.run for row in rows if row.did == "noted" and not plan]
+    rows: list[Reaped] = []
+    for name, backend in backends.items():  # first what is billed: a reaper may be interrupted
+        rows += _objects(store, name, backend, plan) + _duplicates(name, backend, plan) + _renewed(name, backend, plan)
+    try:
+        runs = list_runs(store)
+    except Unreachable as error:
+        if not any(row.did == "stopped" for row in rows):
+            raise
+        return [*rows, Reaped(store.url, "unreachable", str(error))]
+    noted = [row for backend in backends.values() for row in _applied(store, runs, backend, plan)]
+    applied = {row.run for row in noted}
+    rows = [row for row in rows if row.did != "unknown" or row.run not in applied] + noted
+    runs += [row.run for row in noted if row.did == "noted" and not plan]
     lines, problems = read_lines(store, runs, cache=cache)
-    rows += [Reaped(problem.partition(":")[0], "unreachable", problem.partition(": ")[2]) for problem in problems]
+    told = {row.run for row in rows if row.did == "unreachable"}
+    for problem in problems:
+        run, _, text = problem.partition(": ")
+        rows += [Reaped(run, "unreachable", text)] if run not in told else []
     open_runs = [line.run for line in lines if not line.final]
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
-        for reaped in threads.map(lambda run: _run(store, run, backend_of, plan), open_runs):
+        for reaped in threads.map(lambda run: _one(store, run, backend_of, plan), open_runs):
             rows += reaped
-    for name, backend in backends.items():
-        rows += [row for row in _objects(store, name, backend, plan) if row.did != "unknown" or row.run not in applied]
-        rows += _duplicates(name, backend, plan)
     return rows
 
 
@@ -97,6 +107,14 @@ def _applied(store: Store, known: Sequence[str], backend: Backend, plan: bool) -
     return rows + [Reaped(run, "noted", TEXT) for run in noted]
 
 
+def _one(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reaped]:
+    """As `_run`; a run whose records cannot be read or written stops no other."""
+    try:
+        return _run(store, run, backend_of, plan)
+    except SlipwayError as error:
+        return [Reaped(run, "unreachable", str(error))]
+
+
 def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reaped]:
     """Writes the final record of a run if its processes have ended or it waited too long for its first one."""
     try:
@@ -110,7 +128,7 @@ def _run(store: Store, run: str, backend_of: BackendOf, plan: bool) -> list[Reap
     head = store.head(RunKeys(run).job)
     said = backend_says(store, view, backend_of)
     if not plan:
-        note_if_applied(store, view, said)
+        note_if_applied(store, view, said, backend_of(view.placed or job))
     rows = _moved(store, view, said, backend_of, plan) if view.turn else []
     if any(row.did == "moved" for row in rows):
         return rows  # the next reaper looks at what becomes of it
@@ -255,7 +273,7 @@ def _deletion(store: Store, run: str) -> _Deletion | None:
     answer = store.read(_key(run))
     if answer is None:
         return None
-    event = decode(answer[0], Event)
+    event = decode_record(answer[1].key, answer[0], Event)
     return _Deletion(Reason(event.fields["reason"]), event.message)
 
 
@@ -284,9 +302,8 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
         if any(observation.active or observation.billed for observation in carried)
     }
     runs = list(dict.fromkeys(observation.handle.run for carried in running.values() for observation in carried))
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
-        fate_of = dict(zip(runs, threads.map(lambda run: _fate(store, run, name), runs), strict=True))
-    rows = []
+    fate_of, unread = _fates(store, runs, name)
+    rows = [Reaped(run, "unreachable", str(error)) for run, error in unread.items()]
     for (_, object_name), carried in running.items():
         fates = {
             observation.handle.run: observation.overdue or fate_of[observation.handle.run] for observation in carried
@@ -316,6 +333,36 @@ def _duplicates(name: str, backend: Backend, plan: bool) -> list[Reaped]:
         except SlipwayError as error:
             rows.append(Reaped(name, "unreachable", str(error)))
     return rows
+
+
+def _renewed(name: str, backend: Backend, plan: bool) -> list[Reaped]:
+    rows: list[Reaped] = []
+    if isinstance(backend, Renews):
+        try:
+            rows += [
+                Reaped(run, "renewed" if done else "unreachable", text) for run, text, done in backend.renew(plan=plan)
+            ]
+        except SlipwayError as error:
+            rows.append(Reaped(name, "unreachable", str(error)))
+    return rows
+
+
+def _fates(store: Store, runs: Sequence[str], backend: str) -> tuple[dict[str, str | None], dict[str, SlipwayError]]:
+    """(run -> its fate as `_fate` tells it, run -> why its records cannot be read; its objects may continue)."""
+    unread: dict[str, SlipwayError] = {}
+
+    def fate(run: str) -> str | None:
+        try:
+            for error in list(unread.values()):
+                if isinstance(error, Unreachable):  # the store does not answer: one has waited for it, for all
+                    raise error
+            return _fate(store, run, backend)
+        except SlipwayError as error:
+            unread[run] = error
+            return ""
+
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="reap") as threads:
+        return dict(zip(runs, threads.map(fate, runs), strict=True)), unread
 
 
 def _fate(store: Store, run: str, backend: str) -> str | None:

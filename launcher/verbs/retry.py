@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.records import Result
@@ -80,7 +80,7 @@ def _read(store: Store, run: str) -> tuple[ResolvedJob, str]:
     if stored is None:
         raise NotFound(f"no run `{run}` in {store.url}")
     result = store.read(RunKeys(run).result)
-    return decode_job(stored[0]), decode(result[0], Result).outcome if result else ""
+    return decode_job(stored[0]), decode_record(result[1].key, result[0], Result).outcome if result else ""
 
 
 def _works(job: ResolvedJob) -> list[str]:

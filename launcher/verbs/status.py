@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Spread
-from launcher.decoding import decode, unpacker
-from launcher.errors import BadInput, NotFound, SlipwayError
+from launcher.decoding import decode_record, unpacker
+from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
@@ -33,6 +33,7 @@ from launcher.userdata.cache import Cache
 from launcher.userdata.interrupted import repair
 from launcher.userdata.memory import Memory
 from launcher.userdata.reached import reached
+from launcher.verbs.applied import kept
 from launcher.verbs.glance import glance
 
 FINAL = ("succeeded", "failed", "cancelled")
@@ -259,6 +260,7 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         here = partial(backend.here, seen=observation)
         if (observation is None or not observation.active) and not own_place(view, here):
             return Said(None, message=_elsewhere(view))
+        absent = observation is None and (was_applied(view) or (bool(view.attempts) and kept(backend, view)))
     except SlipwayError as error:
         return Said(None, message=str(error).partition("\n")[0])
     if observation is not None:
@@ -270,18 +272,24 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
             here,
             partial(backend.dead, seen=observation),
         )
-    absent = was_applied(view)
     told = absent and bool(view.attempts) and silence(view) < decide.GONE_FOR_GOOD
     return Said(False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent)
 
 
-def note_if_applied(store: Store, view: RunView, said: Said) -> None:
+def note_if_applied(store: Store, view: RunView, said: Said, backend: Backend | None = None) -> None:
     """Notes that somebody applies the object of a run that was submitted: its file was committed later. Only of a run
-    that has started, because the absence of another's object says nothing in any case. A store that takes no writes is
-    passed over."""
-    if view.attempts and said.seen is not None and said.seen.applied and not was_applied(view):
-        with suppress(SlipwayError):
-            note_applied(store, view.run, said.seen.handle.place.get("namespace", ""))
+    that has started, because the absence of another's object says nothing in any case. `backend`: asked about an object
+    that has no mark, too. A store that takes no writes is passed over."""
+    if not view.attempts or was_applied(view):
+        return
+    seen = said.seen
+    with suppress(SlipwayError):
+        if seen is None:
+            applied = said.absent
+        else:
+            applied = seen.applied or (seen.active and backend is not None and kept(backend, view))
+        if applied:
+            note_applied(store, view.run, seen.handle.place.get("namespace", "") if seen is not None else "")
 
 
 def _elsewhere(view: RunView) -> str:
@@ -347,8 +355,10 @@ def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]
     def same(run: str) -> bool:
         stored = store.read(RunKeys(run).result)
         try:
-            return stored is not None and decode(stored[0], Result).nonce == cached[run].nonce
-        except msgspec.MsgspecError:
+            return stored is not None and decode_record(stored[1].key, stored[0], Result).nonce == cached[run].nonce
+        except Unreachable:
+            raise
+        except SlipwayError:
             return False
 
     with ThreadPoolExecutor(PARALLEL) as pool:

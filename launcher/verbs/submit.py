@@ -22,6 +22,7 @@ from launcher.deleting.guard import guard, served_by
 from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import note_applied
+from launcher.protocol.ceiling import write_ceilings
 from launcher.protocol.deleted import read_deleted, told
 from launcher.protocol.facts import facts
 from launcher.protocol.finish import adopt, complete_works, finish, lacks_works, nowhere
@@ -43,6 +44,7 @@ from launcher.store.known import entry
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
 from launcher.verbs.ended import compare_ended, compare_results
+from launcher.verbs.estimate import CeilingPlan
 from launcher.verbs.overlays import upload_overlays
 
 WRITER: Final = "submit"
@@ -113,6 +115,7 @@ def submit(
     checked: Path | None = None,
     plan: bool = False,
     notes: Path | None = None,
+    ceiling: CeilingPlan | None = None,
 ) -> list[Submitted]:
     """Submits a group to one backend; returns the outcome of each run, in the group's order.
 
@@ -120,6 +123,7 @@ def submit(
     checked   folder that remembers which stores were found sound, so that each is checked once; None: not checked
     plan      only says what would be done; writes nothing
     notes     folder that remembers a submit until its end (launcher.userdata.interrupted); None: it is not remembered
+    ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
 
     Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
     under that name), Unreachable.
@@ -141,7 +145,7 @@ def submit(
             check_store(store, checked)
             upload_overlays(store, new, overlays or {})
         with noted(store, backend.place, [run_id(job) for job in new], None if plan else notes):
-            _Rounds(group, store, backend, rendered, ones, threads, plan, overlays or {}).go()
+            _Rounds(group, store, backend, rendered, ones, threads, plan, overlays or {}, ceiling).go()
     return [pending.done for pending in ones.values() if pending.done is not None]
 
 
@@ -158,7 +162,9 @@ class _Rounds:
         threads: ThreadPoolExecutor,
         plan: bool,
         overlays: Mapping[str, Overlay],
+        ceiling: CeilingPlan | None,
     ) -> None:
+        self.ceiling = ceiling
         self.group = group
         self.store = store
         self.backend = backend
@@ -183,6 +189,9 @@ class _Rounds:
         if not self.grouped:
             _put_group(self.store, self.group, self.ones)
             self.grouped = True
+            if self.ceiling is not None:  # before a backend starts one of them
+                open_runs = [run for run, one in self.ones.items() if one.known.run.result is None]
+                write_ceilings(self.store, self.group.id, *self.ceiling, open_runs)
             jobs = [pending.job for pending in self.ones.values() if pending.known.run.result is None]
             succeeded = {run: one for run, one in self.ones.items() if one.known.run.result == "succeeded"}
             for _ in self.threads.map(lambda item: self.complete(*item), succeeded.items()):

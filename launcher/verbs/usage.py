@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import NotFound
 from launcher.protocol.records import Beat
 from launcher.protocol.view import AttemptView
@@ -72,7 +72,7 @@ def _rank(store: Store, run: str, attempt: AttemptView, member: str) -> Rank:
     beat, seen = attempt.beats.get(member, (None, None))
     if beat is not None and not beat.phase:  # a glance knows only the time of this heartbeat
         stored = store.read(RunKeys(run).attempt(attempt.number).beat(member))
-        beat = decode(stored[0], Beat) if stored is not None else None
+        beat = decode_record(stored[1].key, stored[0], Beat) if stored is not None else None
     used = beat.usage if beat is not None else {}
     host = attempt.claims[member].placement.host
     return Rank(

@@ -73,10 +73,11 @@ class Run(Document, frozen=True):
 
 
 class Paid(Document, frozen=True):
-    """A run that costs money now. `since`: when billing began; `hourly`: null where the price is not known; `cost`: so
-    far; `deadline_left_s`: running time that is left; `why`: its state, or why somebody must end it."""
+    """A run that costs money now; a disk, or a machine that no run has, where `run` is null. `since`: when billing
+    began; `hourly`: null where the price is not known; `cost`: so far; `deadline_left_s`: running time that is
+    left; `why`: its state, or why somebody must end it."""
 
-    run: str
+    run: str | None
     backend: str
     what: str
     since: float | None
@@ -181,6 +182,17 @@ class Reaped(Document, frozen=True):
     detail: str
 
 
+class Notification(Document, frozen=True):
+    """`did`: sent, unsent (it is tried again), given up; with --dry-run: would be sent. `detail`: what was told, or why
+    it was not."""
+
+    run: str
+    event: str
+    channel: str
+    did: str
+    detail: str
+
+
 class Gone(Document, frozen=True):
     what: str
     name: str
@@ -272,13 +284,16 @@ class SummedCosts(Document, frozen=True):
 
 
 class StoredCosts(Document, frozen=True):
-    """What a run has in the store; `run` is null for what runs share. `monthly`: null without a price of `storage`."""
+    """What a run has in the store; `run` is null for what runs share, and for a provider's `disk`. `monthly`: null
+    without a price of `storage`, or of the provider's `disk`. `used`: whether a machine has the disk."""
 
     run: str | None
     bytes: int
     objects: int
     monthly: float | None
     currency: str | None
+    disk: str | None
+    used: bool | None
 
 
 class JobCosts(Document, frozen=True):

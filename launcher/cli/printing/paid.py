@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -24,7 +25,7 @@ def show_paid(store: Store, profile: Profile, labels: Mapping[str, str | None], 
     """Prints what costs money now. Returns the exit code."""
     with Cache() as cache:
         listing = paid(store, profile, cache)
-    items = [
+    items = [  # only runs have labels
         item
         for item in listing.items
         if all(key in item.labels and value in (None, item.labels[key]) for key, value in labels.items())
@@ -48,7 +49,7 @@ def show_paid(store: Store, profile: Profile, labels: Mapping[str, str | None], 
 
 def _row(item: PaidItem, now: float) -> dict[str, Any]:
     return {
-        "run": item.run,
+        "run": item.run or None,
         "backend": item.backend,
         "what": item.what,
         "since": f"{duration(max(now - item.since, 0.0))} ago" if item.since is not None else None,
@@ -67,12 +68,20 @@ def _total(items: list[PaidItem]) -> str:
     parts = [f"{amount:.2f} {currency} per hour" for currency, amount in sorted(sums.items())]
     unknown = sum(item.hourly is None for item in items)
     parts += [f"{unknown} without a known price"] if unknown else []
-    return f"{len(items)} run{'s' if len(items) != 1 else ''}: {', '.join(parts)}"
+    counts = {"run": 0, **Counter(item.kind for item in items)}
+    words = {"run": "run", "machine": "machine without a run", "disk": "disk"}
+    told = [f"{counts[kind]} {_several(words[kind], counts[kind])}" for kind in words if kind in counts]
+    return f"{', '.join(told[:-1])}{' and ' if told[1:] else ''}{told[-1]}: {', '.join(parts)}"
+
+
+def _several(words: str, count: int) -> str:
+    first, space, rest = words.partition(" ")
+    return words if count == 1 else f"{first}s{space}{rest}"
 
 
 def paid_record(item: PaidItem) -> dict[str, Any]:
     return {
-        "run": item.run,
+        "run": item.run or None,
         "backend": item.backend,
         "what": item.what,
         "since": item.since,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.store.base import Store
     from launcher.verbs.cost import CostGroup, RunCost, StoredRun
     from launcher.verbs.estimate import JobEstimate
+    from launcher.verbs.paid import DiskCost
 
 SUMMARY = (
     "Show what runs cost, all attempts together: so far, or in the end. With --job: what jobs would cost, and at most. "
@@ -170,11 +171,16 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
 def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:
     from launcher.cli.printing.units import size
     from launcher.verbs.cost import stored
+    from launcher.verbs.paid import disk_costs
 
     found = stored(store, profile.prices)
+    disks, silent = disk_costs(profile)
+    for name, why in silent.items():
+        print(foreign.line(f"launcher cost: {name} does not tell which disks it has: {why}"), file=sys.stderr)
+    code = 4 if silent else 0
     if args.output != "table":
-        output.emit([stored_record(one) for one in found], args.output)
-        return 0
+        output.emit([*map(stored_record, found), *map(disk_record, disks)], args.output)
+        return code
     rows = [
         {
             "run": one.run or "(shared by runs)",
@@ -191,7 +197,35 @@ def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:
     print(f"\n{size(total)}{f', {monthly} a month' if monthly else ''}; `launcher gc` deletes what is old")
     if found and monthly is None:
         print("launcher cost: no price of storage; write it under `prices` in slipway.yaml", file=sys.stderr)
-    return 0
+    if disks:
+        print("\ndisks of providers, of no run:")
+        shown = [
+            {
+                "disk": _disk_name(one),
+                "size": size(one.disk.size) if one.disk.size is not None else "not known",
+                "a_month": _money(one.monthly, one.currency),
+                "used": "yes" if one.disk.in_use else "no",
+            }
+            for one in disks
+        ]
+        output.show(shown, right=("size", "a_month"))
+    return code
+
+
+def _disk_name(one: DiskCost) -> str:
+    return ", ".join(filter(None, (one.backend, one.disk.name or one.disk.id, one.disk.region)))
+
+
+def disk_record(one: DiskCost) -> dict[str, Any]:
+    return {
+        "run": None,
+        "bytes": one.disk.size or 0,
+        "objects": 0,
+        "monthly": _number(one.monthly),
+        "currency": one.currency or None,
+        "disk": _disk_name(one),
+        "used": one.disk.in_use,
+    }
 
 
 def stored_record(one: StoredRun) -> dict[str, Any]:
@@ -201,6 +235,8 @@ def stored_record(one: StoredRun) -> dict[str, Any]:
         "objects": one.objects,
         "monthly": _number(one.monthly),
         "currency": one.currency or None,
+        "disk": None,
+        "used": None,
     }
 
 

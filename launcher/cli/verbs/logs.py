@@ -9,7 +9,7 @@ from pathlib import Path
 
 from launcher.cli import arguments
 from launcher.cli.printing.lines import JsonPrinter, Lines, Printer
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.errors import BadInput
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.read import read_run
@@ -102,7 +102,7 @@ def source(store: Store, run: str) -> str:
     stored = store.read(RunKeys(run).result)
     if stored is None:
         return run
-    owner, attempt = decode(stored[0], Result).source(run)
+    owner, attempt = decode_record(stored[1].key, stored[0], Result).source(run)
     if owner != run:
         print(f"{run} adopted the work of {owner}, attempt {attempt}; what follows is its log", file=sys.stderr)
     return owner

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.cli.arguments import add_output, add_profile
 from launcher.cli.printing.output import emit
+
+if TYPE_CHECKING:  # --help of the verb needs none of it
+    from launcher.verbs.reap import Reaped
 
 SUMMARY = (
     "Write the final record of runs whose own processes died before they could, end runs that waited longer than their "
@@ -35,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.userdata.cache import Cache
-    from launcher.verbs.reap import reap
+    from launcher.verbs.reap import Reaped, reap
     from launcher.verbs.status import backends
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
@@ -43,6 +51,13 @@ def run(args: argparse.Namespace) -> int:
     named = {name: backend(name, profile.backend_options(name)) for name in args.backend}
     with Cache() as cache:
         rows = reap(store, backends(profile), named, cache=cache, plan=args.dry_run)
+        if profile.notify:
+            from launcher.verbs.notify import Notifier, secret_reader
+
+            told = Notifier(store, profile.notify, secret_reader(profile, os.environ)).once(cache, plan=args.dry_run)
+            rows += [Reaped(row.run, _told(row.did), f"{row.event} by {row.channel}: {row.detail}") for row in told]
+    if not args.dry_run:
+        _expose(rows, store.url)
     if rows or args.output != "table":
         emit([{"run": row.run, "did": _did(row.did, args.dry_run), "detail": row.detail} for row in rows], args.output)
     else:
@@ -50,5 +65,34 @@ def run(args: argparse.Namespace) -> int:
     return 4 if any(row.did == "unreachable" for row in rows) else 0
 
 
+def _expose(rows: Sequence[Reaped], store: str) -> None:
+    """Writes the reaper's numbers where node_exporter's textfile collector reads them, if the environment says so."""
+    from launcher import exposition
+    from launcher.exposition import MetricFamily
+
+    folder = exposition.folder(os.environ)
+    if folder is None:
+        return
+    now = time.time()
+    name = f"slipway-reaper-{hashlib.sha256(store.encode()).hexdigest()[:8]}"
+    good = not any(row.did == "unreachable" for row in rows)
+    last = now if good else exposition.value(folder, name, "slipway_reaper_success_timestamp_seconds")
+    labels = {"store": store}
+    counted = Counter(row.did for row in rows)
+    exposition.write(
+        folder,
+        name,
+        [
+            MetricFamily("slipway_reaper_success_timestamp_seconds", [(labels, last)]),
+            MetricFamily("slipway_reaper_seen_timestamp_seconds", [(labels, now)]),
+            MetricFamily("slipway_reaper_actions", [({**labels, "did": did}, n) for did, n in sorted(counted.items())]),
+        ],
+    )
+
+
+def _told(did: str) -> str:
+    return {"sent": "told", "would be sent": "would be told"}.get(did, "untold")
+
+
 def _did(what: str, plan: bool) -> str:
-    return f"would be {what}" if plan and what in ("noted", "ended", "moved", "stopped") else what
+    return f"would be {what}" if plan and what in ("noted", "ended", "moved", "stopped", "renewed") else what

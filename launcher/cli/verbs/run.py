@@ -91,7 +91,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     resolved = api.resolve_loaded(loaded, store=args.store, profile=args.profile, cwd=Path.cwd())
     jobs.tell_left_out("run", resolved.group)
-    done = api.submit(resolved, dry_run=args.dry_run, budget=args.budget, without_price=args.without_price)
+    done = api.submit(
+        resolved, dry_run=args.dry_run, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price
+    )
     if not done[0].final:
         jobs.tell_cost("run", resolved.group, resolved.profile)
     if not args.dry_run:

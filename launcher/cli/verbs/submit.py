@@ -78,7 +78,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
 
     output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
     jobs = api.Jobs(group, profile)
-    done = api.submit(jobs, dry_run=plan, budget=args.budget, without_price=args.without_price)
+    done = api.submit(jobs, dry_run=plan, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price)
     if not all(submitted.final for submitted in done):
         tell_cost("submit", group, profile)
     if not plan:
