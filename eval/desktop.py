@@ -2,21 +2,25 @@
 
 `InfraError` and its subclasses mean that the environment failed: the episode is run again, and the failure is never a
 score. Whatever the agent does wrong is a score of 0. An action that the desktop cannot do raises `ActionRefused`: that
-is the agent's error, and the episode goes on. Every other exception is a bug and ends the evaluation.
+is the agent's error, and the episode goes on. A ConfigError ends the evaluation. Every other exception of an
+environment is a fault of its code (`EnvironmentFault`): nothing is known of that episode, and the others go on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from PIL import Image
 
+from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.actions.geometry import Box, distance_score, inside
 
+# what an agent may use: mouse and keyboard, tools that it calls, or both (ComputerRL's API-GUI)
+Interface = Literal["gui", "tools", "both"]
 PAIRS: Final = (("x", "y"), ("x2", "y2"), ("width", "height"))  # of an action's fields, each on the screen
 
 
@@ -44,6 +48,10 @@ class ActionRefused(Exception):
     """The desktop cannot do this action, and did nothing of it. The message says why, for the agent to read."""
 
 
+class EnvironmentFault(InfraError):
+    """The environment's own code raised something that is none of these."""
+
+
 class SetupFailed(InfraError):
     """The start state of the task could not be prepared, so the task must not be run."""
 
@@ -58,6 +66,9 @@ class Task:
 
     cluster  tasks of one cluster are not independent of each other, as several seeds of one task; intervals and tests
              take the cluster as the unit. None: independent of all others
+    programs, difficulty  what results are shown by, where the environment tells
+    feasible whether the task can be done; None: not known
+    trial    which repetition of the task it is, from 0: the same start state and the same judge
     """
 
     task_id: str
@@ -67,6 +78,10 @@ class Task:
     options: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     cluster: str | None = None
+    programs: tuple[str, ...] = ()
+    difficulty: str = ""
+    feasible: bool | None = None
+    trial: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +135,8 @@ class Observation:
 
     `marks` gives numbered boxes (normalised) around what can be pointed at, where the environment knows them; a prompt
     of the marks form draws them on the image (`eval.prompts.marks`), the environment does not. `expected` is for
-    measuring and for the scripted agent; no prompt shows it. `done`: the environment ended the episode.
+    measuring and for the scripted agent; no prompt shows it. `done`: the environment ended the episode. `tree`: what
+    programs tell of their windows, where the environment has it; a prompt may show it beside or instead of the image.
     """
 
     image: Image.Image
@@ -129,6 +145,7 @@ class Observation:
     expected: Expected | None = None
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    tree: Tree | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +176,29 @@ class Desktop(Protocol):
 
     async def close(self) -> None:
         """Frees what the desktop holds. Called once, also after an error."""
+        ...
+
+
+@runtime_checkable
+class ToolDesktop(Protocol):
+    """What a desktop has besides, where agents can call tools on it. `tools`: their names."""
+
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
+        """Does a call; gives its result in words, and the screen after it. Raises ActionRefused, with why for the agent
+        to read."""
+        ...
+
+
+@runtime_checkable
+class PersonDesktop(Protocol):
+    """What a desktop has besides, where a person can work on it."""
+
+    def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
+        """What a person does, until they say done or fail: the screen before an action, the action, and the screen
+        after it. Tells the person where to work, and how to end. Raises SetupFailed."""
         ...
 
 

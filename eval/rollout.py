@@ -14,100 +14,28 @@ its episode ends, so a run that was cut off continues with the tasks that have n
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-import msgspec
+from typing import Any
 
 from eval.agents.base import Agent
-from eval.agents.batcher import Batcher, Stepping
-from eval.agents.computer import Computer, EpisodeOver, LoopingAgent, timed
-from eval.config import Config, ConfigError
-from eval.desktop import AgentTimeout, BadFrame, BrokenByAgent, Desktop, InfraError, Observation, Score, Task
-from eval.episodes import Episode, EpisodeWriter, Step, jsonl
+from eval.agents.batcher import looping_of
+from eval.agents.computer import LoopingAgent
+from eval.config import ConfigError
+from eval.continuing import go_on, key_of, longest_first
+from eval.desktop import (
+    Desktop,
+    Interface,
+    Task,
+)
+from eval.episodes import Episode, jsonl
+from eval.limits import RolloutLimits, scoring_rules
+from eval.records import EPISODES, RECORDS, TaskRecord
+from eval.sharing import Ranks, WorkQueue, digest_of, helping, serving
+from eval.task_run import Rollout, TaskRun, episode_id
 
-RECORDS: Final = "tasks.jsonl"
-EPISODES: Final = "episodes"
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One line of tasks.jsonl, one task: what paired comparisons and the summary need.
-
-    by_type   expected action type -> [steps, correct steps], where the environment has an expert
-    pointed   steps at which the expert would point at a box; in_box, those at which the agent's point lay in it
-    attempts  how often the episode was started; more than 1 after infrastructure failures
-    metrics   figures of this task alone, for paired comparisons
-    version   of the rules that gave the score
-    cluster   records of one cluster are not independent, as the steps of a trajectory; None: a cluster of its own
-    rules     what else defines the score, by name: results are only compared where it is the same
-    """
-
-    benchmark: str
-    agent: str
-    task_id: str
-    seed: int
-    score: float | None
-    success: bool | None
-    outcome: Literal["scored", "infra"]
-    error: str | None = None
-    steps: int = 0
-    parse_failures: int = 0
-    judged: int = 0
-    correct: int = 0
-    pointed: int = 0
-    in_box: int = 0
-    by_type: dict[str, list[int]] = {}
-    duration_ms: int = 0
-    attempts: int = 1
-    metrics: dict[str, float] = {}
-    episode: str | None = None
-    version: str = ""
-    cluster: str | None = None
-    rules: dict[str, Any] = {}
-
-
-class RolloutLimits(Config, frozen=True):
-    """The bounds of a rollout.
-
-    max_steps       steps per episode, where the task sets no number of its own; a step is one answer of the model,
-                    however many actions it holds
-    concurrency     episodes that run at once, each on a desktop of its own
-    reset_timeout   seconds that a reset may take; the same holds for score and close
-    step_timeout    seconds that an action may take
-    answer_timeout  seconds that an agent may take for an answer; after that the episode is `infra`
-    attempts        how often an episode is started at most, when the infrastructure fails
-    backoff         seconds before the second attempt; doubles with each further attempt
-    parse_failures  the episode fails at this many answers that are not actions
-    """
-
-    max_steps: Count = 15
-    concurrency: Count = 16
-    reset_timeout: Seconds = 300.0
-    step_timeout: Seconds = 60.0
-    answer_timeout: Seconds = 1800.0
-    attempts: Count = 3
-    backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
-    parse_failures: Count = 1
-
-
-class Rollout(msgspec.Struct, frozen=True):
-    """The result of a task. `episode` is None when `out` already held the record, or when every attempt was `infra`."""
-
-    record: TaskRecord
-    episode: Episode | None = None
-
-
-def episode_id(task: Task) -> str:
-    """A folder name for the task: readable, and the same in every run."""
-    safe = "".join(char if char.isalnum() or char in "-_." else "-" for char in task.task_id).lstrip(".")
-    return f"{safe}-{task.seed}"
+__all__ = ["RECORDS", "Rollout", "RolloutLimits", "TaskRecord", "check_interface", "play", "rollout", "try_task"]
 
 
 async def rollout(
@@ -120,92 +48,140 @@ async def rollout(
     environment: str,
     version: str = "",
     options: Mapping[str, Any] | None = None,
+    interface: Interface = "gui",
     limits: RolloutLimits | None = None,
     keep_episodes: int | None = None,
     on_end: Callable[[Rollout], None] = lambda _: None,
+    ranks: Ranks | None = None,
 ) -> list[Rollout]:
     """Runs every task once; results in the order of `tasks`.
 
     out            tasks.jsonl (a line per task, in task order at the end) and episodes/<id>/; a task that is scored
                    there already is not run again, one that was `infra` is
     version        of the benchmark, and `options` of the environment: both are written into the records
+    interface      what the agents may use, on desktops that have tools
     keep_episodes  only the first N tasks keep their folder with pictures; None keeps all
     on_end         called as each task ends, also for those found in `out`
+    ranks          the processes that share the tasks; all but rank 0 write nothing, and give []
 
     Raises ConfigError when `out` holds the results of another agent, benchmark or version, or results by other rules
-    (environment, its options, steps, answers that may be no action), or when the agent or the environment raises one.
+    (environment, its options, answers that may be no action, a higher limit of steps), or when the agent or the
+    environment raises one. A limit may be raised, and the task set may have another revision: `eval.continuing` says
+    which tasks are run again then.
     """
     limits = limits or RolloutLimits()
+    if getattr(agent, "one_at_a_time", False) and limits.concurrency > 1:
+        raise ConfigError(f"limits.concurrency: agent {agent.name} works on one desktop at a time; allowed: 1")
     if len({episode_id(task) for task in tasks}) < len(tasks):
-        raise ValueError("two tasks have the same id and seed")
+        raise ValueError("two tasks have the same id, seed and trial")
     path = out / RECORDS
-    records = jsonl.read(path, TaskRecord)
-    if strangers := {(r.benchmark, r.agent) for r in records} - {(benchmark, agent.name)}:
-        raise ConfigError(
-            f"{path} holds results of {' and '.join(map('/'.join, sorted(strangers)))}; name another folder"
-        )
     rules = scoring_rules(environment, options or {}, limits)
-    if other := next((r for r in records if r.rules and (r.version, r.rules) != (version, rules)), None):
-        raise ConfigError(f"{path} holds {_other_rules(other, version, rules)}; name another folder")
-    known = {(r.task_id, r.seed): r for r in records if r.outcome == "scored"}
-    jsonl.write(path, known.values())
-    gate = asyncio.Semaphore(limits.concurrency)
+    if interface != "gui":
+        rules["interface"] = interface
+    turns = asyncio.Semaphore(limits.concurrency)
+    slots = limits.concurrency + limits.spares
 
-    async def run_task(index: int, task: Task, looping: LoopingAgent) -> Rollout:
-        if (record := known.get((task.task_id, task.seed))) is not None:
-            done = Rollout(record)
-        else:
-            async with gate:
-                keep = keep_episodes is None or index < keep_episodes
-                folder = out / EPISODES / episode_id(task) if keep else None
-                run = _Run(
-                    looping, make_desktop, task, limits, folder, agent.name, benchmark, environment, version, rules
-                )
-                done = await run.attempts()
-            jsonl.append(path, [done.record])
+    def run_of(task: Task, looping: LoopingAgent, folder: Path | None) -> TaskRun:
+        told = (limits, folder, agent.name, benchmark, environment, version, rules)
+        return TaskRun(looping, make_desktop, task, *told, interface=interface, turns=turns)
+
+    def kept(index: int) -> bool:
+        return keep_episodes is None or index < keep_episodes
+
+    if ranks is not None and not ranks.leads:
+        async with _looping(agent, limits) as looping:
+
+            async def help_with(index: int, folder: Path) -> TaskRecord:
+                return (await run_of(tasks[index], looping, folder if kept(index) else None).attempts()).record
+
+            await helping(ranks, slots, digest_of(tasks, agent.name), help_with)
+        return []
+
+    records = jsonl.read(path, TaskRecord)
+    known = go_on(out, records, tasks, (benchmark, agent.name, version), rules, limits.steps_of)
+    results = {index: Rollout(known[key_of(task)]) for index, task in enumerate(tasks) if key_of(task) in known}
+    for found in results.values():
+        on_end(found)
+    queue = WorkQueue(index for index in longest_first(tasks, records, limits.steps_of) if index not in results)
+
+    def ended(index: int, done: Rollout) -> None:
+        jsonl.append(path, [done.record])
+        results[index] = done
         on_end(done)
-        return done
 
+    async def slot(looping: LoopingAgent) -> None:
+        while (index := await queue.take()) is not None:
+            folder = out / EPISODES / episode_id(tasks[index]) if kept(index) else None
+            done = await run_of(tasks[index], looping, folder).attempts()
+            if await queue.finish(index):
+                ended(index, done)
+
+    async def from_afar(index: int, record: TaskRecord, files: dict[str, bytes]) -> None:
+        folder = out / EPISODES / episode_id(tasks[index])
+        for name, data in files.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        ended(index, Rollout(record))
+
+    async with _looping(agent, limits) as looping, AsyncExitStack() as stack:
+        if ranks is not None:
+            await stack.enter_async_context(serving(ranks, queue, digest_of(tasks, agent.name), from_afar))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(slots):
+                group.create_task(slot(looping))
+    done = [results[index] for index in range(len(tasks))]
+    jsonl.write(path, [each.record for each in done])
+    return done
+
+
+@asynccontextmanager
+async def _looping(agent: Agent | LoopingAgent, limits: RolloutLimits) -> AsyncIterator[LoopingAgent]:
+    """The agent, with a loop around it where it has none. Of several ConfigErrors in the block the first is raised."""
     try:
-        async with _looping(agent, limits.concurrency) as looping, asyncio.TaskGroup() as group:
-            running = [group.create_task(run_task(index, task, looping)) for index, task in enumerate(tasks)]
+        async with looping_of(agent, limits.concurrency) as looping:
+            yield looping
     except BaseExceptionGroup as group_error:
         if (error := _config_error(group_error)) is not None:
             raise error from None
         raise
-    results = [task.result() for task in running]
-    jsonl.write(path, [result.record for result in results])
-    return results
 
 
-@asynccontextmanager
-async def _looping(agent: Agent | LoopingAgent, limit: int) -> AsyncIterator[LoopingAgent]:
-    """The agent as one that loops: one that only acts gets a loop around it, and one batch for many episodes."""
-    if isinstance(agent, LoopingAgent):
-        yield agent
-    else:
-        async with Batcher(agent, limit) as batcher:
-            yield Stepping(batcher)
+async def try_task(
+    agent: Agent | LoopingAgent,
+    desktop: Callable[[], Desktop],
+    task: Task,
+    *,
+    folder: Path,
+    environment: str,
+    interface: Interface = "gui",
+    limits: RolloutLimits | None = None,
+) -> Episode:
+    """One task, once, into the episode folder `folder`, and not judged: `success` and `score` of the episode are None.
+
+    metadata.agent_failure of the episode says why the agent failed by its answers, where it did. Raises InfraError.
+    After that, and when it is cancelled, the folder holds what was recorded until then.
+    """
+    limits = limits or RolloutLimits()
+    async with looping_of(agent, 1) as looping:
+        name = agent.name
+        run = TaskRun(
+            looping, desktop, task, limits, folder, name, "", environment, "", {}, interface=interface, judge=False
+        )
+        return await run.once()
 
 
-def scoring_rules(environment: str, options: Mapping[str, Any], limits: RolloutLimits) -> dict[str, Any]:
-    """What defines the score of a task besides the benchmark and its version."""
-    return {
-        "environment": environment,
-        "options": dict(options),
-        "max_steps": limits.max_steps,
-        "parse_failures": limits.parse_failures,
-    }
+async def play(
+    agent: LoopingAgent, desktop: Callable[[], Desktop], task: Task, *, environment: str, limits: RolloutLimits
+) -> Episode:
+    """One attempt at a task, judged; nothing is written. Raises InfraError, and what agent and environment raise."""
+    run = TaskRun(agent, desktop, task, limits, None, agent.name, "", environment, "", {}, interface="gui")
+    return await run.once()
 
 
-def _other_rules(record: TaskRecord, version: str, rules: Mapping[str, Any]) -> str:
-    stored = {"version": record.version, **record.rules}
-    differ = [
-        f"{name} {stored.get(name)!r} where it is {value!r} now"
-        for name, value in {"version": version, **rules}.items()
-        if stored.get(name) != value
-    ]
-    return f"results by other rules: {', '.join(differ)}" if differ else "results by other rules"
+def check_interface(agent: Agent | LoopingAgent, interface: Interface) -> None:
+    """Raises ConfigError for an agent that could do nothing: it has tools only, and calls none."""
+    if interface == "tools" and not getattr(agent, "calls_tools", False):
+        raise ConfigError(f"interface: tools: agent {agent.name} calls no tools; allowed for it: gui, both")
 
 
 def _config_error(group: BaseExceptionGroup[BaseException]) -> ConfigError | None:
@@ -218,207 +194,3 @@ def _config_error(group: BaseExceptionGroup[BaseException]) -> ConfigError | Non
         error = error.exceptions[0]
     assert isinstance(error, ConfigError)
     return error
-
-
-class _Run:
-    """One task: its attempts, and within one attempt its steps."""
-
-    def __init__(
-        self,
-        looping: LoopingAgent,
-        make_desktop: Callable[[], Desktop],
-        task: Task,
-        limits: RolloutLimits,
-        folder: Path | None,
-        agent: str,
-        benchmark: str,
-        environment: str,
-        version: str,
-        rules: dict[str, Any],
-    ) -> None:
-        self.looping = looping
-        self.make_desktop = make_desktop
-        self.task = task
-        self.limits = limits
-        self.folder = folder
-        self.agent = agent
-        self.benchmark = benchmark
-        self.environment = environment
-        self.version = version
-        self.rules = rules
-        self.screen = (0, 0)
-        self.started = datetime.now(UTC)
-        self.writer: EpisodeWriter | None = None
-        self.steps: list[Step] = []
-
-    async def attempts(self) -> Rollout:
-        error = ""
-        for attempt in range(1, self.limits.attempts + 1):
-            if attempt > 1:
-                await asyncio.sleep(self.limits.backoff * 2 ** (attempt - 2))
-            started = time.monotonic()
-            try:
-                episode = await self._episode()
-            except InfraError as failure:
-                error = f"{type(failure).__name__}: {failure}"
-                continue
-            finally:
-                took = round((time.monotonic() - started) * 1000)
-            return Rollout(self._record(episode, took, attempt), episode)
-        if self.writer is not None:  # keeps what the last attempt recorded, for people to look at
-            self.writer.close(self._outcome(None, error, took))
-        return Rollout(self._record(self._outcome(None, error, took), took, self.limits.attempts))
-
-    async def _episode(self) -> Episode:
-        self.started, clock = datetime.now(UTC), time.monotonic()
-        self.writer = EpisodeWriter(self.folder) if self.folder else None
-        self.steps = []
-        desktop = self.make_desktop()
-        try:
-            observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
-            self.screen = observation.screen
-            try:
-                failed = await self._steps(desktop, observation)
-                score = await timed(desktop.score(), self.limits.reset_timeout, "score")
-            except BrokenByAgent as broken:
-                failed, score = str(broken), Score(0.0, False)
-        finally:
-            await self._close(desktop)
-        if failed:
-            score = Score(0.0, False, {**score.detail, "agent_failure": failed})
-        if self.steps:
-            self.steps[-1] = msgspec.structs.replace(self.steps[-1], reward=score.value, done=True)
-        episode = self._outcome(score, None, round((time.monotonic() - clock) * 1000))
-        if self.writer is not None:
-            self.writer.close(episode)
-        return episode
-
-    def _outcome(self, score: Score | None, error: str | None, took: int) -> Episode:
-        """The finished episode: judged, or `infra` when there is no score."""
-        return Episode(
-            episode_id=episode_id(self.task),
-            task_id=self.task.task_id,
-            instruction=self.task.instruction,
-            goal=self.task.instruction,
-            seed=self.task.seed,
-            screen=self.screen,
-            success=None if score is None else score.success,
-            score=None if score is None else score.value,
-            outcome="infra" if score is None else "scored",
-            error=error,
-            steps=tuple(self.steps),
-            agent=self.agent,
-            environment=self.environment,
-            started=self.started.isoformat(timespec="milliseconds"),
-            duration_ms=took,
-            tags=self.task.tags,
-            metadata={} if score is None or not score.detail else {"score": dict(score.detail)},
-        )
-
-    async def _close(self, desktop: Desktop) -> None:
-        """A desktop that cannot be closed does not change the score of its episode; the failure is printed."""
-        try:
-            await timed(desktop.close(), self.limits.reset_timeout, "close")
-        except InfraError as error:
-            print(f"{self.task.task_id}: closing the desktop: {error}", flush=True)
-
-    async def _steps(self, desktop: Desktop, observation: Observation) -> str:
-        """Lets the agent work, into `self.steps`. Gives why it failed by its answers, or "" when it did not."""
-        computer = Computer(
-            desktop,
-            self.task,
-            observation,
-            max_steps=self.task.max_steps or self.limits.max_steps,
-            step_timeout=self.limits.step_timeout,
-            parse_failures=self.limits.parse_failures,
-            save=self._save,
-        )
-        self.steps = computer.steps
-        await self._work(computer)
-        if computer.failure is not None:
-            raise computer.failure
-        self._save(len(self.steps), computer.observation)
-        return computer.failed
-
-    async def _work(self, computer: Computer) -> None:
-        """Runs the agent's loop until it returns or the episode has ended, whichever is first."""
-        loop = asyncio.create_task(self.looping.run(computer))
-        ended = asyncio.create_task(computer.ended.wait())
-        try:
-            while not (loop.done() or ended.done()):
-                left = computer.heard + self.limits.answer_timeout - time.monotonic()
-                if left <= 0 and not computer.busy:
-                    raise AgentTimeout(f"no answer of the agent for {self.limits.answer_timeout:g} s")
-                await asyncio.wait({loop, ended}, timeout=max(left, 1.0), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            loop.cancel()
-            ended.cancel()
-            await asyncio.gather(loop, ended, return_exceptions=True)
-        if computer.failure is not None or loop.cancelled():
-            return
-        if (error := loop.exception()) is not None and not isinstance(error, EpisodeOver):
-            raise error
-
-    def _save(self, index: int, observation: Observation) -> None:
-        try:
-            observation.image.load()
-        except (OSError, SyntaxError) as error:  # what PIL raises for a broken picture
-            raise BadFrame(str(error)) from None
-        if self.writer is not None:
-            self.writer.frame(index, observation.image)
-
-    def _record(self, episode: Episode, took: int, attempt: int) -> TaskRecord:
-        counts: Counter[str] = Counter()
-        by_type: dict[str, list[int]] = {}
-        for step in episode.steps:
-            counts["failures"] += step.action is None
-            counts.update({name: int(value) for name, value in step.metrics.items()})
-            for name in step.metrics:
-                if name.startswith("expect_"):
-                    tally = by_type.setdefault(name.removeprefix("expect_"), [0, 0])
-                    tally[0] += 1
-                    tally[1] += int(step.metrics["correct"])
-        judged, correct = sum(tally[0] for tally in by_type.values()), counts["correct"]
-        pointed, in_box = sum("in_box" in step.metrics for step in episode.steps), counts["in_box"]
-        metrics = {"steps": float(len(episode.steps)), "parse_failures": float(counts["failures"])}
-        metrics |= _answers(episode.steps)
-        if judged:
-            metrics["step_accuracy"] = correct / judged
-        if pointed:
-            metrics["click_in_box"] = in_box / pointed
-        return TaskRecord(
-            benchmark=self.benchmark,
-            agent=self.agent,
-            task_id=self.task.task_id,
-            seed=self.task.seed,
-            score=episode.score,
-            success=episode.success,
-            outcome=episode.outcome,
-            error=episode.error,
-            steps=len(episode.steps),
-            parse_failures=counts["failures"],
-            judged=judged,
-            correct=correct,
-            pointed=pointed,
-            in_box=in_box,
-            by_type=dict(sorted(by_type.items())),
-            duration_ms=took,
-            attempts=attempt,
-            metrics=metrics,
-            episode=f"{EPISODES}/{episode.episode_id}" if self.folder else None,
-            version=self.version,
-            cluster=self.task.cluster,
-            rules=self.rules,
-        )
-
-
-def _answers(steps: Sequence[Step]) -> dict[str, float]:
-    """What the answers of an episode held besides one action each, where they did."""
-    figures = {
-        "actions": float(sum(len(step.actions) for step in steps)) if any(s.further_actions for s in steps) else 0.0,
-        "refused": float(sum(step.refused is not None for step in steps)),
-        "input_tokens": float(sum(step.usage.input_tokens for step in steps if step.usage)),
-        "output_tokens": float(sum(step.usage.output_tokens for step in steps if step.usage)),
-        "cost": sum(step.cost for step in steps if step.cost),
-    }
-    return {name: value for name, value in figures.items() if value}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +19,16 @@ from eval.agents.config import AgentConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
-from eval.desktop import SetupFailed
+from eval.continuing import repeated, take_over
+from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import ENVIRONMENTS, TasksConfig, environment
+from eval.grounders.base import grounded
+from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptConfig
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.records import Count
+from eval.rollout import Rollout, RolloutLimits, check_interface, rollout
 from eval.scores.summary import MetricRow, summarise, table, write_summary
+from eval.sharing import ranks_here
 
 __all__ = ["ENVIRONMENTS", "RunConfig", "TasksConfig", "environment", "evaluate", "main"]
 
@@ -38,9 +43,20 @@ class RunConfig(Config, frozen=True):
     split          split of the benchmark in the results; what is drawn is said by `options`
     options        options of the environment itself
     prompt         the same section as the training's
+    interface      what agents may use: gui (mouse and keyboard), tools (open_file, run_command, read_tree), both;
+                   environments whose desktops have tools: desktop; agents: openai-compatible, openai, claude
+    grounder       who marks the screens for prompts with marks: the accessibility tree, or a model that looks at them;
+                   none: the environment itself
     baselines      further agents, evaluated on the same tasks
     limits         steps, time limits and attempts of an episode
+    trials         how often each task is run, for agents that draw: the results then have the mean over all, by task,
+                   and pass_at/N, the chance that one of N trials solves a task
+    earlier        the folder of results of another run, such as $SLIPWAY_INPUTS/earlier: its judged tasks are not run
+                   again, where the rules allow it. A limit of steps may be higher here, and the task set newer
     keep_episodes  how many tasks keep their episode folder with pictures
+    within         numbers of answers, such as [15, 50]: the results also say which tasks were solved by an episode of
+                   so many. Each is a lower bound: an agent that has a limit may hurry. A published score has a run of
+                   its own, with its own limit
     """
 
     benchmark: str
@@ -51,9 +67,14 @@ class RunConfig(Config, frozen=True):
     split: str = "test"
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: PromptConfig = PromptConfig()
+    interface: Interface = "gui"
+    grounder: GrounderConfig | None = None
     baselines: list[AgentConfig] = msgspec.field(default_factory=list)
     limits: RolloutLimits = RolloutLimits()
+    trials: Count = 1
+    earlier: str | None = None
     keep_episodes: Annotated[int, msgspec.Meta(ge=0)] = 12
+    within: tuple[Count, ...] = ()
 
 
 class _Reporter:
@@ -77,7 +98,8 @@ class _Reporter:
 
 
 def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
-    """Runs everything; gives the rows of summary.json, the agent's first, then the baselines'.
+    """Runs everything; gives the rows of summary.json, the agent's first, then the baselines'. In a job whose leading
+    role has several processes they share the tasks, and all but rank 0 give [].
 
     Raises ConfigError, also for a task without the demonstration that it needs, and SetupFailed when not one task could
     be run.
@@ -86,36 +108,68 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     if len(set(names)) < len(names):
         raise ConfigError(f"agents need different names, not {', '.join(names)}")
     world = environment(config.environment)
-    tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
+    if list(config.within) != sorted(set(config.within)):
+        raise ConfigError(f"within: numbers that rise, not {', '.join(map(str, config.within))}")
+    tasks = repeated(world.tasks(config.tasks.count, config.tasks.seed, config.options), config.trials)
+    ranks = ranks_here()
+    if config.earlier is not None and (ranks is None or ranks.leads):
+        take_over(Path(config.earlier), out)
+    most = max(config.limits.steps_of(task) for task in tasks)
+    if config.within and config.within[-1] > most:
+        raise ConfigError(f"within: {config.within[-1]}; no episode has more than {most} answers")
     builder = config.prompt.builder()
     builder.check(tasks)
+    grounder = None if config.grounder is None else make_grounder(config.grounder)
+
+    def make_desktop() -> Desktop:
+        desktop = world.desktop(config.options)
+        return desktop if grounder is None else grounded(desktop, grounder)
+
+    # what an environment's scores depend on beside its options, such as the revision of its task files
+    told_besides = getattr(world, "provenance", None)
+    written = dict(config.options) if told_besides is None else {**config.options, **told_besides(config.options)}
     rows: list[MetricRow] = []
+    if ranks is not None:
+        ranks.last = len(config.baselines)
     for number, chosen in enumerate([config.agent, *config.baselines]):
         agent = make_agent(chosen, builder)
+        check_interface(agent, config.interface)
         results = asyncio.run(
             rollout(
                 agent,
-                lambda: world.desktop(config.options),
+                make_desktop,
                 tasks,
                 out=out if number == 0 else out / "baselines" / agent.name,
                 benchmark=config.benchmark,
                 environment=config.environment,
                 version=config.version,
-                options=config.options,
+                options=written,
+                interface=config.interface,
                 limits=config.limits,
                 keep_episodes=config.keep_episodes if number == 0 else 0,
                 on_end=_Reporter(agent.name, len(tasks), curve=number == 0),
+                ranks=ranks,
             )
         )
+        if ranks is not None and not ranks.leads:
+            continue
         records = [result.record for result in results]
-        rows += summarise(records, version=config.version, split=config.split, seed=config.tasks.seed)
+        told = {"version": _edition(config.version, written), "split": config.split}
+        rows += summarise(records, **told, seed=config.tasks.seed, within=config.within)
         if all(record.outcome == "infra" for record in records):
             raise SetupFailed(f"no task could be run: {records[0].error}")
+    if not rows:
+        return []  # rank 0 has them
     write_summary(out / "summary.json", rows)
     for row in rows:
         if row.agent == config.agent.name and row.value is not None:
             metric(len(tasks), row.metric, row.value)
     return rows
+
+
+def _edition(version: str, options: Mapping[str, Any]) -> str:
+    """The version as tables show it: with the revision of the task set, so that no two sets stand in one table."""
+    return f"{version} ({options['revision']})" if "revision" in options else version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,15 +179,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), RunConfig)
-        try:
-            rows = evaluate(config, configuration.output_folder(arguments.out, "results"))
-        except SetupFailed as error:
-            print(f"eval: {error}", file=sys.stderr)
-            return 1
-        print(table(rows))
+        if rows := evaluate(config, configuration.output_folder(arguments.out, "results")):
+            print(table(rows))
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, failures=(SetupFailed,))
 
 
 if __name__ == "__main__":

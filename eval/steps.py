@@ -20,16 +20,17 @@ import msgspec
 from eval import config as configuration
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
-from eval.agents.base import Agent, Decision, History
+from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
+from eval.asking import Asked, ScreenQuestion, ask, require_an_answer
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.importing import load_object
 from eval.config.progress import metric, progress
-from eval.desktop import BadFrame, Expected, Observation
+from eval.desktop import Expected, Observation, SetupFailed
 from eval.episodes import jsonl
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import RECORDS, Count, TaskRecord
+from eval.records import RECORDS, Count, TaskRecord
 from eval.scores.stats import Estimate, by_cluster
 from eval.scores.summary import MetricRow, row, table, write_summary
 
@@ -106,24 +107,13 @@ async def answer_all(
     """Asks the agent at every step that has no answer in `path` yet, and appends the answers there."""
     answers = {answer.task_id: answer for answer in jsonl.read(path, StepAnswer) if answer.infra is None}
     jsonl.write(path, answers.values())
-    todo = [number for number in range(len(steps)) if task_id(steps[number]) not in answers]
-    for start in range(0, len(todo), batch_size):
-        names: list[str] = []
-        observations: list[Observation] = []
-        histories: list[History] = []
-        new: list[StepAnswer] = []
-        for number in todo[start : start + batch_size]:
-            step = steps[number]
-            try:
-                observation, history = step.asked()
-            except BadFrame as error:
-                new.append(StepAnswer(task_id=task_id(step), infra=f"BadFrame: {error}"))
-                continue
-            names.append(task_id(step))
-            observations.append(observation)
-            histories.append(history)
-        decisions = await agent.act(observations, histories) if names else []
-        new += [_answer(name, decision) for name, decision in zip(names, decisions, strict=True)]
+    todo = [
+        ScreenQuestion(task_id(step), step.asked)
+        for step in (steps[number] for number in range(len(steps)))
+        if task_id(step) not in answers
+    ]
+    async for batch in ask(agent, todo, batch_size):
+        new = [_answer(asked) for asked in batch]
         jsonl.append(path, new)
         answers |= {answer.task_id: answer for answer in new}
         progress(len(answers), len(steps), f"evaluate {agent.name}", f"{len(answers)} of {len(steps)} steps answered")
@@ -131,10 +121,12 @@ async def answer_all(
     return answers
 
 
-def _answer(name: str, decision: Decision) -> StepAnswer:
-    decision = decision.single()
+def _answer(asked: Asked[str]) -> StepAnswer:
+    if asked.decision is None:
+        return StepAnswer(task_id=asked.key, infra=asked.infra)
+    decision = asked.decision.single()
     return StepAnswer(
-        task_id=name,
+        task_id=asked.key,
         response=decision.response,
         action=None if decision.action is None else decision.action.to_json(),
         parse_error=decision.parse_error,
@@ -230,6 +222,7 @@ def evaluate(config: StepsConfig, out: Path) -> list[MetricRow]:
     records = [record(config, steps[number], answers[task_id(steps[number])]) for number in range(len(steps))]
     summary = rows(config, records)
     jsonl.write(out / RECORDS, records)
+    require_an_answer(records)
     write_summary(out / "summary.json", summary)
     for line in summary:
         if line.value is not None:
@@ -247,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table(evaluate(config, configuration.output_folder(arguments.out, "results"))))
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, failures=(SetupFailed,))
 
 
 if __name__ == "__main__":

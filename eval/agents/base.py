@@ -74,7 +74,8 @@ class History:
 @runtime_checkable
 class Agent(Protocol):
     """`name` is the agent's name in the results. `parallel` is how many calls of `act` may run at once: many for a
-    served model.
+    served model. `batch_size`, where it has one, is how many observations one call takes at once: as soon as so many
+    wait, it is called.
 
     `act` may raise InfraError, for example when a server is gone: the episodes are then run again.
     """

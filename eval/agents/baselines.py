@@ -1,18 +1,21 @@
-"""Baselines that an agent must beat: always the commonest action of the training episodes, or a copy of the nearest
-episode."""
+"""Baselines that an agent must beat: nothing at all, random actions, always the commonest action of the training
+episodes, or a copy of the nearest episode."""
 
 from __future__ import annotations
 
+import random
+import string
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from PIL import Image
 
-from eval.actions import Action
+from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.base import Dialect
 from eval.agents.base import Decision, History
+from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.episodes import EpisodeError, iter_episodes
 
@@ -23,9 +26,95 @@ if TYPE_CHECKING:
 THUMB = 64  # frames are compared as grey THUMB x THUMB pictures
 
 
+RANDOM_KEYS: Final = ("enter", "tab", "backspace", "space", "up", "down", "left", "right", "pageup", "pagedown")
+RANDOM_TEXT: Final = string.ascii_letters + string.digits + " .,-"
+MAX_TYPED: Final = 12  # characters that a random action types
+
+
 def _decision(dialect: Dialect, action: Action) -> Decision:
     text = dialect.format_response(action)
     return Decision(text, dialect.parse_response(text).action)
+
+
+class DoesNothing:
+    """Says done at the first screen: what a task gives that needs no work."""
+
+    parallel = 1
+
+    def __init__(self, dialect: Dialect, name: str = "nothing") -> None:
+        self.name = name
+        self.decision = _decision(dialect, Action(ActionType.DONE))
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        return [self.decision] * len(observations)
+
+
+class RandomAction:
+    """An action drawn anew at each step: its kind from those that the dialect can say, each equally likely, then its
+    point uniformly from the screen, its text, its key or its direction.
+
+    A task, its seed, its trial and the number of the step decide what is drawn, not the order in which episodes run. It
+    never says done or fail.
+    """
+
+    parallel = 1
+
+    def __init__(self, dialect: Dialect, seed: int = 0, name: str = "random") -> None:
+        """Raises ConfigError for a dialect that can say none of its actions."""
+        self.name = name
+        self.dialect = dialect
+        self.seed = seed
+        self.kinds = [kind for kind in RANDOM_KINDS if self._drawn(kind, random.Random(0)) is not None]
+        if not self.kinds:
+            raise ConfigError(f"agent {name}: the dialect can say none of {', '.join(RANDOM_KINDS)}")
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        return [self._decide(history) for history in histories]
+
+    def _decide(self, history: History) -> Decision:
+        task = history.task
+        trial = f" {task.trial}" if task.trial else ""
+        drawn = random.Random(f"{self.seed} {task.task_id} {task.seed} {len(history.past)}{trial}")
+        while (decision := self._drawn(drawn.choice(self.kinds), drawn)) is None:
+            pass  # a text that this dialect cannot say
+        return decision
+
+    def _drawn(self, kind: ActionType, drawn: random.Random) -> Decision | None:
+        """A decision of this kind; None where the dialect cannot say it."""
+        try:
+            return _decision(self.dialect, _random_action(kind, drawn))
+        except (Unrepresentable, ParseError):
+            return None
+
+
+# Kinds of a random action: what a mouse and a keyboard do, each whole in itself
+RANDOM_KINDS: Final = (
+    ActionType.CLICK,
+    ActionType.DOUBLE_CLICK,
+    ActionType.RIGHT_CLICK,
+    ActionType.DRAG,
+    ActionType.SCROLL,
+    ActionType.HOVER,
+    ActionType.TYPE,
+    ActionType.KEY,
+    ActionType.WAIT,
+)
+
+
+def _random_action(kind: ActionType, drawn: random.Random) -> Action:
+    x, y, x2, y2 = (drawn.random() for _ in range(4))
+    if kind is ActionType.DRAG:
+        return Action(kind, x=x, y=y, x2=x2, y2=y2)
+    if kind is ActionType.SCROLL:
+        return Action(kind, x=x, y=y, direction=drawn.choice(("up", "down")), amount=float(drawn.randint(1, 5)))
+    if kind is ActionType.TYPE:
+        text = "".join(drawn.choice(RANDOM_TEXT) for _ in range(drawn.randint(1, MAX_TYPED)))
+        return Action(kind, text=text.strip() or "a")
+    if kind is ActionType.KEY:
+        return Action(kind, keys=(drawn.choice(RANDOM_KEYS),))
+    if kind is ActionType.WAIT:
+        return Action(kind, duration=1.0)
+    return Action(kind, x=x, y=y)
 
 
 class CommonestAction:
@@ -78,7 +167,7 @@ class NearestEpisode:
         if not thumbs:
             raise EpisodeError(f"{episodes}: no episode with an action")
         self.thumbs = np.stack(thumbs)
-        self.chosen: dict[tuple[str, int], int] = {}
+        self.chosen: dict[tuple[str, int, int], int] = {}
 
     def _nearest(self, observation: Observation, instruction: str) -> int:
         import numpy as np
@@ -90,7 +179,7 @@ class NearestEpisode:
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         decisions = []
         for observation, history in zip(observations, histories, strict=True):
-            key = (history.task.task_id, history.task.seed)
+            key = (history.task.task_id, history.task.seed, history.task.trial)
             if not history.past:
                 self.chosen[key] = self._nearest(observation, history.task.instruction)
             copy = self.decisions[self.chosen[key]]

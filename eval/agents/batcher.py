@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 
 from eval.agents.base import Agent, Decision, History, StreamingAgent
-from eval.agents.computer import Computer
+from eval.agents.computer import Computer, LoopingAgent
 from eval.desktop import Observation
 
 LINGER = 0.02  # seconds to wait for the episodes that are still busy on their desktops
 
 
 class Batcher:
-    """Calls the agent when every open episode waits for it, or when some have waited for LINGER seconds.
+    """Calls the agent when every open episode waits for it, or as many as it takes in one call (its `batch_size`, where
+    it has one), or when one has waited for `linger` seconds.
+
+    linger  None: always waits for every open episode and asks for all at once, so that no clock decides what a batch
+            holds
 
     An exception of the agent goes to every episode of that batch that has no answer yet. Of an agent that gives its
     answers one by one (`StreamingAgent`), each is handed on when it is ready. Use as an async context manager.
     """
 
-    def __init__(self, agent: Agent, limit: int) -> None:
+    def __init__(self, agent: Agent, limit: int, linger: float | None = LINGER) -> None:
         self.agent = agent
-        self.limit = limit
+        self.linger = linger
+        self.limit = limit if linger is None else min(limit, getattr(agent, "batch_size", limit))
         self.open = 0  # episodes that may ask
         self._waiting: list[tuple[Observation, History, asyncio.Future[Decision]]] = []
+        self._since = 0.0  # when the first of them came
         self._news = asyncio.Event()
         self._free = asyncio.Semaphore(agent.parallel)
         self._task: asyncio.Task[None] | None = None
@@ -51,6 +59,8 @@ class Batcher:
     async def ask(self, observation: Observation, history: History) -> Decision:
         """This episode's decision."""
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._since = asyncio.get_running_loop().time()
         self._waiting.append((observation, history, answer))
         self._news.set()
         return await answer
@@ -59,7 +69,7 @@ class Batcher:
         while not self._waiting:
             self._news.clear()
             await self._news.wait()
-        until = asyncio.get_running_loop().time() + LINGER
+        until = None if self.linger is None else self._since + self.linger
         while len(self._waiting) < min(self.open, self.limit):
             self._news.clear()
             try:
@@ -115,3 +125,13 @@ class Stepping:
                 await computer.answer(await self.batcher.ask(computer.observation, computer.history()))
         finally:
             self.batcher.leave()
+
+
+@asynccontextmanager
+async def looping_of(agent: Agent | LoopingAgent, limit: int) -> AsyncIterator[LoopingAgent]:
+    """The agent as one that loops: one that only acts gets a loop around it, and one batch for many episodes."""
+    if isinstance(agent, LoopingAgent):
+        yield agent
+    else:
+        async with Batcher(agent, limit) as batcher:
+            yield Stepping(batcher)

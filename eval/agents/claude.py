@@ -14,6 +14,7 @@ from eval.agents.driver import Driver
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
+from eval.desktops.tools import TOOLS, Tool
 from eval.episodes import TokenUsage, ToolCall
 
 STOPS = {
@@ -25,6 +26,8 @@ STOPS = {
 
 class ClaudeAgent:
     """See ClaudeConfig in eval.agents.config for the options. Raises ConfigError."""
+
+    calls_tools = True
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class ClaudeAgent:
         self.sdk = package("anthropic", name)
         self.tools = package("anthropic.tools", name)
         self.computer_tools = package("anthropic.tools.computer", name)
+        self.functions = package("anthropic.lib.tools", name)
         self.longest = longest
         self.keyboard = keyboard
         self.instructions = instructions
@@ -73,7 +77,7 @@ class ClaudeAgent:
                 model=self.model,
                 max_tokens=self.max_tokens,
                 messages=[{"role": "user", "content": content}],
-                tools=[self._toolset(driver)],
+                tools=[*([self._toolset(driver)] if computer.gui else []), *self._functions(computer)],
                 **more,
             )
             answers = aiter(runner)
@@ -123,6 +127,22 @@ class ClaudeAgent:
             return
         if not any(getattr(block, "type", None) == "tool_use" for block in blocks):
             await driver.finish("\n".join(texts))
+
+    def _functions(self, computer: Computer) -> list[Any]:
+        """The desktop's own tools as the SDK has them."""
+        refused = self.tools.ToolError
+
+        def made(tool: Tool) -> Any:
+            async def call(**arguments: Any) -> str:
+                try:
+                    return await computer.call(ToolCall(name=tool.name, arguments=arguments)) or "done"
+                except ActionRefused as error:
+                    raise refused(str(error)) from None  # the model reads it and goes on
+
+            kind = self.functions.BetaAsyncFunctionTool
+            return kind(call, name=tool.name, description=tool.description, input_schema=tool.schema())
+
+        return [made(TOOLS[name]) for name in computer.tools]
 
     def _toolset(self, driver: Driver) -> Any:
         """The SDK's toolset with our driver: every member goes through `execute`."""

@@ -9,36 +9,52 @@ the limit of steps counts answers, as OSWorld's own loop does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from PIL import Image
 
+from eval.accessibility.shown import points_at_control
 from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History
-from eval.desktop import ActionRefused, BrokenByAgent, Desktop, DesktopTimeout, InfraError, Observation, Task
-from eval.episodes import Step, ToolCall, frame_name
+from eval.config import ConfigError
+from eval.desktop import (
+    ActionRefused,
+    BrokenByAgent,
+    Desktop,
+    InfraError,
+    Interface,
+    Observation,
+    PersonDesktop,
+    Task,
+    ToolDesktop,
+)
+from eval.desktop_calls import timed
+from eval.episodes import Step, ToolCall, frame_name, tree_name
 from eval.prompts import PastStep
 
 T = TypeVar("T")
 MAX_TURN: Final = 1000  # actions of one answer that come one by one
+TOOL_S: Final = 120.0  # seconds after which a tool that should have ended is the infrastructure's failure
+# what an agent may do that is neither mouse nor keyboard
+TOLD: Final = frozenset(
+    {
+        ActionType.DONE,
+        ActionType.FAIL,
+        ActionType.WAIT,
+        ActionType.SCREENSHOT,
+        ActionType.ZOOM,
+        ActionType.CURSOR_POSITION,
+        ActionType.CALL_USER,
+    }
+)
 
 
 class EpisodeOver(Exception):
     """The episode has ended: there is nothing more to do on the computer."""
-
-
-async def timed(call: Awaitable[T], seconds: float, name: str) -> T:
-    """The call's result. Raises DesktopTimeout after `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except InfraError:
-        raise
-    except TimeoutError:
-        raise DesktopTimeout(f"{name} took longer than {seconds:g} s") from None
 
 
 class Computer:
@@ -52,6 +68,8 @@ class Computer:
     steps   the recorded steps
     failed  why the agent failed by its answers; "" while it has not
     failure the infrastructure's failure, or the desktop's that the agent broke, if there was one
+    tools   names of the tools that may be called here; () where the interface is gui, or the desktop has none
+    gui     whether mouse and keyboard may be used
     ended   set when the episode has ended, for whatever reason
     held    keys and mouse buttons that are down now, such as shift and button:left
     """
@@ -66,8 +84,13 @@ class Computer:
         step_timeout: float,
         parse_failures: int = 1,
         save: Callable[[int, Observation], None] = lambda *_: None,
+        room: Callable[[], Awaitable[None]] | None = None,
+        interface: Interface = "gui",
     ) -> None:
-        """save  keeps the frame before a step; it may raise InfraError"""
+        """
+        save  begins to keep the frame before a step; it may raise InfraError
+        room  waits until what was begun is not too much; called before each action
+        """
         self._desktop = desktop
         self.task = task
         self.observation = observation
@@ -75,7 +98,10 @@ class Computer:
         self._step_timeout = step_timeout
         self._parse_failures = parse_failures
         self._save = save
+        self._room = room
         self._past: list[PastStep] = []
+        self.tools = desktop.tools if interface != "gui" and isinstance(desktop, ToolDesktop) else ()
+        self.gui = interface != "tools"
         self.steps: list[Step] = []
         self.held: frozenset[str] = frozenset()
         self.failed = ""
@@ -166,6 +192,52 @@ class Computer:
         self.note(call)
         return observation
 
+    async def call(self, call: ToolCall) -> str:
+        """Does a call of a tool, as one of the open step's, and gives its result; the step tells both.
+
+        Raises ActionRefused, with why for the agent to read, and what `act` raises.
+        """
+        self._hear()
+        if not self.steps:
+            raise ValueError("a call before the first answer: call begin first")
+        if len(self.steps[-1].calls) >= MAX_TURN:
+            self.failed = f"more than {MAX_TURN} calls in one answer"
+            self._end()
+        try:
+            if call.name not in self.tools or not isinstance(self._desktop, ToolDesktop):
+                raise ActionRefused(f"there is no tool {call.name[:60]!r} here")
+            # a tool has a limit of its own, which is told to the agent
+            with self._at_work():
+                result, self.observation = await timed(
+                    self._desktop.call(call.name, call.arguments), max(self._step_timeout, TOOL_S), call.name
+                )
+        except ActionRefused as refused:
+            self._add(msgspec.structs.replace(call, error=str(refused)))
+            raise
+        self._add(msgspec.structs.replace(call, result=result))
+        if self.observation.done:
+            self.ended.set()
+        return result
+
+    async def follow(self, write: Callable[[Action], str]) -> None:
+        """Records what a person does at the desktop, each action as a step, until they end the episode.
+
+        write  the answer that a step tells: the action in words. Raises ConfigError where no person can work.
+        """
+        if not isinstance(self._desktop, PersonDesktop):
+            raise ConfigError("agent human: a person cannot work on these desktops; allowed: environment desktop")
+        try:
+            async with contextlib.aclosing(self._desktop.follow()) as followed:
+                async for before, action, after in followed:
+                    self.observation = before
+                    self.begin(Decision(write(action), action))
+                    self.observation = after
+                    if action.type in (ActionType.DONE, ActionType.FAIL) or len(self.steps) >= self.max_steps:
+                        self.ended.set()
+                        return
+        except (InfraError, BrokenByAgent) as error:
+            self._fail(error)
+
     def stop(self, why: str) -> None:
         """Ends the episode as a failure of the agent's answer, where its loop cannot go on. Raises EpisodeOver.
 
@@ -177,25 +249,46 @@ class Computer:
         self.failed = self.failed or f"no valid action: {why}"
         self._end()
 
+    def _add(self, call: ToolCall) -> None:
+        """The call as it ended, in the place of the same call as the answer held it."""
+        calls = list(self.steps[-1].calls)
+        asked = next((number for number, known in enumerate(calls) if _open_call(known, call)), None)
+        if asked is None:
+            calls.append(call)
+        else:
+            calls[asked] = call
+        self.steps[-1] = msgspec.structs.replace(self.steps[-1], calls=tuple(calls))
+
     def note(self, call: ToolCall) -> None:
         """Adds the call of a tool, with its result, to the open step; one of the same id is replaced."""
         step = self.steps[-1]
         kept = tuple(known for known in step.calls if not call.id or known.id != call.id)
         self.steps[-1] = msgspec.structs.replace(step, calls=(*kept, call))
 
-    async def _do(self, action: Action, number: int) -> Observation:
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """While the desktop does something: the agent need not be heard, and what breaks ends the episode."""
         self.busy = True
         try:
-            self.observation = await timed(self._desktop.step(action), self._step_timeout, "step")
-        except ActionRefused as refused:
-            why = f"action {number} ({action.type}): {refused}"
-            self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
-            raise
+            yield
         except (InfraError, BrokenByAgent) as error:
             self._fail(error)
         finally:
             self.busy = False
             self.heard = time.monotonic()
+
+    async def _do(self, action: Action, number: int) -> Observation:
+        try:
+            if not self.gui and action.type not in TOLD:
+                raise ActionRefused(f"there is no mouse and no keyboard here, only {', '.join(self.tools)}")
+            with self._at_work():
+                if self._room is not None:
+                    await self._room()
+                self.observation = await timed(self._desktop.step(action), self._step_timeout, "step")
+        except ActionRefused as refused:
+            why = f"action {number} ({action.type}): {refused}"
+            self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
+            raise
         self._hold(action)
         if self.observation.done or action.type in (ActionType.DONE, ActionType.FAIL):
             self.ended.set()
@@ -223,7 +316,7 @@ class Computer:
             step, shown = self.steps[-1], self._shown
             marks = dict(shown.marks)
             self._past.append(
-                PastStep(step.action, shown.image, step.thought, step.response, marks, step.further_actions)
+                PastStep(step.action, shown.image, step.thought, step.response, marks, step.further_actions, step.calls)
             )
 
     def _hear(self) -> None:
@@ -257,8 +350,16 @@ class LoopingAgent(Protocol):
         ...
 
 
+def _open_call(known: ToolCall, call: ToolCall) -> bool:
+    """Whether `known` is the same call, without an end yet."""
+    same = (known.id, known.name, known.arguments) == (call.id, call.name, call.arguments)
+    return same and known.result is None and known.error is None
+
+
 def _judged(action: Action | None, observation: Observation) -> dict[str, float]:
     metrics: dict[str, float] = {}
+    if action is not None and action.point is not None and observation.tree is not None:
+        metrics["on_control"] = float(points_at_control(observation.tree, action.point))
     expert = observation.expected
     if expert is not None:
         metrics[f"expect_{expert.action.type}"] = 1.0
@@ -287,4 +388,5 @@ def _step(index: int, decision: Decision, observation: Observation) -> Step:
         usage=decision.usage,
         cost=decision.cost,
         raw=decision.raw,
+        tree=None if observation.tree is None else tree_name(index),
     )

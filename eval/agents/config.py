@@ -10,12 +10,14 @@ import msgspec
 
 from eval.actions.geometry import FrameName
 from eval.agents.base import Agent, Decision, History
-from eval.agents.baselines import CommonestAction, NearestEpisode
+from eval.agents.baselines import CommonestAction, DoesNothing, NearestEpisode, RandomAction
 from eval.agents.computer import LoopingAgent
+from eval.agents.human import HumanAgent
 from eval.agents.scripted import ScriptedAgent
 from eval.agents.wire import Prices
 from eval.config import Config, ConfigError
 from eval.config.importing import call, load_object, require_methods
+from eval.config.roles import base_url
 from eval.desktop import Observation
 from eval.episodes import EpisodeError
 from eval.prompts import PromptBuilder
@@ -59,7 +61,8 @@ class ServedConfig(Config, frozen=True, tag_field="kind", tag="openai-compatible
     """A model behind an OpenAI-compatible endpoint, such as vLLM's.
 
     model        its name there
-    base_url     address of the endpoint, such as http://localhost:8000/v1
+    base_url     address of the endpoint, such as http://localhost:8000/v1; role:NAME is the server of that role of the
+                 run, which this one `needs`
     name         name of the agent in the results
     api_key      the environment variable that holds the key; none: the server wants no key
     max_tokens   longest answer, in tokens
@@ -174,6 +177,35 @@ class ScriptedConfig(Config, frozen=True, tag_field="kind", tag="scripted"):
     name: str = "scripted"
 
 
+class HumanConfig(Config, frozen=True, tag_field="kind", tag="human"):
+    """A person, who works in the browser on a real desktop; what they do is recorded. `limits.concurrency` must be 1.
+
+    name  name of the person in the results
+    """
+
+    name: str = "human"
+
+
+class NothingConfig(Config, frozen=True, tag_field="kind", tag="nothing"):
+    """Says done at the first screen.
+
+    name  name of the agent in the results
+    """
+
+    name: str = "nothing"
+
+
+class RandomConfig(Config, frozen=True, tag_field="kind", tag="random"):
+    """Random clicks, drags, scrolls, keys and texts all over the screen.
+
+    seed  of what is drawn; the same seed does the same in the same task
+    name  name of the agent in the results
+    """
+
+    seed: int = 0
+    name: str = "random"
+
+
 class CommonestConfig(Config, frozen=True, tag_field="kind", tag="commonest"):
     """Always the commonest action of a folder of episodes.
 
@@ -197,8 +229,17 @@ class NearestConfig(Config, frozen=True, tag_field="kind", tag="nearest"):
 
 
 # agents that decide for one screen, also outside of an episode
-DecidingConfig = TransformersConfig | ServedConfig | ScriptedConfig | CommonestConfig | NearestConfig | CustomConfig
-AgentConfig = DecidingConfig | OpenAiConfig | ClaudeConfig
+DecidingConfig = (
+    TransformersConfig
+    | ServedConfig
+    | ScriptedConfig
+    | NothingConfig
+    | RandomConfig
+    | CommonestConfig
+    | NearestConfig
+    | CustomConfig
+)
+AgentConfig = DecidingConfig | OpenAiConfig | ClaudeConfig | HumanConfig
 
 
 def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
@@ -240,6 +281,7 @@ def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
     from eval.agents.served import ServedAgent
 
     options = {name: getattr(config, name) for name in config.__struct_fields__ if name != "model"}
+    options["base_url"] = base_url(config.base_url, "agent.base_url")
     return ServedAgent(config.model, builder, **options)
 
 
@@ -257,6 +299,18 @@ def _claude(config: ClaudeConfig, builder: PromptBuilder) -> LoopingAgent:
 
 def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:
     return ScriptedAgent(builder.dialect, name=config.name)
+
+
+def _human(config: HumanConfig, builder: PromptBuilder) -> LoopingAgent:
+    return HumanAgent(builder.dialect.without_marks(), config.name)
+
+
+def _nothing(config: NothingConfig, builder: PromptBuilder) -> Agent:
+    return DoesNothing(builder.dialect.without_marks(), config.name)
+
+
+def _random(config: RandomConfig, builder: PromptBuilder) -> Agent:
+    return RandomAction(builder.dialect.without_marks(), config.seed, config.name)
 
 
 def _commonest(config: CommonestConfig, builder: PromptBuilder) -> Agent:
@@ -309,6 +363,9 @@ AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent | LoopingA
     OpenAiConfig: _openai,
     ClaudeConfig: _claude,
     ScriptedConfig: _scripted,
+    HumanConfig: _human,
+    NothingConfig: _nothing,
+    RandomConfig: _random,
     CommonestConfig: _commonest,
     NearestConfig: _nearest,
     CustomConfig: _custom,

@@ -13,6 +13,7 @@ from eval.agents.driver import Driver
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
+from eval.desktops.tools import TOOLS, Tool
 from eval.episodes import TokenUsage, ToolCall
 
 Safety = Literal["stop", "acknowledge"]
@@ -20,6 +21,8 @@ Safety = Literal["stop", "acknowledge"]
 
 class OpenAiComputerAgent:
     """See OpenAiConfig in eval.agents.config for the options. Raises ConfigError."""
+
+    calls_tools = True
 
     def __init__(
         self,
@@ -110,11 +113,55 @@ class _Recorder:
         self._computer = computer
         self.last: Any = None
         self.responses = self
+        # the desktop's own tools, which the SDK's loop does not know: (how many items of its input were before, items)
+        self._called: list[tuple[int, list[Any]]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def create(self, **request: Any) -> Any:
+        """The next response that calls no tool of the desktop: those calls are done here."""
+        computer = self._computer
+        if not computer.tools:
+            return await self._create(**request)
+        given = list(request["input"])
+        own = [{"type": "function", "strict": True, **_function(TOOLS[name])} for name in computer.tools]
+        request["tools"] = [*(request["tools"] if computer.gui else []), *own]
+        while True:
+            response = await self._create(**{**request, "input": self._whole(given), "parallel_tool_calls": False})
+            calls = [item for item in response.output if getattr(item, "type", None) == "function_call"]
+            if not calls:
+                return response
+            if any(getattr(item, "type", None) == "computer_call" for item in response.output):
+                computer.stop("an answer with calls of the computer and of other tools at once")
+            items = [item.to_dict(mode="json") for item in response.output]
+            items += [await self._call(call) for call in calls]
+            self._called.append((len(given), items))
+
+    def _whole(self, given: list[Any]) -> list[Any]:
+        """The SDK's history with the calls that it does not know, where they were."""
+        whole, start = [], 0
+        for at, items in self._called:
+            whole += given[start:at] + items
+            start = at
+        return whole + given[start:]
+
+    async def _call(self, item: Any) -> dict[str, Any]:
+        """Does a call, and gives what the model reads of it."""
+        try:
+            arguments = json.loads(item.arguments)
+        except (ValueError, RecursionError, TypeError):
+            arguments = None
+        call = ToolCall(
+            name=str(item.name), id=str(item.call_id), arguments=arguments if isinstance(arguments, dict) else {}
+        )
+        try:
+            result = await self._computer.call(call)
+        except ActionRefused as refused:
+            result = f"error: {refused}"
+        return {"type": "function_call_output", "call_id": item.call_id, "output": result}
+
+    async def _create(self, **request: Any) -> Any:
         agent, computer = self._agent, self._computer
         try:
             response = await self._client.responses.create(**request)
@@ -179,6 +226,10 @@ class _Members:
 
     async def screenshot(self) -> dict[str, str]:
         return {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{self._driver.screenshot()}"}
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
 
 
 def _stopped(response: Any, error: str) -> str:

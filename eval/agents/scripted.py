@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.actions import Action
+from eval.actions import Action, Unrepresentable
 from eval.actions.dialects.base import Dialect
 from eval.agents.base import Decision, History
+from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.prompts.marks import to_mark, to_point
 
@@ -32,6 +33,9 @@ class ScriptedAgent:
         decisions = []
         for observation, history in zip(observations, histories, strict=True):
             action = expected(observation, history)
-            text = self.dialect.format_response(to_mark(action, observation.marks) if self.marks else action)
+            try:
+                text = self.dialect.format_response(to_mark(action, observation.marks) if self.marks else action)
+            except Unrepresentable as error:
+                raise ConfigError(f"prompt.dialect: agent {self.name} cannot write its action in it: {error}") from None
             decisions.append(Decision(text, to_point(self.dialect.parse_response(text).action, observation.marks)))
         return decisions

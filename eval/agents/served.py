@@ -7,6 +7,7 @@ make the prompt and read the answer, so Qwen2.5-VL, Qwen3-VL, UI-TARS and OpenCU
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ from eval.actions.geometry import FAMILIES, Cells, Family, FrameName, smart_resi
 from eval.agents.base import Decision, History, decide
 from eval.agents.computer import Computer
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain, png
-from eval.desktop import Observation
+from eval.desktop import ActionRefused, Observation
+from eval.desktops.tools import TOOLS, Tool
 from eval.episodes import TokenUsage, ToolCall
 from eval.prompts import PromptBuilder
 
@@ -39,6 +41,7 @@ class ServedAgent:
     """See ServedConfig in eval.agents.config for the options. Raises ConfigError."""
 
     parallel = 64
+    calls_tools = True
 
     def __init__(
         self,
@@ -80,7 +83,18 @@ class ServedAgent:
     async def run(self, computer: Computer) -> None:
         async with self._client() as client:
             while not computer.ended.is_set():
-                await computer.answer(await self._decide(client, computer.observation, computer.history()))
+                decision = await self._decide(client, computer.observation, computer.history(), computer.tools)
+                if decision.action is not None or decision.parse_error is not None:
+                    await computer.answer(decision)
+                else:
+                    await self._call(computer, decision)
+
+    async def _call(self, computer: Computer, decision: Decision) -> None:
+        """Does the calls of an answer, all of them: the model reads in its next prompt how each ended."""
+        computer.begin(decision)
+        for call in decision.calls:
+            with contextlib.suppress(ActionRefused):
+                await computer.call(call)
 
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         """One decision per observation, asked for all at once."""
@@ -100,20 +114,29 @@ class ServedAgent:
             height, width = smart_resize(height, width, self.family)
         return self.builder.in_frame(Cells(width, height))
 
-    async def _decide(self, client: Any, observation: Observation, history: History) -> Decision:
-        """Raises InfraError, and ConfigError for what the configuration must mend."""
+    async def _decide(
+        self, client: Any, observation: Observation, history: History, tools: Sequence[str] = ()
+    ) -> Decision:
+        """A decision without an action and without a parse_error has calls of `tools` instead.
+
+        Raises InfraError, and ConfigError for what the configuration must mend.
+        """
         builder = self._builder(observation)
         messages, images = builder.ask(history.task, history.past, observation, history.demonstration)
         wire = wire_messages(messages, [png(image) for image in images])
         try:
-            answer = await self._asked(client, wire)
+            answer = await self._asked(client, wire, tools)
         except Exception as error:
             return Decision("", None, parse_error=failure(self.sdk, error, self.name))
-        decision = decide(partial(builder.read_turn, marks=observation.marks), answer.text)
+        if called := tuple(call for call in answer.calls if call.name in tools):
+            decision = Decision(answer.text, None)
+            answer = replace(answer, calls=called)
+        else:
+            decision = decide(partial(builder.read_turn, marks=observation.marks), answer.text)
         if answer.refusal is not None or answer.stop == "content_filter":
             why = f"refusal: {answer.refusal or 'the server filtered the answer'}"
             decision = Decision(answer.text or answer.refusal or "", None, parse_error=why)
-        elif decision.action is None and answer.stop == "length":
+        elif decision.action is None and not called and answer.stop == "length":
             why = f"truncated: the answer was cut off at its limit of tokens: {decision.parse_error}"
             decision = replace(decision, parse_error=why)
         return replace(
@@ -126,12 +149,12 @@ class ServedAgent:
             raw=answer.raw,
         )
 
-    async def _asked(self, client: Any, messages: list[dict[str, Any]]) -> _Answer:
+    async def _asked(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[str]) -> _Answer:
         """One answer. A request changes nothing, so one whose answer was cut off is sent again."""
         for attempt in range(self.retries + 1):
             try:
                 async with asyncio.timeout(self.timeout * (self.retries + 1)):
-                    return await self._request(client, messages)
+                    return await self._request(client, messages, tools)
             except TimeoutError:
                 raise ServerFailed(f"no whole answer within {self.timeout * (self.retries + 1):g} s") from None
             except (self.sdk.APIStatusError, self.sdk.APITimeoutError):
@@ -143,14 +166,16 @@ class ServedAgent:
                 await asyncio.sleep(min(0.1 * 2**attempt, 5.0))
         raise AssertionError("unreachable")
 
-    async def _request(self, client: Any, messages: list[dict[str, Any]]) -> _Answer:
-        told = {
+    async def _request(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[str]) -> _Answer:
+        told: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "extra_body": self.extra or None,
         }
+        if tools:
+            told["tools"] = [function(TOOLS[name]) for name in tools]
         if self.stream:
             return await self._streamed(client, told)
         completion = await client.chat.completions.create(**told)
@@ -221,6 +246,12 @@ def wire_messages(messages: Sequence[dict[str, Any]], images: Sequence[str]) -> 
         else:  # some servers take a text only here
             wire.append({"role": message["role"], "content": "".join(part["text"] for part in parts)})
     return wire
+
+
+def function(tool: Tool) -> dict[str, Any]:
+    """A tool as chat completions have it."""
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+    return {"type": "function", "function": told}
 
 
 def said(content: Any, calls: Sequence[tuple[str, str, str]]) -> str:

@@ -1,15 +1,17 @@
 """A vision-language model in this process, through transformers: one batched, left-padded `generate` for many episodes.
 
-torch is imported when the agent is made, not before.
+Each answer is handed on when its last token is there, while `generate` goes on with the others of the batch: no episode
+waits for the longest answer. torch is imported when the agent is made, not before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from eval.actions.geometry import Cells, Family, FrameName, smart_resize
 from eval.agents.base import Decision, History, decide
@@ -18,6 +20,26 @@ from eval.desktop import Observation
 from eval.prompts import PromptBuilder
 from eval.prompts.marks import Marks
 from eval.prompts.tokens import VISION_TOKENS
+
+Ready = Callable[[int, Decision], None]
+Prompt = tuple[list[dict[str, Any]], list[Any]]  # messages, and the images in the order of their places
+
+
+class Draws(Protocol):
+    """Draws the tokens of one batch of answers."""
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """The scores (batch, vocabulary) in which the drawn token of each row is the largest."""
+        ...
+
+    def took(self, row: int, ids: Sequence[int]) -> None:
+        """Called once for each row: the ids of its answer, with the one that ended it."""
+        ...
+
+
+def _numbered(ready: Ready, start: int, row: int, decision: Decision) -> None:
+    """Tells of a row of a batch that begins at observation `start`."""
+    ready(start + row, decision)
 
 
 def _load(model: str, adapter: str | None, dtype: str, device: str | None) -> tuple[Any, Any]:
@@ -93,7 +115,34 @@ class TransformersAgent:
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         return await asyncio.to_thread(self._act, observations, histories)
 
-    def _act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+    async def each(
+        self, observations: Sequence[Observation], histories: Sequence[History]
+    ) -> AsyncGenerator[tuple[int, Decision]]:
+        """(number of the observation, its decision) as they get ready. Closed early, it ends the generation, too."""
+        loop = asyncio.get_running_loop()
+        came: asyncio.Queue[tuple[int, Decision] | None] = asyncio.Queue()
+        stopped = threading.Event()
+
+        def ready(number: int, decision: Decision) -> None:
+            loop.call_soon_threadsafe(came.put_nowait, (number, decision))
+
+        working = asyncio.ensure_future(asyncio.to_thread(self._act, observations, histories, ready, stopped))
+        working.add_done_callback(lambda _: came.put_nowait(None))
+        try:
+            while (item := await came.get()) is not None:
+                yield item
+            await working  # raises what went wrong
+        finally:
+            stopped.set()
+            await asyncio.gather(working, return_exceptions=True)
+
+    def _act(
+        self,
+        observations: Sequence[Observation],
+        histories: Sequence[History],
+        ready: Ready = lambda *_: None,
+        stopped: threading.Event | None = None,
+    ) -> list[Decision]:
         builders = [self._builder(observation) for observation in observations]
         prompts = [
             builder.ask(history.task, history.past, observation, history.demonstration)
@@ -103,8 +152,15 @@ class TransformersAgent:
         for start in range(0, len(prompts), self.batch_size):
             part = slice(start, start + self.batch_size)
             marks = [observation.marks for observation in observations[part]]
-            decisions += self._generate(prompts[part], marks, builders[part])
+            if stopped is not None and stopped.is_set():
+                break
+            numbered = partial(_numbered, ready, start)
+            decisions += self._generate(prompts[part], marks, builders[part], numbered, stopped, histories[part])
         return decisions
+
+    def _draws(self, batch: Any, prompts: Sequence[Prompt], histories: Sequence[History]) -> Draws | None:
+        """How the tokens of a batch are drawn; None: the likeliest ones."""
+        return None
 
     def _builder(self, observation: Observation) -> PromptBuilder:
         """The prompt builder, in the frame of the observation's image."""
@@ -119,44 +175,77 @@ class TransformersAgent:
 
     def _generate(
         self,
-        prompts: Sequence[tuple[list[dict[str, Any]], list[Any]]],
+        prompts: Sequence[Prompt],
         marks: Sequence[Marks],
         builders: Sequence[PromptBuilder],
+        ready: Ready = lambda *_: None,
+        stopped: threading.Event | None = None,
+        histories: Sequence[History] = (),
     ) -> list[Decision]:
+        """One decision per prompt. `ready` is called with each, by its row, when it is there; `stopped` ends early."""
         import torch
+        from transformers import LogitsProcessorList, StoppingCriteriaList
 
         texts = [
             self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
             for messages, _ in prompts
         ]
-        batch = self.processor(
-            text=texts, images=[images for _, images in prompts], padding=True, return_tensors="pt"
-        ).to(self.device)
+        shown = [images for _, images in prompts]  # a prompt may show a tree in the place of pictures
+        batch = self.processor(text=texts, images=shown if any(shown) else None, padding=True, return_tensors="pt").to(
+            self.device
+        )
+        begun = batch["input_ids"].shape[1]
+        ends = self._ends()
+        draws = self._draws(batch, prompts, histories)
+        # what draws its tokens suppresses for itself, and knows no penalty that a model's own settings name
+        how: dict[str, Any] = {"suppress_tokens": self.suppressed or None}
+        if draws is not None:
+            how = {"logits_processor": LogitsProcessorList([draws]), "repetition_penalty": 1.0}
+        decisions: dict[int, Decision] = {}
+
+        def take(rows: Sequence[int], tokens: Any, scores: Sequence[Any]) -> None:
+            """Makes the decisions of these rows; tokens: (batch, length), scores: one (batch, vocabulary) a token."""
+            for row in rows:
+                ids = tokens[row].tolist()
+                text = self.processor.batch_decode([ids], skip_special_tokens=True)[0]
+                read = decide(partial(builders[row].read_turn, marks=marks[row]), text)
+                decision = replace(read, frame=builders[row].frame)
+                n = next((i + 1 for i, token in enumerate(ids) if token in ends), len(ids))
+                if draws is not None:
+                    draws.took(row, ids[:n])
+                elif self.record_tokens:
+                    likely = [float(scores[i][row].float().log_softmax(-1)[ids[i]]) for i in range(n)]
+                    decision = replace(decision, token_ids=tuple(ids[:n]), logprobs=tuple(likely))
+                decisions[row] = decision
+                ready(row, decision)
+
+        def look(tokens: Any, scores: Any, **_: Any) -> Any:
+            """Called after each token: hands on what has ended."""
+            last = tokens[:, -1].tolist()
+            take(
+                [row for row, token in enumerate(last) if token in ends and row not in decisions],
+                tokens[:, begun:],
+                scores,
+            )
+            over = stopped is not None and stopped.is_set()
+            return torch.full((tokens.shape[0],), over, dtype=torch.bool, device=tokens.device)
+
         with torch.inference_mode():
             out = self.model.generate(
                 **batch,
                 do_sample=False,
                 max_new_tokens=self.max_new_tokens,
-                suppress_tokens=self.suppressed or None,
+                **how,
                 pad_token_id=self.pad,
                 return_dict_in_generate=True,
                 output_scores=self.record_tokens,
+                stopping_criteria=StoppingCriteriaList([look]),
             )
-        ids = out.sequences[:, batch["input_ids"].shape[1] :]
-        texts = self.processor.batch_decode(ids, skip_special_tokens=True)
-        decisions = [
-            replace(decide(partial(builder.read_turn, marks=m), text), frame=builder.frame)
-            for text, m, builder in zip(texts, marks, builders, strict=True)
-        ]
-        if not self.record_tokens:
-            return decisions
-        scores = torch.stack(out.scores, dim=1).float().log_softmax(-1)  # (batch, tokens, vocabulary)
-        logprobs = scores.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-        return [self._with_tokens(*row) for row in zip(decisions, ids.tolist(), logprobs.tolist(), strict=True)]
+        # answers that were cut off at their longest
+        take([row for row in range(len(prompts)) if row not in decisions], out.sequences[:, begun:], out.scores or ())
+        return [decisions[row] for row in range(len(prompts))]
 
-    def _with_tokens(self, decision: Decision, ids: list[int], logprobs: list[float]) -> Decision:
-        """The tokens up to the end token, with it; the rest is padding."""
+    def _ends(self) -> set[int]:
+        """The tokens that end an answer."""
         ends = self.model.generation_config.eos_token_id
-        stop = {ends} if isinstance(ends, int) else set(ends or ())
-        n = next((i + 1 for i, token in enumerate(ids) if token in stop), len(ids))
-        return replace(decision, token_ids=tuple(ids[:n]), logprobs=tuple(logprobs[:n]))
+        return {ends} if isinstance(ends, int) else set(ends or ())

@@ -75,10 +75,13 @@ def output_folder(given: str | None, name: str = "") -> Path:
     return Path(os.environ["SLIPWAY_OUTPUTS"]) / name
 
 
-def run(main: Callable[[], int]) -> int:
-    """Runs an entry point: a ConfigError becomes one line and exit code 78."""
+def run(main: Callable[[], int], *, failures: tuple[type[Exception], ...] = ()) -> int:
+    """Runs an entry point: a ConfigError becomes one line and exit code 78, one of `failures` one line and 1."""
     try:
         return main()
     except ConfigError as error:
         print(f"config: {error}", file=sys.stderr)
         return EXIT_CONFIG
+    except failures as error:
+        print(f"eval: {error}", file=sys.stderr)
+        return 1

@@ -9,12 +9,13 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import xcffib
 import xcffib.damage
+import xcffib.xfixes
 import xcffib.xproto
 import xcffib.xtest
 
@@ -22,7 +23,10 @@ from eval.desktop import DesktopGone
 from eval.desktops.place import Place
 
 QUIET: Final = 0.018  # seconds without damage: a frame of GTK is 16.7 ms; after 10 ms pictures still changed
+CALM: Final = 0.004  # seconds without damage after which the picture is likely the last one
 FIRST: Final = 0.05  # seconds to wait for a first damage, where no program proves that it has read its events
+PROOF: Final = 0.034  # seconds in which the programs may fall asleep; after that the rule of quiet counts too
+STEP: Final = 0.0005  # seconds between two looks at the programs
 LIMIT: Final = 2.0  # seconds; a picture that never rests, as a video, is taken as it is then
 PING_LIMIT: Final = 0.5  # seconds for a program's answer to a ping; one that is busy answers later or never
 # Programs that answer a ping from another process than the one that draws, so that the answer proves nothing
@@ -32,20 +36,36 @@ SOURCE_PAGER: Final = 2  # the sender of a window manager's message is a tool th
 _XAUTHORITY: Final = threading.Lock()
 
 
+class ConnectionLost(DesktopGone):
+    """The X server closed a connection, or is gone."""
+
+
 @contextmanager
 def reachable(display: str) -> Iterator[None]:
-    """Turns the errors of a lost connection into DesktopGone."""
+    """Turns errors into DesktopGone: a lost connection, and a refusal that nobody expected, as for want of memory."""
     try:
         yield
-    except xcffib.ConnectionException as error:
-        raise DesktopGone(f"the X display {display} does not answer any more: {error}") from None
-    except xcffib.XcffibException as error:
-        if isinstance(error, xcffib.Error):
-            raise
-        raise DesktopGone(f"the X display {display} does not answer any more: {error}") from None
+    except xcffib.Error as error:
+        raise DesktopGone(f"the X display {display} refuses a request: {str(error) or type(error).__name__}") from error
+    except (xcffib.ConnectionException, xcffib.XcffibException) as error:
+        raise ConnectionLost(f"the X display {display} does not answer any more: {error}") from None
 
 
-def _connect(place: Place) -> Any:
+def answers(place: Place) -> bool:
+    """Whether the X server takes a connection and answers on it."""
+    try:
+        with reachable(place.display):
+            x = connect(place)
+            try:
+                x.core.GetInputFocus().reply()
+            finally:
+                x.disconnect()
+    except DesktopGone:
+        return False
+    return True
+
+
+def connect(place: Place) -> Any:
     """libxcb reads the cookie from the file that XAUTHORITY names, in the environment of this process."""
     with _XAUTHORITY:
         before = os.environ.get("XAUTHORITY")
@@ -65,22 +85,29 @@ class XConnection:
     def __init__(self, place: Place) -> None:
         self.display = place.display
         with reachable(place.display):
-            self.x = _connect(place)
+            self.x = connect(place)
             setup = self.x.get_setup()
             self.screen = setup.roots[self.x.pref_screen]
             self.keycodes = range(setup.min_keycode, setup.max_keycode + 1)
             self.root = int(self.screen.root)
             self.size = (int(self.screen.width_in_pixels), int(self.screen.height_in_pixels))
             self.xtest = self.x(xcffib.xtest.key)
+            # a program that grabs the X server for itself (XGrabServer) would make every request here wait for ever
+            self.xtest.GrabControl(True)
             self.damage = self.x(xcffib.damage.key)
             self.damage.QueryVersion(1, 1).reply()
             # the answers to pings come to the root window
             self.x.core.ChangeWindowAttributes(
                 self.root, xcffib.xproto.CW.EventMask, [xcffib.xproto.EventMask.SubstructureNotify]
             )
-            self.damage.Create(self.x.generate_id(), self.root, xcffib.damage.ReportLevel.NonEmpty)
+            self.xfixes = self.x(xcffib.xfixes.key)
+            self.xfixes.QueryVersion(5, 0).reply()
+            self._damage_id, self._part, self._drawn = (self.x.generate_id() for _ in range(3))
+            whole = xcffib.xproto.RECTANGLE.synthetic(0, 0, *self.size)
+            self.xfixes.CreateRegion(self._part, 0, [])
+            self.xfixes.CreateRegion(self._drawn, 1, [whole])
+            self.damage.Create(self._damage_id, self.root, xcffib.damage.ReportLevel.NonEmpty)
             self.x.flush()
-        self._damage_id: int | None = None
         self._atoms: dict[str, int] = {}
         self._serial = 0
         self._answered: set[int] = set()
@@ -135,12 +162,27 @@ class XConnection:
                 return
             if isinstance(event, xcffib.damage.NotifyEvent):
                 self.last_damage = time.monotonic()
-                self.damage.Subtract(event.damage, 0, 0)
+                self._subtract()
                 self.x.flush()
             elif isinstance(event, xcffib.xproto.ClientMessageEvent) and event.type == self.atom("WM_PROTOCOLS"):
                 values = event.data.data32
                 if values[0] == self.atom("_NET_WM_PING"):
                     self._answered.add(int(values[1]))
+
+    def _subtract(self) -> None:
+        """Takes the damage so far off its object, so that it tells of the next, and adds it to what was drawn."""
+        self.damage.Subtract(self._damage_id, 0, self._part)
+        self.xfixes.UnionRegion(self._drawn, self._part, self._drawn)
+
+    def drawn(self) -> tuple[int, int, int, int] | None:
+        """The box (left, top, width, height; pixels) of all that was drawn since the last call; None: nothing."""
+        self._subtract()
+        asked = self.xfixes.FetchRegion(self._drawn)
+        self.xfixes.SetRegion(self._drawn, 0, [])
+        box = asked.reply().extents
+        left, top = max(0, int(box.x)), max(0, int(box.y))
+        right, bottom = min(self.size[0], box.x + box.width), min(self.size[1], box.y + box.height)
+        return (left, top, right - left, bottom - top) if left < right and top < bottom else None
 
     def wait_event(self, seconds: float) -> None:
         """Waits until the display has sent something, at most so long, and reads it."""
@@ -178,25 +220,63 @@ class XConnection:
                 return True
         return False
 
-    def settle(self, since: float, *, quiet: float = QUIET, first: float = FIRST, limit: float = LIMIT) -> bool:
-        """Waits until the screen rests: the active program has read its events, and for `quiet` s nothing was drawn.
+    def settle(
+        self,
+        since: float,
+        *,
+        quiet: float = QUIET,
+        first: float = FIRST,
+        limit: float = LIMIT,
+        meanwhile: Callable[[], None] | None = None,
+        asleep: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Waits until the screen rests: every program of the desktop sleeps (`asleep`), or the active program has read
+        its events and for `quiet` s nothing was drawn.
 
-        since    time.monotonic() of the action
-        first    how long to wait for a first damage when no program answers a ping
+        since      time.monotonic() of the action
+        first      how long to wait for a first damage when no program answers a ping
+        meanwhile  work for the time in which the screen must stay as it is, so that it costs none of its own. It is
+                   called when nothing was drawn for CALM s, and again when something was drawn since
         Returns False when the screen did not rest within `limit` seconds.
         """
-        end = time.monotonic() + limit
-        self.sync()
-        answered = self.ping(min(PING_LIMIT, limit))
         start = time.monotonic()
+        end = start + limit
+        self.sync()
+        if asleep:
+            if self._rests(min(PROOF, limit), meanwhile, asleep):
+                return True
+            quiet, first = 2 * quiet, 2 * first  # some program works or waits for its next frame
+        answered = self.ping(max(0.0, min(PING_LIMIT, end - time.monotonic())))
+        if answered is not None:  # what the program draws in answer to the last event comes from now on
+            start = time.monotonic()
+        called: float | None = None
         while True:
             now = time.monotonic()
-            if answered or self.last_damage >= since:
-                rest = max(start, self.last_damage) + quiet - now
+            drawn = bool(answered) or self.last_damage >= since
+            rest = max(start, self.last_damage) + quiet - now if drawn else start + first - now
+            if rest <= 0 or now >= end:
+                return rest <= 0
+            calm = rest - (quiet - CALM)  # how long until the work may begin
+            if meanwhile and drawn and called != self.last_damage and calm <= 0:
+                called = self.last_damage
+                meanwhile()
+                self.pump()
             else:
-                rest = start + first - now
-            if rest <= 0:
-                return True
-            if now >= end:
+                waiting = meanwhile and drawn and called != self.last_damage
+                self.wait_event(min(calm if waiting else rest, end - now))
+
+    def _rests(self, limit: float, meanwhile: Callable[[], None] | None, asleep: Callable[[], bool]) -> bool:
+        """Whether every program slept at some moment within `limit` s, and nothing was drawn after `meanwhile`."""
+        end = time.monotonic() + limit
+        while True:
+            if asleep():
+                self.pump()  # the X server slept too, so all that it had to tell has come
+                before = self.last_damage
+                if meanwhile:
+                    meanwhile()
+                    self.pump()
+                if self.last_damage == before:
+                    return True
+            if (left := end - time.monotonic()) <= 0:
                 return False
-            self.wait_event(min(rest, end - now))
+            self.wait_event(min(STEP, left))

@@ -70,12 +70,19 @@ class Executor:
     """Acts on one desktop and looks at it.
 
     launch   starts a program by its name, for open_app; None refuses that action
+    asleep   whether every program of the desktop sleeps (eval.desktops.rest); None: nobody knows
     Raises DesktopGone from every method when the X server is gone.
     """
 
-    def __init__(self, place: Place, launch: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        launch: Callable[[str], None] | None = None,
+        asleep: Callable[[], bool] | None = None,
+    ) -> None:
         self.place = place
         self.launch = launch
+        self._asleep = asleep
         self.connection = XConnection(place)
         with reachable(place.display):
             self.keyboard = XKeyboard(self.connection)
@@ -83,7 +90,7 @@ class Executor:
             self.windows = Windows(self.connection)
         self.screen = Screen(*self.connection.size)
         self._buttons: list[int] = []
-        self._last: bytes | None = None
+        self._last: Frame | None = None
         self._since = time.monotonic()
 
     def close(self) -> None:
@@ -106,19 +113,46 @@ class Executor:
             self.keyboard.restore()
             self.connection.sync()
 
+    def sync(self) -> None:
+        """Returns when the X server has carried out every action."""
+        with reachable(self.place.display):
+            self.connection.sync()
+
     def pointer(self) -> tuple[int, int]:
         """Where the pointer is, in pixels."""
         with reachable(self.place.display):
             reply = self.connection.x.core.QueryPointer(self.connection.root).reply()
             return int(reply.root_x), int(reply.root_y)
 
-    def look(self, *, settle: bool = True, limit: float = LIMIT) -> Look:
-        """Takes a picture, with `settle` once the screen rests after the last action, at most `limit` s later."""
+    def stacked(self) -> list[tuple[int, int, int, int]]:
+        """The places of the windows (left, top, width, height; pixels) with their frames, the lowest window first."""
         with reachable(self.place.display):
-            settled = self.connection.settle(self._since, limit=limit) if settle else False
-            frame = self.camera.take()
-        changed = frame.rgb != self._last
-        self._last = frame.rgb
+            return [self.windows.outer(window) for window in self.windows.listed(stacked=True)]
+
+    def look(
+        self, *, settle: bool = True, limit: float = LIMIT, prepare: Callable[[Frame], object] | None = None
+    ) -> Look:
+        """Takes a picture, with `settle` once the screen rests after the last action, at most `limit` s later.
+
+        prepare  work on a picture that is likely the one, done while the screen is watched for further changes. It may
+                 be called several times; the last frame that it got is the one of the Look
+        """
+        taken: list[tuple[float, Frame]] = []
+
+        def take() -> None:
+            # all damage up to here has been read: what is drawn after this picture is told by another one
+            taken[:] = [(self.connection.last_damage, self.camera.take())]
+            if prepare:
+                prepare(taken[0][1])
+
+        with reachable(self.place.display):
+            settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=self._asleep)
+            self.connection.pump()
+            if not taken or taken[0][0] != self.connection.last_damage or not self.camera.same_pointer(taken[0][1]):
+                take()
+        frame = taken[0][1]
+        changed = frame is not self._last and (self._last is None or frame.rgb != self._last.rgb)
+        self._last = frame
         return Look(frame, changed, settled)
 
     def perform(self, actions: Sequence[Action]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 import fpng
 import xcffib
 import xcffib.shm
-import xcffib.xfixes
 from PIL import Image
 
 from eval.desktops.connection import XConnection
@@ -29,11 +28,13 @@ class Frame:
     rgb      rows of pixels, three bytes each, with the pointer drawn in
     size     width and height in pixels
     pointer  where the pointer's hot spot is, in pixels
+    cursor   the number of the pointer's shape, as the display counts them
     """
 
     rgb: bytes
     size: tuple[int, int]
     pointer: tuple[int, int]
+    cursor: int = 0
 
     def image(self) -> Image.Image:
         """The picture, sharing no memory."""
@@ -63,8 +64,9 @@ class Camera:
         depth = connection.screen.root_depth
         if depth not in (24, 32):
             raise ValueError(f"the display has {depth} bits per pixel; start it with 24")
-        self._xfixes = connection.x(xcffib.xfixes.key)
-        self._xfixes.QueryVersion(5, 0).reply()
+        self._xfixes = connection.xfixes
+        self._pixels = bytearray(3 * connection.size[0] * connection.size[1])  # of the last picture, without pointer
+        self._last: Frame | None = None
         self._address: int | None = None
         self._segment = 0
         self._shm: Any = None
@@ -105,24 +107,64 @@ class Camera:
             self._address = None
 
     def take(self) -> Frame:
-        """The screen as it is now."""
-        width, height = size = self.connection.size
+        """The screen as it is now. Only what was drawn since the last picture is asked of the display."""
+        drawn = self.connection.drawn()
+        cursor = self._xfixes.GetCursorImage().reply()
+        if self._last is not None and drawn is None and _same(cursor, self._last):
+            return self._last
+        if drawn is not None:
+            self._refresh(*drawn)
+        rgb = self._with_pointer(cursor)
+        self._last = Frame(rgb, self.connection.size, (int(cursor.x), int(cursor.y)), int(cursor.cursor_serial))
+        return self._last
+
+    def _refresh(self, left: int, top: int, width: int, height: int) -> None:
+        """Takes a part of the screen anew."""
         root = self.connection.root
         if self._address is not None:
-            self._shm.GetImage(root, 0, 0, width, height, ALL_PLANES, Z_PIXMAP, self._segment, 0).reply()
+            self._shm.GetImage(root, left, top, width, height, ALL_PLANES, Z_PIXMAP, self._segment, 0).reply()
             pixels: Any = (ctypes.c_char * (width * height * 4)).from_address(self._address)
         else:
-            reply = self.connection.x.core.GetImage(Z_PIXMAP, root, 0, 0, width, height, ALL_PLANES).reply()
+            reply = self.connection.x.core.GetImage(Z_PIXMAP, root, left, top, width, height, ALL_PLANES).reply()
             pixels = bytes(reply.data.buf())
-        image = Image.frombuffer("RGB", size, pixels, "raw", "BGRX", 0, 1)
-        pointer = self._draw_pointer(image)
-        return Frame(image.tobytes(), size, pointer)
+        part = Image.frombuffer("RGB", (width, height), pixels, "raw", "BGRX", 0, 1).tobytes()
+        _put(self._pixels, self.connection.size[0], part, left, top, width)
 
-    def _draw_pointer(self, image: Image.Image) -> tuple[int, int]:
-        """Draws the pointer; its colours are multiplied by alpha already (XFixes). Returns its hot spot."""
-        cursor = self._xfixes.GetCursorImage().reply()
-        if cursor.width and cursor.height:
-            raw = bytes(cursor.cursor_image.buf())
-            picture = Image.frombuffer("RGBa", (cursor.width, cursor.height), raw, "raw", "BGRa", 0, 1).convert("RGBA")
-            image.paste(picture, (cursor.x - cursor.xhot, cursor.y - cursor.yhot), picture)
-        return int(cursor.x), int(cursor.y)
+    def same_pointer(self, frame: Frame) -> bool:
+        """Whether the pointer is where it was in the picture, and looks the same: no damage tells of it."""
+        return _same(self._xfixes.GetCursorImage().reply(), frame)
+
+    def _with_pointer(self, cursor: Any) -> bytes:
+        """The pixels with the pointer drawn in; its colours are multiplied by alpha already (XFixes)."""
+        wide, high = self.connection.size
+        left, top = int(cursor.x) - int(cursor.xhot), int(cursor.y) - int(cursor.yhot)
+        shown = (max(0, left), max(0, top), min(wide, left + cursor.width), min(high, top + cursor.height))
+        if shown[0] >= shown[2] or shown[1] >= shown[3]:
+            return bytes(self._pixels)
+        left, top = left - shown[0], top - shown[1]  # of the pointer, in the part below it
+        width, height = shown[2] - shown[0], shown[3] - shown[1]
+        rows = memoryview(self._pixels)[3 * wide * shown[1] : 3 * wide * shown[3]]
+        below = b"".join(rows[start : start + 3 * width] for start in range(3 * shown[0], len(rows), 3 * wide))
+        part = Image.frombytes("RGB", (width, height), below)
+        raw = bytes(cursor.cursor_image.buf())
+        picture = Image.frombuffer("RGBa", (cursor.width, cursor.height), raw, "raw", "BGRa", 0, 1).convert("RGBA")
+        part.paste(picture, (left, top), picture)
+        _put(self._pixels, wide, part.tobytes(), shown[0], shown[1], width)
+        whole = bytes(self._pixels)
+        _put(self._pixels, wide, below, shown[0], shown[1], width)
+        return whole
+
+
+def _same(cursor: Any, frame: Frame) -> bool:
+    return (int(cursor.x), int(cursor.y), int(cursor.cursor_serial)) == (*frame.pointer, frame.cursor)
+
+
+def _put(pixels: bytearray, row: int, part: bytes, left: int, top: int, width: int) -> None:
+    """Puts a part, `width` pixels wide, into a picture whose rows have `row` pixels; three bytes each."""
+    if width == row:
+        pixels[3 * row * top : 3 * row * top + len(part)] = part
+        return
+    step = 3 * width
+    for number in range(len(part) // step):
+        start = 3 * ((top + number) * row + left)
+        pixels[start : start + step] = part[number * step : (number + 1) * step]

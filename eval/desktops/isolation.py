@@ -17,6 +17,11 @@ _SOURCES: Final = str(Path(__file__).parents[2])
 PROBE_LIMIT_S: Final = 60.0
 
 
+def keeper_sources() -> str:
+    """The folder above the package `eval`."""
+    return _SOURCES
+
+
 def keeper_command(module: str, *arguments: str) -> list[str]:
     """The command that runs `main` of a module of eval.desktops.keeping with the standard library alone."""
     code = (

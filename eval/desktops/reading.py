@@ -12,14 +12,17 @@ import os
 import stat
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, Literal
 
 from eval.desktop import BrokenByAgent
 
 FILE_LIMIT: Final = 64 << 20
 ARCHIVE_LIMIT: Final = 256 << 20
 MEMBERS_LIMIT: Final = 10_000
+LISTED_LIMIT: Final = 10_000  # entries of one listing
+DEPTH_LIMIT: Final = 50
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -66,6 +69,76 @@ def _open(part: str, flags: int, folder: int, name: str) -> int:
         if error.errno == errno.ENOENT:
             raise FileNotFoundError(errno.ENOENT, "no such file", name) from None
         raise BrokenByAgent(f"{name} cannot be read: {part}: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One entry of a folder. `mode`: the permissions alone, as 0o644; `size` in bytes."""
+
+    kind: Literal["file", "folder", "link", "other"]
+    mode: int
+    size: int
+
+
+def list_files(home: Path, name: str) -> dict[str, FileEntry]:
+    """What lies below the folder `name` of `home`, at any depth: path from that folder -> what it is. No link is
+    followed. A folder that is not there has nothing in it. Bytes of a name that are no UTF-8 are escaped.
+
+    Raises BrokenByAgent for what is no folder, and for more than LISTED_LIMIT entries or folders DEPTH_LIMIT deep.
+    """
+    parts = PurePosixPath(name).parts
+    if ".." in parts or PurePosixPath(name).is_absolute():
+        raise ValueError(f"{name!r} is not a path below the home")
+    found: dict[str, FileEntry] = {}
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            below = _open(part, _FOLDER, folder, name)
+            os.close(folder)
+            folder = below
+        _list(folder, PurePosixPath(), found)
+    except FileNotFoundError:
+        return {}
+    finally:
+        os.close(folder)
+    return found
+
+
+def _list(folder: int, above: PurePosixPath, found: dict[str, FileEntry]) -> None:
+    if len(above.parts) >= DEPTH_LIMIT:
+        raise BrokenByAgent(f"folders lie more than {DEPTH_LIMIT} deep")
+    for entry in sorted(os.listdir(folder)):
+        if len(found) >= LISTED_LIMIT:
+            raise BrokenByAgent(f"more than {LISTED_LIMIT} files")
+        path = above / entry
+        try:
+            told = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:  # gone meanwhile
+            continue
+        kind = _kind(told.st_mode)
+        found[_shown(path)] = FileEntry(kind, stat.S_IMODE(told.st_mode), told.st_size)
+        if kind == "folder":
+            try:
+                below = _open(entry, _FOLDER, folder, _shown(path))
+            except FileNotFoundError:
+                continue
+            try:
+                _list(below, path, found)
+            finally:
+                os.close(below)
+
+
+def _shown(path: PurePosixPath) -> str:
+    """The path as text; bytes of a name that are no UTF-8 become escapes such as `\\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "other"
 
 
 def read_archive(data: bytes, limit: int = ARCHIVE_LIMIT) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ import json
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal
@@ -22,6 +22,7 @@ from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError,
 from eval.desktops.isolation import Isolation, isolation, keeper_command
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.place import Place
+from eval.desktops.sites import WebSite, namespaces_of
 
 FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
 START_LIMIT_S: Final = 60.0
@@ -115,6 +116,8 @@ class DesktopSession:
         self._starting: dict[int, tuple[Sequence[str], asyncio.Future[Program]]] = {}
         self._number = 0
         self._windows = 0
+        self._renewed: list[Callable[[], Awaitable[object]]] = []
+        self._site: WebSite | None = None
         self._changed = asyncio.Condition()
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
@@ -141,6 +144,11 @@ class DesktopSession:
     def terminal_offered(self) -> bool:
         """Whether this session starts programs in which the agent can type commands."""
         return self.options.terminal == "always" or self.isolation.complete
+
+    def drawing(self) -> list[int]:
+        """The processes of the desktop whose work can change what it shows, each with all that it started."""
+        pids = [pid for name, pid in self.processes.items() if name != "keeper"]
+        return pids if self._site is None else [*pids, self._site.pid]
 
     def check(self) -> None:
         """Raises what ended the desktop, if a part of it has ended: DesktopGone, or BrokenByAgent."""
@@ -177,13 +185,51 @@ class DesktopSession:
                 raise DesktopTimeout(f"{self._windows} windows after {limit_s:g} s, not {count}") from None
         self.check()
 
+    @property
+    def window_count(self) -> int:
+        """How many windows the window manager manages now."""
+        return self._windows
+
+    async def more_windows(self, count: int, limit_s: float) -> bool:
+        """Whether the window manager manages more than `count` windows within the time. Raises what `check` raises."""
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._changed.wait_for(lambda: self._windows > count or self._failure)
+            self.check()
+            return self._windows > count
+
     async def view(self, command: Sequence[str]) -> None:
         """Starts a program that shows the desktop to a person (eval.desktops.viewing); it ends with the session."""
         await self._tell(view=list(command))
 
+    async def serve(self, module: str, order: Mapping[str, Any]) -> WebSite:
+        """Starts a web application for the desktop's programs (eval.desktops.sites), in the place of the one before;
+        it ends with the desktop. Raises SetupFailed."""
+        self.check()
+        await self._end_site()
+        apart = self.options.network == "none" and "network" in self.isolation.namespaces
+        join = await asyncio.to_thread(namespaces_of, self.processes["guest"]) if apart else []
+        self._site = await WebSite.start(module, {**order, "join": join, "drop": bool(self.isolation.users)})
+        return self._site
+
+    @property
+    def site(self) -> WebSite | None:
+        """The web application that runs."""
+        return self._site
+
+    async def _end_site(self) -> None:
+        site, self._site = self._site, None
+        if site is not None:
+            await site.stop()
+
     async def end_views(self) -> None:
         """Ends what `view` started."""
         await self._tell(unview=True)
+
+    def after_reset(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Has `work` done at the end of each reset."""
+        self._renewed.append(work)
 
     async def reset(self) -> None:
         """A clean desktop: everything is ended, and started anew; `place` changes. Also mends a desktop that failed."""
@@ -191,9 +237,12 @@ class DesktopSession:
         self._failure = None
         self._failed.clear()
         await self._begin()
+        for work in self._renewed:
+            await work()
 
     async def stop(self) -> None:
         """Ends every process of the desktop and removes its files; returns when all are gone. Safe to call twice."""
+        await self._end_site()
         keeper, self._keeper = self._keeper, None
         if keeper is None:
             return
@@ -257,12 +306,13 @@ class DesktopSession:
             await self.stop()
             raise
         inside = facts["home"]
-        home = f"/proc/{facts['guest']}/root{inside}" if "mount" in self.isolation.namespaces else inside
+        root = f"/proc/{facts['guest']}/root" if "mount" in self.isolation.namespaces else "/"
         self.place = Place(
             display=facts["display"],
             xauthority=Path(facts["environ"]["XAUTHORITY"]),
             environ=facts["environ"],
-            home=Path(home),
+            home=Path(f"{root.rstrip('/')}{inside}"),
+            root=Path(root),
         )
         self.processes = {**facts["processes"], "guest": facts["guest"], "keeper": self._keeper.pid}
 

@@ -34,10 +34,11 @@ class Windows:
     def __init__(self, connection: XConnection) -> None:
         self.connection = connection
 
-    def listed(self) -> list[TopWindow]:
-        """Every window, the oldest first."""
+    def listed(self, *, stacked: bool = False) -> list[TopWindow]:
+        """Every window, the oldest first; `stacked`: as they lie above one another, the lowest first."""
         out = []
-        for number in self.connection.numbers(self.connection.root, "_NET_CLIENT_LIST"):
+        name = "_NET_CLIENT_LIST_STACKING" if stacked else "_NET_CLIENT_LIST"
+        for number in self.connection.numbers(self.connection.root, name):
             try:
                 shape = self.connection.x.core.GetGeometry(number).reply()
                 at = self.connection.x.core.TranslateCoordinates(number, self.connection.root, 0, 0).reply()
@@ -55,6 +56,13 @@ class Windows:
                 )
             )
         return out
+
+    def outer(self, window: TopWindow) -> tuple[int, int, int, int]:
+        """The box of a window with the frame that the window manager draws around it."""
+        sides = self.connection.numbers(window.number, "_NET_FRAME_EXTENTS")
+        left, right, top, bottom = sides if len(sides) == 4 else (0, 0, 0, 0)
+        x, y, width, height = window.box
+        return x - left, y - top, width + left + right, height + top + bottom
 
     def find(self, name: str | None, *, by_class: bool = False, strict: bool = False) -> TopWindow | None:
         """The window of this title, else one whose title or class holds the text in any case; None: the active one.

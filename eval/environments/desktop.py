@@ -7,21 +7,25 @@ Each task is drawn from its seed; the lines of the two splits are drawn from dif
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
-from eval.desktop import Desktop, Expected, Score, SetupFailed, Task
-from eval.desktops.reading import read_file
-from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
+from eval.desktop import Desktop, Expected, Score, Task
+from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
+from eval.desktops.keeping.screen import missing_programs
+from eval.desktops.session import DesktopOptions
+from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
+
+if TYPE_CHECKING:
+    from eval.desktops.remote import Servers
 
 FILE: Final = "note.txt"
 WORDS: Final = {
@@ -29,23 +33,29 @@ WORDS: Final = {
     "test": ("brushes", "cheese", "coffee", "cups", "eggs", "ink", "milk", "nails", "onions", "salt", "sugar"),
 }
 MAX_STEPS: Final = 15
-PROGRAMS: Final = ("Xvfb", "openbox", "dbus-daemon", "mousepad")
-PACKAGES: Final = ("fpng", "xcffib")
+PROGRAMS: Final = {"mousepad": "mousepad"}  # beside those of every desktop; with Debian's package
+PACKAGES: Final = ("fpng", "jeepney", "xcffib")
 
 
 class DesktopTaskOptions(Config, frozen=True):
     """
     split   which half of the words tasks are drawn from
-    screen  width and height in pixels
+    screen  width and height in pixels, of desktops of this machine
+    tree    reads the accessibility tree at each step: for prompts that show it or marks, and for the episode
+    video   a folder that gets a video of each episode, in a job such as $SLIPWAY_OUTPUTS/results/videos; none: no video
+    role    desktops of this role of the run, which has `needs` for it, in place of this machine's: each is a server
+            (`python -m eval.desktops.server`), for as many episodes at once as the role has replicas
     """
 
     split: Literal["train", "test"] = "test"
     screen: tuple[int, int] = (1280, 720)
+    tree: bool = True
+    video: str | None = None
+    role: str | None = None
 
     def check(self) -> None:
         """Raises ConfigError for a screen on which no window fits."""
-        if not all(320 <= side <= 7680 for side in self.screen):
-            raise ConfigError(f"options.screen: {self.screen[0]} x {self.screen[1]}; allowed: 320 to 7680 each")
+        check_screen(self.screen, "options.screen")
 
 
 class NoteScene:
@@ -64,19 +74,17 @@ class NoteScene:
             "the same name."
         )
 
-    async def prepare(self, session: DesktopSession) -> None:
-        home: Path = session.place.home
-        file, owner = home / FILE, home.stat()
-        file.write_text("".join(f"{line}\n" for line in self.before), encoding="utf-8")
-        if os.geteuid() == 0:
-            os.chown(file, owner.st_uid, owner.st_gid)
-        try:
-            await session.run(["mousepad", FILE])
-        except ProgramNotStarted as error:
-            raise SetupFailed(str(error)) from None
-        await session.windows(1)
+    async def prepare(self, stage: DesktopStage) -> None:
+        await stage.write_file(FILE, self.content)
+        await stage.start(["mousepad", FILE])
+        await stage.windows(1)
 
-    def expected(self, done: Sequence[Action]) -> Expected:
+    @property
+    def content(self) -> bytes:
+        """The file at the beginning."""
+        return "".join(f"{line}\n" for line in self.before).encode()
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected:
         """The expert goes to the end of the file, writes the line and saves."""
         actions = (
             Action(ActionType.HOTKEY, keys=("ctrl", "end")),
@@ -86,12 +94,15 @@ class NoteScene:
         )
         return Expected(actions[min(len(done), len(actions) - 1)])
 
-    def judge(self, home: Path) -> Score:
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
         """Solved when the file has the old lines and then the new one; a line break at its end may be missing."""
         try:
-            text = read_file(home, FILE).decode("utf-8", "replace")
+            return self._judged(await stage.read_file(FILE))
         except FileNotFoundError:
             return Score(0.0, False, {"file": "missing"})
+
+    def _judged(self, content: bytes) -> Score:
+        text = content.decode("utf-8", "replace")
         solved = text.removesuffix("\n") == "\n".join([*self.before, self.line])
         return Score(float(solved), solved, {"lines": text.count("\n")})
 
@@ -107,20 +118,57 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 
 def desktop(options: Mapping[str, Any]) -> Desktop:
     """A real desktop, for one episode at a time. Raises ConfigError, also for what is not installed."""
-    _here()
+    chosen = _options(options)
+    if chosen.role is not None:
+        from eval.desktops.remote import RemoteDesktop
+
+        servers = servers_of(chosen.role)
+        video = None if chosen.video is None else Path(chosen.video)
+        return RemoteDesktop(lambda task, seed: NoteScene(seed, chosen.split), servers, tree=chosen.tree, video=video)
+    check_here()
     from eval.desktops.live import LiveDesktop
 
-    chosen = _options(options)
-    return LiveDesktop(lambda task, seed: NoteScene(seed, chosen.split), DesktopOptions(screen=chosen.screen))
+    session = DesktopOptions(screen=chosen.screen)
+    video = video_folder(chosen.video)
+    return LiveDesktop(lambda task, seed: NoteScene(seed, chosen.split), session, tree=chosen.tree, video=video)
+
+
+def video_folder(folder: str | None) -> Path | None:
+    """The folder for videos, if any. Raises ConfigError where none can be recorded."""
+    from eval.desktops.video import missing_recorder
+
+    if folder is None:
+        return None
+    if missing := missing_recorder():
+        raise ConfigError(f"options.video: {missing}")
+    return Path(folder)
 
 
 @cache
-def _here() -> None:
+def servers_of(role: str) -> Servers:
+    """One for all desktops of an evaluation."""
+    from eval.desktops.remote import Servers
+
+    return Servers.of_role(role)
+
+
+def missing() -> list[str]:
+    """A line for each program and Python package that is not installed, with what installs it."""
+    lines = missing_programs(programs={**DESKTOP_PROGRAMS, **PROGRAMS})
+    return lines + [f"no Python package {name}: it is in slipway[desktop]" for name in PACKAGES if not find_spec(name)]
+
+
+def check_screen(screen: tuple[int, int], where: str) -> None:
+    """Raises ConfigError for a screen on which no window fits, or that is too large; `where` names the field."""
+    if not all(320 <= side <= 7680 for side in screen):
+        raise ConfigError(f"{where}: {screen[0]} x {screen[1]}; allowed: 320 to 7680 each")
+
+
+@cache
+def check_here() -> None:
     """Raises ConfigError for what is not installed: no task could be run."""
-    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
-        raise ConfigError(f"environment: desktop: no {', '.join(missing)} here; `make desktop-tools` installs them")
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise ConfigError(f"environment: desktop: no Python package {', '.join(missing)}; they are slipway[desktop]")
+    if lines := missing():
+        raise ConfigError(f"environment: desktop: {'; '.join(lines)}")
 
 
 def _options(options: Mapping[str, Any]) -> DesktopTaskOptions:

@@ -280,7 +280,8 @@ class LoginForm:
             for x in range(left + 4, end, CHARACTER):
                 canvas.ellipse((x, top + 5, x + 3, top + 8), fill=(20, 20, 20))
         else:
-            canvas.text((left + 3, top + 1), shown, fill=(20, 20, 20), font=_font())
+            drawn = shown.encode("latin-1", "replace").decode("latin-1")  # Pillow's own font has no other characters
+            canvas.text((left + 3, top + 1), drawn, fill=(20, 20, 20), font=_font())
         if focused and not self.selected:
             canvas.line((end + 1, top + 3, end + 1, bottom - 4), fill=(0, 0, 0))
 

@@ -14,9 +14,14 @@ from eval.config.importing import FORM, call, is_path, load_object, require_meth
 from eval.desktop import Desktop, Environment, Task
 
 ENVIRONMENTS: Final = {
+    "android": "eval.environments.android",
     "click": "eval.environments.click",
     "desktop": "eval.environments.desktop",
+    "gtk-forms": "eval.benchmarks.gtk_forms.environment",
+    "linux-desktop": "eval.benchmarks.linux_desktop.environment",
     "login": "eval.environments.login",
+    "osworld": "eval.benchmarks.osworld.environment",
+    "sources": "eval.environments.sources",
     "versions": "eval.environments.versions",
 }
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from eval.config import ConfigError
 
-SPLIT_SEED: Final = 1_000_000  # seeds below are training's, the others evaluation's
+Split = Literal["train", "validation", "test"]
+SPLIT_SEED: Final = 1_000_000  # seeds below are training's, then come as many of evaluation's, then of validation's
 
 
 def seeds(split: str, first: int, count: int) -> range:
     """`count` seeds from `first` on. Raises ConfigError where one is of the other split."""
-    low, high = (0, SPLIT_SEED) if split == "train" else (SPLIT_SEED, 2 * SPLIT_SEED)
+    low = SPLIT_SEED * ("train", "test", "validation").index(split)
+    high = low + SPLIT_SEED
     if not low <= first <= high - count:
         raise ConfigError(f"tasks.seed: the {split} split has the seeds {low} to {high - 1}")
     return range(first, first + count)

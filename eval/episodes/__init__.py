@@ -10,10 +10,12 @@ from eval.episodes.episode import (
     EpisodeError,
     EpisodeWriter,
     Step,
+    episode_tree,
     frame_name,
     is_complete,
     iter_episodes,
     read_episode,
+    tree_name,
     write_episode,
 )
 
@@ -28,9 +30,11 @@ __all__ = [
     "Step",
     "TokenUsage",
     "ToolCall",
+    "episode_tree",
     "frame_name",
     "is_complete",
     "iter_episodes",
     "read_episode",
+    "tree_name",
     "write_episode",
 ]

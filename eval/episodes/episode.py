@@ -1,8 +1,8 @@
 """Episode folders: `NNN.png` (the frame before action NNN, and a final frame), `steps.jsonl`, and `episode.json`.
 
 episode.json is written last: a folder without it is an episode that was cut off. Names follow the episode schema 1.1.0,
-which is 1.0.0 with more: of a step `further_actions`, `refused`, `calls`, `usage`, `cost` and `raw`, and of actions
-`path`, `distance` and the types zoom, cursor_position and call_user. Episodes of 1.0.0 are read as they are.
+which is 1.0.0 with more: of a step `further_actions`, `refused`, `calls`, `usage`, `cost`, `raw` and `tree`, and of
+actions `path`, `distance` and the types zoom, cursor_position and call_user. Episodes of 1.0.0 are read as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 from PIL import Image
 
+from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
@@ -26,7 +27,7 @@ READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)
 MARKER: Final = "episode.json"
 STEPS: Final = "steps.jsonl"
 # fields of a step that are written only where they are set: a step without them reads as one of 1.0.0
-SPARSE: Final = ("marks", "further_actions", "refused", "calls", "usage", "cost", "raw")
+SPARSE: Final = ("marks", "further_actions", "refused", "calls", "usage", "cost", "raw", "tree")
 
 
 class EpisodeError(ValueError):
@@ -48,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     calls        the calls of tools that the answer holds, with their results, where the agent's interface has calls
     usage, cost  tokens of the answer as its server counts them, and what it cost in USD
     raw          the answer as its server gave it, as JSON
+    tree         file name of the accessibility tree before the action (eval.accessibility.tree), as JSON
     """
 
     index: int
@@ -70,6 +72,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     usage: TokenUsage | None = None
     cost: float | None = None
     raw: dict[str, Any] | None = None
+    tree: str | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -161,6 +164,20 @@ def frame_name(index: int) -> str:
     return f"{index:03d}.png"
 
 
+def tree_name(index: int) -> str:
+    return f"{index:03d}.tree.json"
+
+
+def episode_tree(folder: Path, step: Step) -> Tree | None:
+    """The accessibility tree before a step of the episode in `folder`; None where it has none. Raises EpisodeError."""
+    if step.tree is None:
+        return None
+    try:
+        return Tree.from_json(msgspec.json.decode((folder / step.tree).read_bytes()))
+    except (OSError, msgspec.DecodeError) as error:
+        raise EpisodeError(f"{folder / step.tree}: {error}") from None
+
+
 class EpisodeWriter:
     """Writes one episode folder while the episode runs. It first removes what an earlier try left there."""
 
@@ -181,9 +198,17 @@ class EpisodeWriter:
             image.save(target, format="PNG")
         return target.name
 
+    def tree(self, index: int, tree: Tree) -> str:
+        """Saves the accessibility tree of frame `index`; gives its file name."""
+        target = self.folder / tree_name(index)
+        target.write_bytes(msgspec.json.encode(tree))
+        return target.name
+
     def close(self, episode: Episode) -> None:
-        """Writes the steps, then the marker. Raises EpisodeError when a step's frame was never saved."""
+        """Writes the steps, then the marker. Raises EpisodeError when a step's frame or tree was never saved."""
         for step in episode.steps:
+            if step.tree is not None and not (self.folder / step.tree).is_file():
+                raise EpisodeError(f"{self.folder.name}: step {step.index} has no tree {step.tree}")
             if not (self.folder / step.screenshot).is_file():
                 raise EpisodeError(f"{self.folder.name}: step {step.index} has no frame {step.screenshot}")
         lines = "".join(json.dumps(step.to_json()) + "\n" for step in episode.steps)
@@ -194,13 +219,14 @@ class EpisodeWriter:
 
 
 def write_episode(folder: Path, episode: Episode, frames: Sequence[Image.Image | bytes | Path]) -> None:
-    """A whole episode at once: a frame per step, and a final one where there is one."""
+    """A whole episode at once: a frame per step, and a final one where there is one. Trees are not kept."""
     if len(frames) not in (len(episode.steps), len(episode.steps) + 1):
         raise EpisodeError(f"{episode.episode_id}: {len(frames)} frames for {len(episode.steps)} steps")
     writer = EpisodeWriter(folder)
     for index, image in enumerate(frames):
         writer.frame(index, image)
-    writer.close(episode)
+    steps = tuple(msgspec.structs.replace(step, tree=None) for step in episode.steps)
+    writer.close(msgspec.structs.replace(episode, steps=steps))
 
 
 def is_complete(folder: Path) -> bool:

@@ -9,68 +9,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from PIL import Image
 
+from eval.accessibility.marks import marks_of
+from eval.accessibility.told import tell
+from eval.accessibility.tree import Tree
 from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
-from eval.actions.geometry import Box, Cells
+from eval.actions.geometry import Box, Cells, Point
 from eval.config import ConfigError
 from eval.desktop import Observation, Task
 from eval.episodes.images import AnyImage, open_image
 from eval.prompts import marks as som
 from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, DemonstrationConfig, Pool, filler
+from eval.prompts.messages import Message, PastStep, PromptMessages, Target, called
 from eval.prompts.tokens import quoted
 
-Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
-Part = dict[str, str]
-Style = Literal["list", "turns"]
+Style = Literal["list", "turns", "opencua"]
+GOAL: Final = "Goal: {goal}\n"
 Level = Literal["l1", "l2", "l3"]
+Shown = Literal["screenshot", "tree", "both", "som"]
 # level -> the sections of reasoning before an answer's code
 LEVELS: Final[dict[Level, tuple[str, ...]]] = {
     "l1": ("Action",),
     "l2": ("Thought", "Action"),
     "l3": ("Observation", "Thought", "Action"),
 }
-
-
-@dataclass(frozen=True)
-class PastStep:
-    """A past step: the action, and the frame before it.
-
-    action    None: the answer was no action
-    image     the frame as the desktop gave it, and `marks` the numbered boxes on it
-    thought   why, where the agent (or the human) said it; `response` the whole answer
-    further_actions  of the same answer, after `action`
-    """
-
-    action: Action | None
-    image: AnyImage | None = None
-    thought: str | None = None
-    response: str | None = None
-    marks: Mapping[int, Box] = field(default_factory=dict)
-    further_actions: tuple[Action, ...] = ()
-
-
-class Target(Protocol):
-    """What a training target needs of a step; `eval.episodes.Step` is one."""
-
-    @property
-    def action(self) -> Action | None: ...
-
-    @property
-    def further_actions(self) -> tuple[Action, ...]: ...
-
-    @property
-    def thought(self) -> str | None: ...
-
-    @property
-    def response(self) -> str | None: ...
-
-    @property
-    def marks(self) -> Mapping[int, Box]: ...
 
 
 @dataclass(frozen=True)
@@ -83,6 +50,8 @@ class PromptBuilder:
     style, level   of the history, see PromptConfig
     demonstration  how demonstrations are shown and chosen; None: never
     pool           what they are chosen from
+    goal           how the task is told, see PromptConfig
+    observation, tree_tokens  what of a screen is shown, see PromptConfig
     """
 
     dialect: Dialect
@@ -94,6 +63,9 @@ class PromptBuilder:
     level: Level = "l1"
     demonstration: DemonstrationConfig | None = None
     pool: Pool | None = None
+    observation: Shown = "screenshot"
+    tree_tokens: int = 2000
+    goal: str = GOAL
 
     def __post_init__(self) -> None:
         if self.history < 0 or self.images < 1:
@@ -114,6 +86,11 @@ class PromptBuilder:
         """(width, height) of the dialect's coordinates; None: they are fractions of the screen, or marks."""
         cells = getattr(self.dialect, "frame", None)
         return (cells.width, cells.height) if isinstance(cells, Cells) else None
+
+    @property
+    def pictures(self) -> int:
+        """How many screenshots are shown: none where the tree stands in their place."""
+        return 0 if self.observation == "tree" else self.images
 
     @property
     def marks(self) -> bool:
@@ -165,7 +142,8 @@ class PromptBuilder:
 
         Raises BadFrame for an image that cannot be decoded.
         """
-        messages, images = self.layout(goal, past, observation.image, observation.marks, demonstration)
+        shown = (goal, past, observation.image, observation.marks, demonstration, observation.tree)
+        messages, images = self.layout(*shown)
         return messages, [open_image(image) for image in images]
 
     def layout(
@@ -175,48 +153,116 @@ class PromptBuilder:
         image: AnyImage,
         marks: Mapping[int, Box] | None = None,
         demonstration: Demonstration = NO_DEMONSTRATION,
+        tree: Tree | None = None,
     ) -> tuple[list[Message], list[AnyImage]]:
-        """`messages` for a present frame `image`, with nothing opened: images are handed on as they came."""
+        """`messages` for a present frame `image`, with nothing opened: images are handed on as they came.
+
+        Raises ConfigError where the prompt shows a tree and there is none."""
         system = self.dialect.instructions() if self.system is None else self.system
-        chat = _Chat()
+        chat = PromptMessages()
         if system:
             chat.text("system", system)
-        if demonstration.steps:
+        if demonstration.steps or demonstration.failed is not None:
             self._demonstrate(chat, demonstration)
+        if self.style == "opencua":
+            return self._opencua(chat, goal, past, self._seen(image, marks or {}))
         if self.style == "list":
             self._list(chat, goal, past)
         else:
             self._turns(chat, goal, past)
-        chat.image(self._seen(image, marks or {}))
+        if self.observation != "screenshot":
+            self._describe(chat, tree, marks or {})
+        if self.pictures:
+            chat.image(self._seen(image, marks or {}))
         return chat.messages, chat.images
 
-    def _list(self, chat: _Chat, goal: str, past: Sequence[PastStep]) -> None:
+    def told_tree(self, tree: Tree) -> str:
+        """A screen's accessibility tree as a prompt tells it, a line for each element."""
+        return tell(tree, self.tree_tokens, self._place)
+
+    def _describe(self, chat: PromptMessages, tree: Tree | None, marks: Mapping[int, Box]) -> None:
+        """The present screen's tree as text. With marks, elements are told with their numbers, else with their places
+        as the dialect writes places."""
+        if tree is None:
+            if self.observation == "som":
+                return  # marks that no program told: there is nothing to say about them
+            raise ConfigError(
+                f"prompt.observation: {self.observation} needs accessibility trees, and there are none here; allowed: "
+                "screenshot"
+            )
+        if self.observation == "som" and not set(marks.values()) & set(marks_of(tree).values()):
+            return  # a grounder's marks: the tree knows none of their numbers
+        text = tell(tree, self.tree_tokens, self._place, marks if self.marks else None)
+        chat.text("user", f"Screen:\n{quoted(text)}")
+
+    def _place(self, point: Point) -> str:
+        cells = getattr(self.dialect, "frame", None)
+        if isinstance(cells, Cells):
+            x, y = cells.from_norm(*point)
+            return f"{x}, {y}"
+        return f"{point[0]:.4f}, {point[1]:.4f}"
+
+    def _list(self, chat: PromptMessages, goal: str, past: Sequence[PastStep]) -> None:
         """The actions so far within the user's turn."""
-        chat.text("user", f"Goal: {goal}\n")
+        chat.text("user", self.asked(goal))
         start = max(0, len(past) - self.history)
         if start < len(past):
             chat.text("user", "Actions so far:\n")
         for index in range(start, len(past)):
             step = past[index]
-            if index >= len(past) - (self.images - 1) and step.image is not None:
+            if index > len(past) - self.pictures and step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
                 chat.text("user", "\n")
             chat.text("user", f"{index + 1}. {quoted(self._told(step))}\n")
 
-    def _turns(self, chat: _Chat, goal: str, past: Sequence[PastStep]) -> None:
+    def _turns(self, chat: PromptMessages, goal: str, past: Sequence[PastStep]) -> None:
         """OpenCUA's form: each step a turn of the assistant, before it the frame if it is one of the latest."""
         for index in range(max(0, len(past) - self.history), len(past)):
             step = past[index]
-            if index >= len(past) - (self.images - 1) and step.image is not None:
+            if index > len(past) - self.pictures and step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
             chat.text("assistant", f"# Step {index + 1}:\n{quoted(self._answered(step))}")
             chat.end()
-        chat.text("user", f"Goal: {goal}\n")
+        chat.text("user", self.asked(goal))
+
+    def _opencua(
+        self, chat: PromptMessages, goal: str, past: Sequence[PastStep], image: AnyImage
+    ) -> tuple[list[Message], list[AnyImage]]:
+        """As OSWorld's agent for OpenCUA asks: the steps before those with a frame in one turn of the assistant, then
+        each later one in a turn after its frame; of an answer its reasoning without the code. Then the present frame,
+        and the task after it.
+
+        Source: mm_agents/opencua of OSWorld, `predict` with max_image_history_length = `images`.
+        """
+        first = max(0, len(past) - self.images + 1)
+        older = [self._reasoned(past[index], index) for index in range(max(0, len(past) - self.history), first)]
+        if older:
+            chat.text("assistant", "\n".join(older))
+            chat.end()
+        for index in range(max(first, len(past) - self.history), len(past)):
+            step = past[index]
+            if step.image is not None:
+                chat.image(self._seen(step.image, step.marks))
+            chat.text("assistant", self._reasoned(step, index))
+            chat.end()
+        chat.image(image)
+        chat.text("user", self.asked(goal))
+        return chat.messages, chat.images
+
+    def _reasoned(self, step: PastStep, index: int) -> str:
+        """A past step's reasoning up to `level`; where its answer has none, what was done in its place."""
+        found = self._sections(step.response or "")
+        kept = [(name, found[name]) for name in LEVELS[self.level] if name in found] or [("Action", self._told(step))]
+        return f"# Step {index + 1}:\n" + "\n".join(f"## {name}:\n{quoted(body)}\n" for name, body in kept)
+
+    def asked(self, goal: str) -> str:
+        """The task as the prompt tells it."""
+        return self.goal.replace("{goal}", goal)
 
     def _answered(self, step: PastStep) -> str:
         """A past step in the form of a target, with as much of its reasoning as `level` asks for and it has."""
         if step.action is None:
-            return self.written(None)
+            return self._told(step)
         if step.further_actions:
             try:
                 return self._turn(step, None)
@@ -234,8 +280,10 @@ class PromptBuilder:
             return plain
 
     def _told(self, step: PastStep) -> str:
-        """A past step's actions as the history tells them."""
-        return "; ".join(self.written(action, step.marks) for action in (step.action, *step.further_actions))
+        """A past step's actions as the history tells them, and the ends of its calls of tools."""
+        calls = [called(call) for call in step.calls if call.result is not None or call.error is not None]
+        actions = () if calls and step.action is None else (step.action, *step.further_actions)
+        return "; ".join([*(self.written(action, step.marks) for action in actions), *calls])
 
     def _turn(self, step: Target | PastStep, thought: str | None) -> str:
         """A whole answer with several actions. Raises Unrepresentable."""
@@ -258,13 +306,14 @@ class PromptBuilder:
         except ParseError:
             return {}
 
-    def _demonstrate(self, chat: _Chat, shown: Demonstration) -> None:
-        """The demonstration block: the task; per step the screen, the action, its result."""
+    def _demonstrate(self, chat: PromptMessages, shown: Demonstration) -> None:
+        """The demonstration block: the task; per step the screen, the action, its result; after a failure its end."""
         config = self.demonstration or DemonstrationConfig()
         say = filler if shown.blank else str
         told = shown.steps[: config.steps]
-        pictured = _spread(len(told), config.images)
-        chat.text("user", f"Demonstration\nTask: {say(shown.task)}\n")
+        pictured = _spread(len(told), config.images if self.pictures else 0)
+        name = "Demonstration" if shown.failed is None else "Failed attempt"
+        chat.text("user", f"{name}\nTask: {say(shown.task)}\n")
         for index, step in enumerate(told):
             chat.text("user", f"Step {index + 1}\nScreen: ")
             if index in pictured:
@@ -279,7 +328,13 @@ class PromptBuilder:
                 chat.text("user", f"Result: {say(step.result)}\n")
         if len(told) < len(shown.steps):
             chat.text("user", "and so on\n")
-        chat.text("user", "End of the demonstration\n")
+        if shown.end is not None and self.pictures:
+            chat.text("user", "Last screen: ")
+            chat.image(shown.end)
+            chat.text("user", "\n")
+        if shown.failed:
+            chat.text("user", f"{quoted(shown.failed)}\n")
+        chat.text("user", f"End of the {name.lower()}\n")
 
     def _seen(self, image: AnyImage, marks: Mapping[int, Box]) -> AnyImage:
         return som.marked(image, marks) if self.marks else image
@@ -338,37 +393,6 @@ class PromptBuilder:
             return dataclasses.replace(parsed, actions=actions)
 
         return read_answer(turn, text)
-
-
-class _Chat:
-    """Collects messages in order; neighbouring texts become one part."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.images: list[AnyImage] = []
-        self.open = False
-
-    def _part(self, role: str, part: Part) -> None:
-        if not self.open or self.messages[-1]["role"] != role:
-            self.messages.append({"role": role, "content": []})
-            self.open = True
-        content = self.messages[-1]["content"]
-        if content and content[-1]["type"] == part["type"] == "text":
-            content[-1]["text"] += part["text"]
-        else:
-            content.append(part)
-
-    def text(self, role: str, text: str) -> None:
-        self._part(role, {"type": "text", "text": text})
-
-    def image(self, image: AnyImage) -> None:
-        """An image of the user's turn."""
-        self._part("user", {"type": "image"})
-        self.images.append(image)
-
-    def end(self) -> None:
-        """Ends the turn: the next part starts a new turn, even with the same role."""
-        self.open = False
 
 
 def _spread(count: int, wanted: int) -> set[int]:

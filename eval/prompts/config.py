@@ -9,7 +9,7 @@ import msgspec
 
 from eval.actions.dialects.registry import make_dialect
 from eval.config import Config, ConfigError
-from eval.prompts.builder import LEVELS, Level, PromptBuilder, Style
+from eval.prompts.builder import GOAL, LEVELS, Level, PromptBuilder, Shown, Style
 from eval.prompts.demonstrations import DemonstrationConfig, Pool
 
 TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
@@ -22,13 +22,20 @@ class PromptConfig(Config, frozen=True):
                    or one of your own as `package.module:name`, a class or a function of (decimals, marks)
     decimals       places per coordinate, enough for a screen of 10^decimals - 1 pixels each way
     marks          Set-of-Marks (dsl): screenshots show the desktop's numbered boxes, and answers name a number
+    observation    what of the present screen is shown: screenshot; tree, the accessibility tree as text, without a
+                   picture; both; or som, the screenshot with marks and the tree with their numbers (it sets marks). All
+                   but screenshot need an environment with trees, such as desktop
+    tree_tokens    how long the tree may be, in tokens (estimated); what is left out first:
+                   docs/explanation/desktops.md
     system         system prompt; "" leaves the turn out, none takes the dialect's instructions
     history        how many past actions the prompt tells, the latest ones
-    history_style  list: within the user's turn; turns: OpenCUA's form, each an assistant's turn headed `# Step n:`
+    goal           how the task is told, {goal} in the place of its text; none: a line `Goal: ` and the text
+    history_style  list: within the user's turn; turns: each an assistant's turn headed `# Step n:`; opencua: as
+                   OSWorld's agent asks OpenCUA models, whose own system prompt and goal must be given
     history_level  how much of its reasoning a past turn keeps, where its answer has it: l1 the code and the action in
-                   words; l2 also the thought; l3 also the observation (pyautogui)
+                   words; l2 also the thought; l3 also the observation (pyautogui). In opencua without the code
     images         how many screenshots are shown: the current one and the latest images - 1 before it; none: 1 for
-                   list and 3 for turns. turns takes 1, 3 or 5
+                   list and 3 for the others. turns takes 1, 3 or 5
     thought        whether targets carry reasoning: false none; true the step's thought; l1, l2, l3 (pyautogui) the
                    sections of the recorded answer: l1 action, l2 thought and action, l3 observation, thought and action
     demonstration  another episode that is shown first; none: no demonstration
@@ -37,7 +44,10 @@ class PromptConfig(Config, frozen=True):
     dialect: str = "dsl"
     decimals: Annotated[int, msgspec.Meta(ge=1, le=15)] = 4
     marks: bool = False
+    observation: Shown = "screenshot"
+    tree_tokens: Annotated[int, msgspec.Meta(ge=100)] = 2000
     system: str | None = None
+    goal: str | None = None
     history: Annotated[int, msgspec.Meta(ge=0)] = 10
     history_style: Style = "list"
     history_level: Level = "l1"
@@ -45,14 +55,23 @@ class PromptConfig(Config, frozen=True):
     thought: bool | Level = False
     demonstration: DemonstrationConfig | None = None
 
+    @property
+    def marked(self) -> bool:
+        """Whether answers name marks."""
+        return self.marks or self.observation == "som"
+
     def check(self) -> None:
         """Raises ConfigError for fields that contradict each other."""
-        dialect = make_dialect(self.dialect, self.decimals, self.marks)
+        dialect = make_dialect(self.dialect, self.decimals, self.marked)
         if self.history_style == "list" and self.history_level != "l1":
             raise ConfigError(
                 f"prompt.history_level: {self.history_level} needs history_style turns; list allows l1 only"
             )
-        if self.history_level != "l1" and not self.thought:
+        if self.history_style == "opencua" and self.observation != "screenshot":
+            raise ConfigError(f"prompt.observation: {self.observation}; allowed with history_style opencua: screenshot")
+        if self.goal is not None and self.goal.count("{goal}") != 1:
+            raise ConfigError("prompt.goal: it must hold {goal} once, where the task's text comes")
+        if self.history_level != "l1" and not self.thought and self.history_style != "opencua":
             raise ConfigError(
                 f"prompt.history_level: {self.history_level} needs thought: without it there is no reasoning to keep"
             )
@@ -74,7 +93,7 @@ class PromptConfig(Config, frozen=True):
         self.check()
         shown = self.demonstration
         return PromptBuilder(
-            make_dialect(self.dialect, self.decimals, self.marks),
+            make_dialect(self.dialect, self.decimals, self.marked),
             self.system,
             self.history,
             self.images or (1 if self.history_style == "list" else 3),
@@ -83,4 +102,7 @@ class PromptConfig(Config, frozen=True):
             self.history_level,
             shown,
             None if shown is None or shown.folder is None else Pool.folder(Path(shown.folder)),
+            self.observation,
+            self.tree_tokens,
+            GOAL if self.goal is None else self.goal,
         )

@@ -73,11 +73,17 @@ class ShownStep:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """An episode as a prompt shows it. `blank` replaces every text by filler of its length."""
+    """An episode as a prompt shows it.
+
+    blank   replaces every text by filler of its length
+    failed  of an attempt that failed: what is known of its failure, and `end` its last screen. None: it succeeded
+    """
 
     task: str = ""
     steps: tuple[ShownStep, ...] = ()
     blank: bool = False
+    failed: str | None = None
+    end: ImageRef | None = None
 
 
 NO_DEMONSTRATION: Final = Demonstration()

@@ -20,15 +20,20 @@ from eval.actions.geometry import Box, Cells, Point, inside
 from eval.episodes.images import AnyImage, ImageRef, check_image, image_size, open_image
 
 Marks = Mapping[int, Box]
+Edges = tuple[int, int, int, int]  # left, top, right, bottom; pixels
 
 # Dark enough for white digits; neighbours in number differ in hue.
 COLOURS: Final = ((200, 30, 30), (20, 90, 200), (0, 120, 60), (150, 40, 160), (180, 90, 0), (0, 120, 130))
 DIGIT: Final = (6, 7)  # pixels of a digit of Pillow's built-in bitmap font, its blank lines cut off
+WIDE: Final = 4  # labels that fit side by side into a wide box
 BIG: Final = 900  # pixels of the shorter side per step of enlargement of lines and digits
 
 
 def draw(image: Image.Image, marks: Marks) -> Image.Image:
-    """A copy with a frame around every box and its number in the top left corner, RGB. The same everywhere."""
+    """A copy with a frame around every box and its number in a corner of it or beside it, RGB. The same everywhere.
+
+    The corner is the top left one where nothing speaks against it: see `_place`.
+    """
     drawn = image.convert("RGB").copy()
     scale = 1 + min(drawn.size) // BIG
     canvas = ImageDraw.Draw(drawn)
@@ -40,11 +45,50 @@ def draw(image: Image.Image, marks: Marks) -> Image.Image:
         x1, y1 = frame.from_norm(_unit(left + width), _unit(top + height))
         colour = COLOURS[number % len(COLOURS)]
         canvas.rectangle((x0, y0, max(x0, x1), max(y0, y1)), outline=colour, width=scale)
-        places.append((number, x0, y0, colour))
-    for number, x, y, colour in places:  # after all the frames, so that none cuts a number
+        places.append((number, (x0, y0, x1, y1), colour))
+    taken: list[Edges] = []
+    boxes = [edges for _, edges, _ in places]
+    for number, edges, colour in places:  # after all the frames, so that none cuts a number
         label = _label(number, colour, scale)
-        drawn.paste(label, (min(x, drawn.width - label.width), min(y, drawn.height - label.height)))
+        x, y = _place(edges, boxes, label.size, drawn.size, taken)
+        taken.append((x, y, x + label.width, y + label.height))
+        drawn.paste(label, (x, y))
     return drawn
+
+
+def _place(
+    edges: Edges, boxes: Sequence[Edges], size: tuple[int, int], screen: tuple[int, int], taken: Sequence[Edges]
+) -> tuple[int, int]:
+    """Where a number goes: the first of these places at which it covers no other number, else the top left corner.
+
+    A number that is higher than half of its box would hide what stands there: it goes beside the box, on the left or
+    above, where it covers no other box; or to the right end of a wide box, which is mostly empty. Any other number goes
+    into a corner of its box, the top left one first.
+    """
+    left, top, right, bottom = edges
+    width, height = size
+    across, down = max(left, right - width + 1), max(top, bottom - height + 1)
+    corners = [
+        (min(x, screen[0] - width), min(y, screen[1] - height))
+        for x, y in ((left, top), (across, top), (left, down), (across, down))
+    ]
+    if height * 2 > bottom - top:
+        beside, above = (left - width, top), (left, top - height)
+        if left >= width and _free(beside, size, (*taken, *boxes)):
+            return beside
+        if right - left >= WIDE * width and _free(corners[1], size, taken):
+            return corners[1]
+        if top >= height and _free(above, size, (*taken, *boxes)):
+            return above
+    return next((corner for corner in corners if _free(corner, size, taken)), corners[0])
+
+
+def _free(at: tuple[int, int], size: tuple[int, int], others: Sequence[Edges]) -> bool:
+    """Whether a label at this place covers none of the others."""
+    x, y = at
+    return not any(
+        x < right and left < x + size[0] and y < bottom and top < y + size[1] for left, top, right, bottom in others
+    )
 
 
 def _unit(value: float) -> float:

@@ -4,7 +4,9 @@ The unit is the cluster (the task, the episode, the trajectory), because the ste
 docs/explanation/statistics.md says what is used where, with a table of simulated coverage. Sources: E. B. Wilson
 (1927), JASA 22, 209-212; with an effective number of observations and Student's t: E. L. Korn and B. I. Graubard
 (1998), Survey Methodology 24, 193-201; the jackknife's variance by cluster: J. MacKinnon, M. Nielsen, M. Webb (2023),
-Journal of Applied Econometrics 38, 671-694. `launcher.results.stats` has the same formulas, as neither package imports
+Journal of Applied Econometrics 38, 671-694; degrees of freedom from how much that variance itself varies: M. Fay, B. I.
+Graubard (2001), Biometrics 57, 1198-1206, and W. Pan, M. Wall (2002), Statistics in Medicine 21, 1429-1441.
+`launcher.results.stats` has the same formulas, as neither package imports
 the other; a test holds them equal.
 """
 
@@ -19,6 +21,8 @@ from typing import Final
 Z95: Final = 1.959963984540054  # the 97.5 % point of the normal distribution
 DRAWN: Final = 0.25  # of a cluster at the middle: near the ends the variance between clusters is too small too often
 FEW: Final = 10  # clusters below which an interval cannot be relied on
+FEW_NEAR_AN_END: Final = 50  # the same for a value within NEAR of 0 or 1: a rare kind of cluster may be missing
+NEAR: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -125,15 +129,37 @@ def by_cluster(values: Sequence[tuple[str, float]]) -> Estimate | None:
     return rate([math.fsum(group) for group in sums.values()], [float(len(group)) for group in sums.values()])
 
 
+def few(clusters: int, value: float) -> bool:
+    """Whether an interval over so many clusters may be too narrow (docs/explanation/statistics.md, the simulations).
+    Values outside [0, 1], such as numbers of steps, have no ends to be near, and at 0 and 1 the bounds are one
+    observation's per cluster."""
+    return clusters < FEW or (clusters < FEW_NEAR_AN_END and (0 < value < NEAR or 1 - NEAR < value < 1))
+
+
+def pass_at(k: int, solved: int, trials: int) -> float:
+    """The chance that at least one of `k` trials solves a task, of which `solved` of `trials` did: the estimator
+    without bias, 1 - C(trials - solved, k) / C(trials, k) (M. Chen et al. (2021), Evaluating Large Language Models
+    Trained on Code, arXiv:2107.03374, equation 1). Raises ValueError for fewer trials than `k`."""
+    if not (0 <= solved <= trials and 1 <= k <= trials):
+        raise ValueError(f"{k} of {trials} trials, {solved} solved")
+    return 1.0 - math.comb(trials - solved, k) / math.comb(trials, k)
+
+
 def _jackknife(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float, int]:
     """(sum of parts / sum of wholes, sum of wholes, its variance by leaving out one cluster at a time, the degrees of
-    freedom: the effective number of clusters less one). With one cluster the variance is 0."""
+    freedom). With one cluster the variance is 0.
+
+    The degrees of freedom are at most the effective number of clusters less one; fewer where few clusters make up most
+    of the variance, as near 0 and 1: 2 x variance^2 / (the variance of that sum, from its own parts)."""
     count = len(pairs)
     total, overall = math.fsum(whole for _, whole in pairs), math.fsum(part for part, _ in pairs)
     value = overall / total
     if count == 1:
         return value, total, 0.0, 1
-    without = ((overall - part) / (total - whole) for part, whole in pairs)
-    variance = (count - 1) / count * math.fsum((rest - value) ** 2 for rest in without)
-    effective = math.floor(total * total / math.fsum(whole * whole for _, whole in pairs) + 1e-9)
-    return value, total, variance, max(1, effective - 1)
+    squares = [((overall - part) / (total - whole) - value) ** 2 for part, whole in pairs]
+    whole_variance = math.fsum(squares)
+    freedom = math.floor(total * total / math.fsum(whole * whole for _, whole in pairs) + 1e-9) - 1
+    spread = count / (count - 1) * math.fsum((square - whole_variance / count) ** 2 for square in squares)
+    if 2 * whole_variance**2 < freedom * spread:
+        freedom = math.floor(2 * whole_variance**2 / spread + 1e-9)
+    return value, total, (count - 1) / count * whole_variance, max(1, freedom)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from eval.rollout import TaskRecord
-from eval.scores.stats import FEW, Estimate, by_cluster, rate, ratio
+from eval.records import TaskRecord
+from eval.scores.stats import FEW, FEW_NEAR_AN_END, Estimate, by_cluster, few, pass_at, rate, ratio
 
 
 class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +62,17 @@ def row(
     )
 
 
-def summarise(records: Sequence[TaskRecord], *, version: str, split: str, seed: int) -> list[MetricRow]:
+def summarise(
+    records: Sequence[TaskRecord], *, version: str, split: str, seed: int, within: Sequence[int] = ()
+) -> list[MetricRow]:
     """The rows of one agent on one benchmark.
 
     success          of all tasks; a task that never ran because the infrastructure failed counts as not solved, and
                      the column infra_failures says how many of those there are
+    success_within/N of all tasks, those that were solved by an episode of at most N answers, for each of `within`: a
+                     lower bound of the success with a limit of N, whose agent may hurry
+    pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without
+                     bias from all trials of it; N is 2, 4, 8 and so on, and the number of trials
     score            the mean score, only where scores other than 0 and 1 occur
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box
@@ -79,6 +85,10 @@ def summarise(records: Sequence[TaskRecord], *, version: str, split: str, seed: 
     units = [f"task {r.task_id} {r.seed}" if r.cluster is None else f"cluster {r.cluster}" for r in records]
     solved = [float(bool(r.success)) for r in records]
     estimates: list[tuple[str, Estimate | None]] = [("success", by_cluster(list(zip(units, solved, strict=True))))]
+    for limit in within:
+        soon = [float(bool(r.success) and r.steps <= limit) for r in records]
+        estimates.append((f"success_within/{limit}", by_cluster(list(zip(units, soon, strict=True)))))
+    estimates += _pass_at(records)
     if any(record.score not in (0.0, 1.0) for record in scored):
         estimates.append(("score", by_cluster([(u, r.score or 0.0) for u, r in zip(units, records, strict=True)])))
     if any(record.judged for record in scored):
@@ -105,6 +115,22 @@ def summarise(records: Sequence[TaskRecord], *, version: str, split: str, seed: 
     ]
 
 
+def _pass_at(records: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]:
+    """The rows pass_at/N; none without trials. A trial that the infrastructure failed is one that solved nothing."""
+    trials: dict[tuple[str, int], list[TaskRecord]] = {}
+    for record in records:
+        trials.setdefault((record.task_id, record.seed), []).append(record)
+    fewest = min(map(len, trials.values()))
+    rows: list[tuple[str, Estimate | None]] = []
+    for many in sorted({2**power for power in range(1, 20) if 2**power < fewest} | ({fewest} if fewest > 1 else set())):
+        values = []
+        for some in trials.values():
+            value = pass_at(many, sum(bool(each.success) for each in some), len(some))
+            values.append((some[0].cluster or f"{some[0].task_id} {some[0].seed}", value))
+        rows.append((f"pass_at/{many}", by_cluster(values)))
+    return rows
+
+
 def write_summary(path: Path, rows: Sequence[MetricRow]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
@@ -119,11 +145,14 @@ def table(rows: Sequence[MetricRow]) -> str:
         if r.value is None or r.ci_low is None or r.ci_high is None:
             lines.append((r.agent, r.metric, "-", "-", r.n, r.infra_failures))
         else:
-            few = " *" if r.clusters is not None and r.clusters < FEW else ""
-            interval = f"{r.ci_low:.3f} to {r.ci_high:.3f}{few}"
+            mark = " *" if r.clusters is not None and few(r.clusters, r.value) else ""
+            interval = f"{r.ci_low:.3f} to {r.ci_high:.3f}{mark}"
             lines.append((r.agent, r.metric, f"{r.value:.3f}", interval, r.n, r.infra_failures))
     widths = [max(len(str(line[i])) for line in lines) for i in range(6)]
     told = ["  ".join(str(cell).ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     if any(str(line[3]).endswith("*") for line in lines):
-        told.append(f"* over fewer than {FEW} clusters (episodes, trajectories): the interval cannot be relied on")
+        told.append(
+            f"* over fewer than {FEW} clusters (episodes, trajectories), or fewer than {FEW_NEAR_AN_END} with a value "
+            "near 0 or 1: the interval cannot be relied on"
+        )
     return "\n".join(told)

@@ -13,7 +13,8 @@ from eval.actions.geometry import Cells
 
 T = TypeVar("T")
 MAX_ANSWER: Final = 200_000  # characters of an answer, its reasoning among them
-STEP: Final = re.compile(r"\s*# Step \d{1,6}:?[ \t]*\n")  # heads the past turns of a prompt with history_style turns
+# heads past turns, and OpenCUA's answers, as their prompts have it
+STEP: Final = re.compile(r"\s*# Step:? ?\d{1,6}:?[ \t]*\n")
 
 
 def read_answer(read: Callable[[str], T], text: str) -> T:
@@ -21,7 +22,8 @@ def read_answer(read: Callable[[str], T], text: str) -> T:
 
     The only place through which answers of models reach a dialect: an answer is any text, so whatever goes wrong in
     reading one is that answer's failure and must not end an evaluation or a training. The past turns of our own prompts
-    begin with a line `# Step n:`; an answer that begins so is read without that line where it cannot be read with it.
+    begin with a line `# Step n:`, and OpenCUA's own system prompt asks for `# Step: n`; an answer that begins so is
+    read without that line where it cannot be read with it.
     """
     if len(text) > MAX_ANSWER:
         raise ParseError(f"more than {MAX_ANSWER} characters")

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eval.actions import Action, ActionError, ActionType, ParseError, Unrepresentable
-from eval.actions.dialects.base import Dialect, Response
+from eval.actions.dialects.base import AgentTurn, Dialect, Response
 from eval.actions.dialects.calls import CLICKS, CodeCall, calls, is_number, key_names, shown
 from eval.actions.dialects.headings import split_headings
 from eval.actions.geometry import Cells, OutOfFrame
 
+MAX_ACTIONS: Final = 1000  # of one answer; presses of a key count one by one
 FENCES: Final = ("```", "```python", "```code")
 
 
@@ -45,6 +46,8 @@ def merged(code: Sequence[CodeCall]) -> list[Action]:
             merged_actions += [Action(ActionType.KEY, keys=(key,)) for key in presses]
         else:
             merged_actions.append(_action(call))
+        if len(merged_actions) > MAX_ACTIONS:
+            raise ParseError(f"more than {MAX_ACTIONS} actions")
     return merged_actions
 
 
@@ -182,7 +185,8 @@ def _normal(call: CodeCall, frame: Cells) -> CodeCall:
 
 @dataclass(frozen=True)
 class PyAutoGui(Dialect):
-    """The dialect: one action is one line of code, or two for a drag and for a scroll at a point.
+    """The dialect: one action is one line of code, or two for a drag and for a scroll at a point. A turn holds the code
+    of several actions, one after the other.
 
     decimals  places per coordinate
     frame     x and y are cells of it, such as pixels of a screenshot; None: fractions of the screen
@@ -257,13 +261,16 @@ class PyAutoGui(Dialect):
 
     def parse(self, text: str) -> Action:
         """Exactly one action. Raises ParseError, also for code that no Action holds."""
-        try:
-            parsed = merged(self._read(text))
-        except Unrepresentable as error:
-            raise ParseError(str(error)) from None
+        parsed = self._actions(text)
         if len(parsed) != 1:
             raise ParseError(f"{len(parsed)} actions instead of one")
         return parsed[0]
+
+    def _actions(self, code: str) -> list[Action]:
+        try:
+            return merged(self._read(code))
+        except Unrepresentable as error:
+            raise ParseError(str(error)) from None
 
     def format_response(self, action: Action, thought: str | None = None) -> str:
         """`## Thought` (when there is one) and `## Code`. Raises Unrepresentable for a thought that holds a heading."""
@@ -278,6 +285,30 @@ class PyAutoGui(Dialect):
         """Exactly one action under `## Code`. Raises ParseError."""
         thought, code = code_and_thought(text)
         return Response(thought, self.parse(code))
+
+    def parse_turn(self, text: str, *, lenient: bool = False) -> AgentTurn:
+        """All actions of the code; done or fail can only be the last. Raises ParseError."""
+        thought, code = code_and_thought(text)
+        actions = self._actions(code)
+        if any(action.type in (ActionType.DONE, ActionType.FAIL) for action in actions[:-1]):
+            raise ParseError("an action after computer.terminate")
+        return AgentTurn(thought, tuple(actions))
+
+    def format_turn(self, actions: Sequence[Action], thought: str | None = None) -> str:
+        """Raises Unrepresentable, also for actions that would read back as others: a hover and a scroll where the
+        pointer is are one scroll at that point."""
+        if not actions:
+            raise Unrepresentable("an answer needs an action")
+        first = self.format_response(actions[0], thought)
+        text = "\n".join([first, *map(self.format, actions[1:])])
+        alone = [self._actions(self.format(action)) for action in actions]
+        try:
+            back = self.parse_turn(text).actions
+        except ParseError as error:
+            raise Unrepresentable(str(error)) from None
+        if list(back) != [action for each in alone for action in each] or len(back) != len(actions):
+            raise Unrepresentable("these actions would read back as others")
+        return text
 
     def sections(self, text: str) -> dict[str, str]:
         """The sections of an answer with headings but for its code, in their order; {} for any other answer."""

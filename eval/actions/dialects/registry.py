@@ -10,6 +10,7 @@ from eval.actions.dialects.base import Dialect
 from eval.actions.dialects.computer_13 import Computer13
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.openai import OpenAi
+from eval.actions.dialects.place import GridPlaceDialect, PlaceDialect
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.dialects.qwen import Qwen3, Qwen25
 from eval.actions.dialects.ui_tars import UiTars, UiTars15
@@ -33,6 +34,8 @@ DIALECTS: Final[dict[str, Callable[[int, bool], Dialect]]] = {
     "qwen2.5-vl": lambda decimals, marks: Qwen25(decimals),
     "qwen3-vl": lambda decimals, marks: Qwen3(decimals),
     "waa": lambda decimals, marks: Waa(decimals, marks=marks),
+    "place": lambda decimals, marks: PlaceDialect(decimals),
+    "place-1000": lambda decimals, marks: GridPlaceDialect(decimals),
 }
 METHODS: Final = {
     "format": ("action",),

@@ -12,6 +12,7 @@ from typing import Any
 from PIL import Image
 
 from eval.actions.geometry import Box, Point
+from eval.benchmarks.errors import BenchError
 from eval.desktop import BadFrame
 
 POINTED = frozenset({"click", "doubleclick", "rightclick", "middleclick", "tripleclick", "moveto", "dragto"})
@@ -20,10 +21,6 @@ KEYS = frozenset({"press", "hotkey"})
 SAME_TYPE = {"vscroll": "scroll", "typewrite": "write", "type": "write"}
 # One name per key; cmd on a Mac does what ctrl does elsewhere. Ground truth and predictions are both mapped.
 SAME_KEY = {"cmd": "ctrl", "command": "ctrl", "control": "ctrl", "return": "enter", "escape": "esc"}
-
-
-class BenchError(ValueError):
-    """A file of the benchmark that cannot be read, or lacks a field."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from the answers alone).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +22,17 @@ from eval.actions.dialects.pyautogui import actions
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.benchmarks.agentnetbench.data import BenchError, BenchStep, Trajectory, load
+from eval.asking import ScreenQuestion, ask, require_an_answer
+from eval.benchmarks.agentnetbench.data import BenchStep, Trajectory, load
 from eval.benchmarks.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
+from eval.benchmarks.errors import BenchError
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
-from eval.desktop import BadFrame, Observation, Task
+from eval.desktop import Observation, SetupFailed, Task
 from eval.episodes import jsonl
 from eval.prompts import PastStep, PromptConfig
-from eval.rollout import Count, TaskRecord
+from eval.records import Count, TaskRecord
 from eval.scores.stats import rate
 from eval.scores.summary import MetricRow, row, table, write_summary
 
@@ -81,17 +83,15 @@ def past_steps(trajectory: Trajectory, index: int, images: int) -> list[PastStep
     return past
 
 
-def _batches(
-    trajectories: Sequence[Trajectory], known: dict[tuple[str, int], BenchAnswer], size: int
-) -> Iterator[list[tuple[Trajectory, int]]]:
-    todo = [
-        (trajectory, index)
-        for trajectory in trajectories
-        for index, step in enumerate(trajectory.steps)
-        if (trajectory.task_id, step.number) not in known
-    ]
-    for start in range(0, len(todo), size):
-        yield todo[start : start + size]
+def _screen(trajectory: Trajectory, index: int, images: int) -> ScreenQuestion[tuple[str, int]]:
+    step = trajectory.steps[index]
+
+    def show() -> tuple[Observation, History]:
+        image = step.open()
+        past = past_steps(trajectory, index, images)
+        return Observation(image, image.size), History(Task(trajectory.task_id, trajectory.goal), past)
+
+    return ScreenQuestion((trajectory.task_id, step.number), show)
 
 
 async def answer_all(
@@ -101,24 +101,23 @@ async def answer_all(
     answers = {(a.task_id, a.step): a for a in jsonl.read(path, BenchAnswer) if a.infra is None}
     jsonl.write(path, answers.values())
     total = sum(len(trajectory.steps) for trajectory in trajectories)
-    for batch in _batches(trajectories, dict(answers), batch_size):
-        observations: list[Observation] = []
-        histories: list[History] = []
-        asked: list[tuple[str, int]] = []
-        new: list[BenchAnswer] = []
-        for trajectory, index in batch:
-            step = trajectory.steps[index]
-            try:
-                image, past = step.open(), past_steps(trajectory, index, images)
-            except BadFrame as error:
-                new.append(BenchAnswer(task_id=trajectory.task_id, step=step.number, infra=f"BadFrame: {error}"))
-                continue
-            observations.append(Observation(image, image.size))
-            histories.append(History(Task(trajectory.task_id, trajectory.goal), past))
-            asked.append((trajectory.task_id, step.number))
-        decisions = await agent.act(observations, histories) if asked else []
-        for (task_id, number), decision in zip(asked, decisions, strict=True):
-            new.append(BenchAnswer(task_id=task_id, step=number, response=decision.response, frame=decision.frame))
+    todo = [
+        _screen(trajectory, index, images)
+        for trajectory in trajectories
+        for index, step in enumerate(trajectory.steps)
+        if (trajectory.task_id, step.number) not in answers
+    ]
+    async for batch in ask(agent, todo, batch_size):
+        new = [
+            BenchAnswer(
+                task_id=asked.key[0],
+                step=asked.key[1],
+                response=None if asked.decision is None else asked.decision.response,
+                infra=asked.infra,
+                frame=None if asked.decision is None else asked.decision.frame,
+            )
+            for asked in batch
+        ]
         jsonl.append(path, new)
         answers |= {(answer.task_id, answer.step): answer for answer in new}
         progress(len(answers), total, f"evaluate {agent.name}", f"{len(answers)} of {total} steps answered")
@@ -161,6 +160,7 @@ def evaluate(config: BenchConfig, out: Path) -> list[MetricRow]:
         rows += new
         records += scored
     jsonl.write(out / "tasks.jsonl", records)
+    require_an_answer(records)
     write_summary(out / "summary.json", rows)
     for line in rows:
         if line.value is not None:
@@ -249,4 +249,4 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(table([line for line in rows if line.version == version]))
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, failures=(SetupFailed,))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from eval.actions import ParseError, Unrepresentable
+from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.base import Dialect, read_answer
 from eval.actions.dialects.calls import CLICKS, CodeCall, calls, shown
 from eval.actions.dialects.pyautogui import PyAutoGui, click_type
@@ -137,7 +137,7 @@ def step_score(step: BenchStep, predicted: Sequence[Act] | None, version: Versio
 
 
 def predicted_acts(response: str, dialect: Dialect) -> list[Act]:
-    """The actions of an answer, of which PyAutoGUI code may hold several. Raises ParseError.
+    """The actions of an answer, which may hold several. Raises ParseError.
 
     An action that the benchmark has no type for becomes one that no ground truth has.
     """
@@ -145,14 +145,19 @@ def predicted_acts(response: str, dialect: Dialect) -> list[Act]:
     def acts(answer: str) -> list[Act]:
         predicted = dialect.calls(answer)
         if predicted is None:
-            action = dialect.parse_response(answer).action
-            try:
-                predicted = calls(EXACT.format(action))
-            except Unrepresentable:
-                return [Act(f"other {action.type}")]
+            if not hasattr(dialect, "parse_turn"):  # one of a user's own that does not inherit
+                return _acts(dialect.parse_response(answer).action)
+            return [act for action in dialect.parse_turn(answer).actions for act in _acts(action)]
         return [_predicted(call) for call in predicted]
 
     return read_answer(acts, response)
+
+
+def _acts(action: Action) -> list[Act]:
+    try:
+        return [_predicted(call) for call in calls(EXACT.format(action))]
+    except Unrepresentable:
+        return [Act(f"other {action.type}")]
 
 
 EXACT: Final = PyAutoGui(decimals=400)  # more than any float has

@@ -247,11 +247,11 @@ class Keeper:
 
     def _stop(self) -> None:
         """Ends every process below this one, waits for the last, and removes folders, sockets and groups."""
+        if self._screen:
+            self._screen.end_viewers()  # first, so that a video ends with the desktop as the agent left it
         if self._channel:
             self._channel.close()
         signal.set_wakeup_fd(-1)
-        if self._screen:
-            self._screen.end_viewers()
         while True:
             for pid in kernel.children(os.getpid()):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -288,6 +288,7 @@ def sweep(folder: str, display: str, cgroup_folders: dict[str, str]) -> None:
 
 def main() -> int:
     """Runs the keeper that the first argument orders."""
+    os.umask(0o022)  # the desktop's user reads some of what is written here; what is secret has a mode of its own
     values = json.loads(sys.argv[1])
     for name in ("size", "namespaces", "hidden"):
         if name in values:

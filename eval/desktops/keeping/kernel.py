@@ -46,6 +46,11 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
+def join(descriptor: int) -> None:
+    """Moves this process, which has one thread, into a namespace: an open file of /proc/PID/ns (setns(2))."""
+    _check(_libc.setns(descriptor, 0), "setns")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
     """mount(2). `data` is a file system's own options, as `size=1m,mode=0700`."""
     result = _libc.mount(source.encode(), target.encode(), kind and kind.encode(), flags, data.encode() or None)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from eval.desktops.keeping import kernel, x11
 
 ACCESSIBILITY: Final = "/usr/libexec/at-spi-bus-launcher"
+NSS_WRAPPER: Final = "libnss_wrapper.so"
+LIBRARIES: Final = ("/usr/lib", "/usr/local/lib")
 VIEWER: Final = "viewer"
 VIEWER_LIMIT_S: Final = 2.0
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
@@ -76,13 +80,31 @@ class StartFailed(Exception):
     """A program of the desktop did not start."""
 
 
-def missing_programs(path: str = PATH) -> list[str]:
-    """A line for each program that is not in the folders of `path`, with Debian's package that has it."""
+def missing_programs(path: str | None = None, programs: Mapping[str, str] = PACKAGES) -> list[str]:
+    """A line for each of `programs` that is not in the folders of `path`, default PATH, with Debian's package."""
     return [
         f"{name} is not installed: apt-get install {package}"
-        for name, package in PACKAGES.items()
-        if not shutil.which(name, path=path)
+        for name, package in programs.items()
+        if not shutil.which(name, path=PATH if path is None else path)
     ]
+
+
+def name_for_buses(folder: str) -> dict[str, str]:
+    """Variables that give this user a name, for D-Bus, which refuses a user without one (a container's user may have
+    none): nss_wrapper answers from files in `folder`. Empty where the user has a name. Raises StartFailed."""
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        pass
+    else:
+        return {}
+    if not any(list(Path(place).glob(f"*/{NSS_WRAPPER}")) for place in LIBRARIES):
+        raise StartFailed(f"user {uid} has no name, and {NSS_WRAPPER} is not installed: apt-get install libnss-wrapper")
+    passwd, group = Path(folder, "passwd"), Path(folder, "group")
+    passwd.write_text(f"{Path('/etc/passwd').read_text()}user:x:{uid}:{gid}:user:/home/user:/bin/sh\n")
+    group.write_text(f"{Path('/etc/group').read_text()}user:x:{gid}:\n")
+    return {"LD_PRELOAD": NSS_WRAPPER, "NSS_WRAPPER_PASSWD": str(passwd), "NSS_WRAPPER_GROUP": str(group)}
 
 
 class DesktopPrograms:
@@ -97,6 +119,7 @@ class DesktopPrograms:
         self.display = ""
         self.x: x11.XWatch | None = None
         self.environ: dict[str, str] = {}
+        self._name: dict[str, str] = {}
         self._log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     @property
@@ -118,6 +141,7 @@ class DesktopPrograms:
         environ = dict(self.environ)
         if guest_user:
             environ["XAUTHORITY"] = f"{self.folder}/bus/xauthority"
+            environ |= self._name
         try:
             self.processes[name] = subprocess.Popen(
                 argv,
@@ -137,6 +161,8 @@ class DesktopPrograms:
         """Returns when the window manager has told that it is ready. Raises StartFailed."""
         if missing := missing_programs():
             raise StartFailed("; ".join(missing))
+        if self._uid is None:
+            self._name = name_for_buses(self.folder)
         cookie = secrets.token_bytes(16)
         bus = Path(self.folder, "bus")
         bus.mkdir(mode=0o700)
@@ -170,7 +196,8 @@ class DesktopPrograms:
         screen = ["-screen", "0", f"{width}x{height}x24", "-dpi", "96"]
         # It keeps its abstract socket, which alone stops two servers that start at once from taking the same number
         closed = ["-nolisten", "tcp", "-noreset", "-auth", self.environ["XAUTHORITY"]]
-        self._start("X server", ["Xvfb", "-displayfd", str(write), *screen, *closed], write)
+        fixed = ["-extension", "RANDR"]  # with it, any program may give the screen another size
+        self._start("X server", ["Xvfb", "-displayfd", str(write), *screen, *closed, *fixed], write)
         os.close(write)
         bus_read, bus_write = os.pipe()
         config = f"--config-file={bus_config}"

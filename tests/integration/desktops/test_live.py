@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import signal
@@ -22,10 +23,19 @@ from eval.environments import desktop
 from eval.environments.desktop import FILE, NoteScene
 from eval.rollout import RolloutLimits, rollout
 from tests.support.documented import ROOT, blocks
+from tests.support.served import OverServer
 
 SEED = 1_000_000
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture(params=["display", "server"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment acts over a connection to the display, and over our server and client."""
+    if request.param == "server":
+        served = functools.partial(LiveDesktop, connect=OverServer.connect)
+        monkeypatch.setattr("eval.desktops.live.LiveDesktop", served)
 
 
 async def begun(seed: int = SEED) -> LiveDesktop:
@@ -60,6 +70,7 @@ def expert(seed: int = SEED) -> list[Action]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("way")
 def test_the_expert_solves_tasks_through_the_rollout(tmp_path: Path) -> None:
     results = asyncio.run(
         rollout(
@@ -76,6 +87,7 @@ def test_the_expert_solves_tasks_through_the_rollout(tmp_path: Path) -> None:
     assert all(result.record.correct == result.record.judged == 4 for result in results)
 
 
+@pytest.mark.usefixtures("way")
 def test_another_way_to_the_same_file_is_solved() -> None:
     """The line at the end, without a line break after it, written in two parts."""
     line = NoteScene(SEED, "test").line
@@ -103,6 +115,7 @@ def test_what_is_not_the_task_scores_0(actions: list[Action]) -> None:
     assert play(actions) == (0.0, False)
 
 
+@pytest.mark.usefixtures("way")
 def test_each_reset_is_clean() -> None:
     async def go() -> tuple[str, str]:
         live = await begun()
@@ -121,6 +134,7 @@ def test_each_reset_is_clean() -> None:
     assert asyncio.run(go()) == ("".join(f"{line}\n" for line in NoteScene(SEED + 1, "test").before), "False")
 
 
+@pytest.mark.usefixtures("way")
 def test_a_program_that_is_not_there_is_refused_and_the_episode_goes_on() -> None:
     async def go() -> None:
         live = await begun()
@@ -136,6 +150,7 @@ def test_a_program_that_is_not_there_is_refused_and_the_episode_goes_on() -> Non
     asyncio.run(go())
 
 
+@pytest.mark.usefixtures("way")
 def test_a_killed_x_server_is_infrastructure() -> None:
     async def go() -> None:
         live = await begun()
@@ -150,10 +165,20 @@ def test_a_killed_x_server_is_infrastructure() -> None:
     asyncio.run(go())
 
 
+def typed(page: str) -> list[str]:
+    """The commands of a page that are about desktops."""
+    return [each.line for block in blocks(ROOT / page) for each in block if block[0].line == "make dev desktop-tools"]
+
+
+def test_the_readme_has_the_commands_of_the_page() -> None:
+    assert typed("README.md") == typed("docs/howto/desktop.md")
+    assert len(typed("README.md")) == 3
+
+
 @pytest.mark.timeout(300)
 def test_the_page_is_typed_as_it_stands(tmp_path: Path) -> None:
     """docs/howto/desktop.md, but for the installation, which is there."""
-    lines = [each.line for block in blocks(ROOT / "docs/howto/desktop.md") for each in block]
+    lines = typed("docs/howto/desktop.md")
     assert lines[0] == "make dev desktop-tools"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / ".venv").symlink_to(sys.prefix)
@@ -166,8 +191,9 @@ def test_the_page_is_typed_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_what_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    desktop._here.cache_clear()
+    desktop.check_here.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="no Xvfb, openbox, dbus-daemon, mousepad here; `make desktop-tools`"):
+    monkeypatch.setattr("eval.desktops.keeping.screen.PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"Xvfb is not installed: apt-get install xvfb; .*install mousepad"):
         desktop.desktop({})
-    desktop._here.cache_clear()
+    desktop.check_here.cache_clear()

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
-import secrets
-import socket
+import json
+import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from eval.config import EXIT_CONFIG
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from tests.support.desktops import left, run
+from tests.support.lacking import lacking
+from tests.support.vnc import frame, send, websocket
 from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
 def _viewers() -> None:
     if missing := missing_viewers():
-        message = f"{', '.join(missing)}: install with `make desktop-tools`"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-
-
-def websocket(port: int) -> socket.socket:
-    """A WebSocket connection to noVNC's path (RFC 6455, chapter 4)."""
-    channel = socket.create_connection(("127.0.0.1", port), timeout=60)
-    key = base64.b64encode(secrets.token_bytes(16)).decode()
-    lines = ("GET /websockify HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade")
-    more = (f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: binary")
-    channel.sendall("\r\n".join([*lines, *more, "", ""]).encode())
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += channel.recv(1)
-    assert answer.startswith(b"HTTP/1.1 101")
-    return channel
-
-
-def frame(channel: socket.socket) -> bytes:
-    """The payload of the next message, shorter than 126 bytes."""
-    head = channel.recv(2, socket.MSG_WAITALL)
-    return channel.recv(head[1] & 0x7F, socket.MSG_WAITALL)
-
-
-def send(channel: socket.socket, payload: bytes) -> None:
-    channel.sendall(bytes([0x82, 0x80 | len(payload), 0, 0, 0, 0]) + payload)
+        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
 
 
 def test_a_person_can_look_on_with_the_sessions_password_only(folder: Path) -> None:
@@ -70,3 +48,63 @@ def test_a_person_can_look_on_with_the_sessions_password_only(folder: Path) -> N
 
     run(work())
     until(lambda: not left(folder), lambda: left(folder))
+
+
+def test_a_lasting_view_shows_the_desktop_after_each_reset(folder: Path) -> None:
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            view = await start_view(session, lasting=True)
+            passwords = {password(folder)}
+            for _ in range(2):
+                await session.reset()
+                with await asyncio.to_thread(websocket, view.port) as channel:
+                    assert frame(channel).startswith(b"RFB 003.00")
+                passwords.add(password(folder))
+            assert passwords == {view.password}
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+def password(folder: Path) -> str:
+    """What the VNC server of the one session was given."""
+    (file,) = folder.glob("*/view-*.password")
+    return file.read_text().strip()
+
+
+def test_a_server_shows_its_desktop_and_keeps_the_password_for_its_user(tmp_path: Path) -> None:
+    """As the role `desktop` of a run starts it."""
+    (tmp_path / "token").write_text("a-word")
+    command = [sys.executable, "-m", "eval.desktops.server", "--listen", "127.0.0.1:0", "--token-file", "token"]
+    with subprocess.Popen(
+        [*command, "--view", "0", "--screen", "640x480"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as server:
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline()
+            assert server.stdout.readline().startswith("listening on ")
+            found = re.fullmatch(r"shown at 127\.0\.0\.1:(\d+); the password is in (\S+)\n", said)
+            assert found is not None, said
+            file = Path(found[2])
+            assert (file.stat().st_mode & 0o777, file.name) == (0o600, f"desktop-view-{found[1]}.json")
+            view = json.loads(file.read_text())
+            assert view["password"] not in said
+            assert not view["control"]
+            with urllib.request.urlopen(view["url"], timeout=60) as page:
+                assert b"noVNC" in page.read()
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--view", "70000"], "--view: 70000; allowed: 0 to"), (["--control"], "--control needs --view")],
+)
+def test_a_wrong_view_is_one_line(words: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "eval.desktops.server", "--open-port", "0", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (EXIT_CONFIG, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -53,6 +53,8 @@ class Counting:
             raise SetupFailed("no start state")
         if options.get("fault") == f"agent {where}":
             raise BrokenByAgent(f"the agent broke the {where}")
+        if options.get("fault") == f"code {where}":
+            print(1 // 0)
         if options.get("fault") == "hang" and where == "step":
             await asyncio.sleep(60)
 
@@ -76,6 +78,7 @@ class Counting:
 
     async def close(self) -> None:
         Counting.open -= 1
+        await self._fault("close")
 
 
 class Options(Config, frozen=True):

@@ -16,7 +16,7 @@ from eval.actions import ParseError
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import NEAR
-from eval.benchmarks.agentnetbench.data import Act, BenchError, BenchStep, load, load_trajectory
+from eval.benchmarks.agentnetbench.data import Act, BenchStep, load, load_trajectory
 from eval.benchmarks.agentnetbench.score import (
     VERSIONS,
     Version,
@@ -26,6 +26,7 @@ from eval.benchmarks.agentnetbench.score import (
     step_score,
     text_score,
 )
+from eval.benchmarks.errors import BenchError
 
 
 def at(x: float, y: float) -> dict[str, Any]:

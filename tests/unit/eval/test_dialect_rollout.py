@@ -12,9 +12,10 @@ from eval.actions.dialects.registry import DIALECTS
 from eval.episodes import iter_episodes, jsonl
 from eval.rollout import TaskRecord
 
+PLACES = ("place", "place-1000")  # which only say where something is
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_the_login_is_solved_in_every_dialect(name: str, tmp_path: Path) -> None:
+
+def evaluated(name: str, tmp_path: Path) -> tuple[int, Path]:
     config = {
         "environment": "login",
         "benchmark": "login",
@@ -24,8 +25,24 @@ def test_the_login_is_solved_in_every_dialect(name: str, tmp_path: Path) -> None
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     out = tmp_path / "results"
-    assert run.main(["--config", str(tmp_path / "config.json"), "--out", str(out)]) == 0
+    return run.main(["--config", str(tmp_path / "config.json"), "--out", str(out)]), out
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name not in PLACES])
+def test_the_login_is_solved_in_every_dialect(name: str, tmp_path: Path) -> None:
+    code, out = evaluated(name, tmp_path)
+    assert code == 0
     assert [record.score for record in jsonl.read(out / "tasks.jsonl", TaskRecord)] == [1.0, 1.0]
     for _, episode in iter_episodes(out / "episodes"):
         assert episode.steps
         assert all(step.parse_error is None for step in episode.steps)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_dialect_without_the_expert_s_actions_is_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = evaluated(name, tmp_path)
+    told = capsys.readouterr().err
+    assert (code, told.count("\n")) == (78, 1)
+    assert told.startswith("config: prompt.dialect: agent scripted cannot write its action in it: ")

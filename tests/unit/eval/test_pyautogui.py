@@ -84,6 +84,40 @@ def test_several_calls_are_several_actions() -> None:
         PyAutoGui().parse(code)
 
 
+def test_an_answer_with_several_calls_is_a_turn_with_several_actions() -> None:
+    """As OSWorld runs an answer of OpenCUA: the code as a whole, in one step."""
+    answer = (
+        "## Thought:\nName, then save.\n\n## Action:\nName the file.\n\n## Code:\n```python\n"
+        "pyautogui.click(x=0.1, y=0.2)\npyautogui.write(message='report')\npyautogui.press('enter')\n```"
+    )
+    turn = PyAutoGui().parse_turn(answer)
+    assert turn.thought == "Name, then save."
+    assert list(turn.actions) == [
+        Action(KIND.CLICK, x=0.1, y=0.2),
+        Action(KIND.TYPE, text="report"),
+        Action(KIND.KEY, keys=("enter",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("computer.terminate(status='success')\npyautogui.click(x=0.1, y=0.2)", "an action after computer.terminate"),
+        ("\n".join(["pyautogui.press('a', presses=1000)"] * 500), "more than 1000 actions"),
+    ],
+    ids=["after the end", "half a million keys"],
+)
+def test_a_turn_that_is_none(code: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        PyAutoGui().parse_turn(f"## Code:\n{code}")
+
+
+def test_a_turn_that_would_read_back_as_another_is_not_written() -> None:
+    moved = [Action(KIND.HOVER, x=0.5, y=0.5), Action(KIND.SCROLL, direction="up", amount=3)]
+    with pytest.raises(Unrepresentable, match="read back as others"):
+        PyAutoGui().format_turn(moved)
+
+
 @pytest.mark.parametrize(
     "code",
     [

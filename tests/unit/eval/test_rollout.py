@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ import pytest
 from PIL import Image
 
 from eval.actions.dialects.dsl import Dsl
+from eval.agents import batcher
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Task
-from eval.episodes import iter_episodes, jsonl, read_episode
+from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.task_run import FRAMES_AHEAD, TaskRun
+from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying
 
 QUICK = RolloutLimits(max_steps=8, concurrency=4, attempts=3, backoff=0.0, step_timeout=0.05)
@@ -52,7 +57,8 @@ def test_an_expert_solves_every_task_in_order_and_many_at_once(tmp_path: Path) -
         (f"t{i}", True, 1.0, 4) for i in range(8)
     ]
     assert Counting.most_open == 4
-    assert agent.batches == [4] * 8
+    assert agent.batches[:4] == [4] * 4  # later episodes begin one by one
+    assert sum(agent.batches) == 32
     assert [r.task_id for r in jsonl.read(tmp_path / RECORDS, TaskRecord)] == [f"t{i}" for i in range(8)]
 
 
@@ -116,8 +122,8 @@ def test_the_last_allowed_step_and_the_environment_end_an_episode(tmp_path: Path
         Task("short", "x", 0, max_steps=2),
         Task("ended", "x", 0, options={"ends": 1}),
     ]
-    results = run(Saying(CLICK), tasks, tmp_path)
-    assert [r.record.steps for r in results] == [8, 2, 1]
+    results = run(Saying(CLICK), tasks, tmp_path, msgspec.structs.replace(QUICK, max_steps=None))
+    assert [r.record.steps for r in results] == [15, 2, 1]
     assert [r.record.success for r in results] == [False, False, False]
 
 
@@ -134,6 +140,26 @@ def test_an_infrastructure_failure_is_run_again_and_never_a_score(fault: str, tm
     assert lost.error
     episode = read_episode(tmp_path / "episodes" / "broken-0")
     assert (episode.outcome, episode.success, episode.error) == ("infra", None, lost.error)
+
+
+@pytest.mark.parametrize("fault", ["reset", "step", "score", "close"])
+def test_a_fault_of_an_environments_code_costs_its_own_episode_alone(
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Red before: the whole evaluation ended with a traceback, and a restart ended at the same task."""
+    faulty = [Task(f"faulty-{number}", "x", number, options={"fault": f"code {fault}"}) for number in range(2)]
+    results = {r.record.task_id: r.record for r in run(Saying(*EXPERT), [*faulty, *make(3)], tmp_path)}
+    assert [results[f"t{number}"].success for number in range(3)] == [True] * 3
+    told = capsys.readouterr()
+    if fault == "close":  # what comes after the judgement does not change it
+        assert results["faulty-0"].success
+        assert "closing the desktop: close: ZeroDivisionError" in told.out
+        return
+    assert {results[f"faulty-{number}"].outcome for number in range(2)} == {"infra"}
+    error = results["faulty-0"].error or ""
+    assert error.startswith(
+        f"EnvironmentFault: {fault}: ZeroDivisionError: integer division or modulo by zero (doubles.py:"
+    )
 
 
 @pytest.mark.parametrize("fault", ["step", "score"])
@@ -219,7 +245,7 @@ def test_pictures_are_kept_for_the_first_tasks_only(tmp_path: Path) -> None:
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="same id and seed"):
+    with pytest.raises(ValueError, match="same id, seed and trial"):
         run(Saying(CLICK), [Task("a", "x"), Task("a", "y")], tmp_path)
 
 
@@ -253,8 +279,23 @@ def test_results_of_another_agent_are_not_mistaken_for_ones_own(tmp_path: Path) 
         run(Saying(CLICK), make(1), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("limit", "own", "steps"),
+    [(None, None, 15), (None, 4, 4), (None, 20, 20), (6, None, 6), (6, 4, 6), (6, 20, 6)],
+)
+def test_the_number_of_steps_is_the_one_asked_for_else_the_tasks_own(
+    limit: int | None, own: int | None, steps: int, tmp_path: Path
+) -> None:
+    """A study of step budgets gives one number for all tasks, as the harness of OSWorld takes `--max_steps`."""
+    task = Task("t", "", 0, max_steps=own, options={"clicks": 99})
+    (result,) = run(Saying(CLICK), [task], tmp_path, msgspec.structs.replace(QUICK, max_steps=limit))
+    assert result.record.steps == steps
+    asked = {"step_budget": limit} if limit else {"max_steps": 15}
+    assert {name: value for name, value in result.record.rules.items() if "step" in name} == asked
+
+
 def test_results_by_other_rules_are_refused_and_not_mixed(tmp_path: Path) -> None:
-    """A folder of 2 steps an episode is not continued with 3, nor with another version."""
+    """A folder of 2 steps an episode is not continued with 1, nor with another version."""
 
     def again(limits: RolloutLimits, version: str = "1") -> list[Rollout]:
         told: dict[str, Any] = {"benchmark": "b", "environment": "counting", "version": version}
@@ -262,9 +303,135 @@ def test_results_by_other_rules_are_refused_and_not_mixed(tmp_path: Path) -> Non
 
     (first, _) = again(msgspec.structs.replace(QUICK, max_steps=2))
     assert first.record.version == "1"
-    assert first.record.rules["max_steps"] == 2
+    assert first.record.rules["step_budget"] == 2
+    assert "max_steps" not in first.record.rules
     again(msgspec.structs.replace(QUICK, max_steps=2, concurrency=1))  # defines no score
-    with pytest.raises(ConfigError, match="results by other rules: max_steps 2 where it is 3 now; name another folder"):
-        again(msgspec.structs.replace(QUICK, max_steps=3))
+    with pytest.raises(
+        ConfigError, match=r"results by other rules: step_budget 2 where it is 1 now \(.*\); name another folder"
+    ):
+        again(msgspec.structs.replace(QUICK, max_steps=1))
     with pytest.raises(ConfigError, match="version '1' where it is '2' now"):
         again(msgspec.structs.replace(QUICK, max_steps=2), "2")
+
+
+def test_a_frame_that_takes_long_to_write_holds_up_no_other_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others, write = threading.Event(), EpisodeWriter.frame
+
+    def slow(writer: EpisodeWriter, index: int, image: Image.Image | bytes | Path) -> str:
+        if writer.folder.name == "t0-0":
+            assert others.wait(HANGS)
+        return write(writer, index, image)
+
+    def ended(result: Rollout) -> None:
+        if result.record.task_id == "t1":
+            others.set()
+
+    monkeypatch.setattr(EpisodeWriter, "frame", slow)
+    results = run(Saying(*EXPERT), make(2), tmp_path, on_end=ended)
+    assert [result.record.success for result in results] == [True, True]
+    for result in results:
+        assert result.episode is not None
+        folder = tmp_path / "episodes" / result.episode.episode_id
+        assert len(list(folder.glob("*.png"))) == 5
+
+
+def test_no_more_frames_wait_to_be_written_than_memory_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = most = 0
+    write, save, lock = EpisodeWriter.frame, TaskRun._save, threading.Lock()
+
+    def counted(run: TaskRun, index: int, observation: Observation) -> None:
+        nonlocal waiting, most
+        with lock:
+            waiting += 1
+            most = max(most, waiting)
+        save(run, index, observation)
+
+    def written(writer: EpisodeWriter, index: int, image: Image.Image | bytes | Path) -> str:
+        nonlocal waiting
+        time.sleep(0.02)  # slower than the desktop and the agent
+        with lock:
+            waiting -= 1
+        return write(writer, index, image)
+
+    monkeypatch.setattr(TaskRun, "_save", counted)
+    monkeypatch.setattr(EpisodeWriter, "frame", written)
+    limits = msgspec.structs.replace(QUICK, max_steps=30)
+    (result,) = run(Saying(CLICK), [Task("t", "", 0, options={"clicks": 99})], tmp_path, limits)
+    assert result.record.outcome == "scored"
+    assert most <= FRAMES_AHEAD + 1
+
+
+def test_a_frame_that_cannot_be_written_ends_the_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(EpisodeWriter, "frame", full)
+    with pytest.raises(ExceptionGroup) as error:
+        run(Saying(*EXPERT), make(1), tmp_path)
+    assert error.group_contains(OSError, match="No space left")
+
+
+class Batched(Saying):
+    """An agent that takes two observations in one call."""
+
+    batch_size = 2
+
+
+def test_an_agent_that_takes_two_at_once_is_not_kept_waiting_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batcher, "LINGER", HANGS)
+    agent = Batched(*EXPERT)
+    results = run(agent, make(4), tmp_path)
+    assert [result.record.success for result in results] == [True] * 4
+    assert agent.batches == [2] * 8
+
+
+def test_a_spare_desktop_is_ready_before_the_one_in_use_has_ended(tmp_path: Path) -> None:
+    """The first step of task 0 waits until desktop 1 is ready and task 2 has had every chance to begin."""
+    ready = asyncio.Event()
+    acting: set[str] = set()
+    held, most = 0.0, 0
+
+    class Prepared(Counting):
+        async def reset(self, task: Task, seed: int) -> Observation:
+            observation = await super().reset(task, seed)
+            if task.task_id == "t1":
+                ready.set()
+            return observation
+
+        async def step(self, action: object) -> Observation:
+            nonlocal held, most
+            assert self.task is not None
+            acting.add(self.task.task_id)
+            most = max(most, len(acting))
+            if self.task.task_id == "t0" and not held:
+                async with asyncio.timeout(HANGS):
+                    await ready.wait()
+                since = time.monotonic()
+                await asyncio.sleep(0.2)
+                assert set(Counting.started) == {"t0", "t1"}
+                held = time.monotonic() - since
+            return await super().step(action)  # type: ignore[arg-type]
+
+        async def score(self) -> Any:
+            assert self.task is not None
+            acting.discard(self.task.task_id)
+            return await super().score()
+
+    began = time.monotonic()
+    limits = RolloutLimits(concurrency=1, spares=1, backoff=0.0)
+    rollouts = rollout(Saying(*EXPERT), Prepared, make(3), out=tmp_path, benchmark="b", environment="e", limits=limits)
+    results = asyncio.run(rollouts)
+    took = time.monotonic() - began
+    assert [result.record.success for result in results] == [True] * 3
+    assert (most, Counting.most_open) == (1, 2)
+    assert results[1].record.duration_ms <= 1000 * (took - held) + 1  # the time for which it only waited is not its own
+
+
+def test_a_spare_desktop_that_breaks_while_it_waits_is_made_anew(tmp_path: Path) -> None:
+    tasks = [*make(1), Task("t1", "Click three times", 1, options={"fault": "step", "times": 1})]
+    results = run(Saying(*EXPERT), tasks, tmp_path, RolloutLimits(concurrency=1, spares=1, backoff=0.0))
+    assert [(result.record.success, result.record.attempts) for result in results] == [(True, 1), (True, 2)]

@@ -109,10 +109,17 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
         ({"limits": {"max_step": 1}}, "unknown field `max_step` - at `$.limits`"),
         ({"agent": {"kind": "oracle"}}, "Invalid value 'oracle' - at `$.agent.kind`"),
         ({"agent": {"kind": "scripted", "model": "x"}}, "unknown field `model`"),
-        ({"environment": "moon"}, "'moon' is unknown; allowed: click, desktop, login, versions"),
+        (
+            {"environment": "moon"},
+            "'moon' is unknown; allowed: android, click, desktop, gtk-forms, linux-desktop, login",
+        ),
         ({"options": {"colour": 1}}, "unknown field `colour`"),
         ({"tasks": {"count": 0, "seed": 1}}, "Expected `int` >= 1 - at `$.tasks.count`"),
         ({"tasks": {"count": "six", "seed": 1}}, "Expected `int`, got `str` - at `$.tasks.count`"),
+        ({"within": [3, 2]}, "within: numbers that rise, not 3, 2"),
+        ({"within": [2, 2]}, "within: numbers that rise, not 2, 2"),
+        ({"within": [0]}, "Expected `int` >= 1"),
+        ({"within": [2, 1000]}, "within: 1000; no episode has more than"),
         ({"baselines": [{"kind": "scripted"}]}, "agents need different names"),
         ({"baselines": [{"kind": "nearest", "episodes": "/nowhere"}]}, "there is no folder /nowhere"),
         ({"agent": {"kind": "transformers", "model": "/nowhere"}}, "there is no folder /nowhere"),
@@ -160,6 +167,21 @@ def test_infrastructure_failures_stay_in_the_denominator_and_are_shown(
     rows = {r["metric"]: r for r in json.loads((tmp_path / "out" / "summary.json").read_text())}
     assert (rows["success"]["value"], rows["success"]["n"]) == (pytest.approx(2 / 3), 3)
     assert rows["success"]["infra_failures"] == 1
+
+
+def test_success_within_fewer_answers_counts_what_was_solved_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The expert needs an answer for each button and one to end; a task that never ran is not solved by any limit."""
+    some = [Task("a", "x"), Task("b", "x"), Task("c", "x", options={"fault": "reset"})]
+    monkeypatch.setattr("tests.unit.eval.doubles.tasks", lambda count, seed, options: some)
+    config = write(tmp_path / "c.json", within=[3, 4])
+    assert entry.main(["--config", str(config), "--out", str(tmp_path / "out")]) == 0
+    rows = {r["metric"]: r for r in json.loads((tmp_path / "out" / "summary.json").read_text())}
+    assert rows["mean_steps"]["value"] == 4.0
+    assert (rows["success_within/3"]["value"], rows["success_within/3"]["n"]) == (0.0, 3)
+    assert rows["success_within/4"]["value"] == rows["success"]["value"] == pytest.approx(2 / 3)
+    assert rows["success_within/4"]["infra_failures"] == 1
 
 
 async def _first(agent: NearestEpisode | CommonestAction, instruction: str, seed: int) -> str:

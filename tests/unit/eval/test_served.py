@@ -14,12 +14,14 @@ import pytest
 from PIL import Image
 
 from eval import run
+from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import Action, ActionType
 from eval.actions.geometry import FAMILIES, Cells, smart_resize
+from eval.agents.base import Agent, History
 from eval.agents.config import AgentConfig, make_agent
 from eval.agents.wire import Prices
 from eval.config import ConfigError, convert
-from eval.desktop import Task
+from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.episodes import TokenUsage, iter_episodes, jsonl
 from eval.prompts import PromptBuilder, PromptConfig
@@ -124,6 +126,29 @@ def test_the_budget_of_images_is_kept_exactly(style: Any, budget: int, tmp_path:
             with Image.open(folder / f"{number - back:03d}.png") as kept:
                 assert kept.convert("RGB").tobytes() == image.tobytes()
     assert result.record.success
+
+
+@pytest.mark.parametrize(("observation", "kinds"), [("tree", ["text"]), ("both", ["text", "image_url"])])
+def test_a_tree_reaches_the_server_as_text(observation: Any, kinds: list[str]) -> None:
+    node = TreeNode(
+        role="push button", name="Save", bounds=(40, 20, 40, 20), states=("showing", "visible", "sensitive")
+    )
+    frame = TreeNode(role="frame", name="F", bounds=(0, 0, 200, 100), states=("showing", "visible"), children=[node])
+    tree = Tree(applications=[TreeNode(role="application", children=[frame])], screen=(200, 100))
+    seen = Observation(Image.new("RGB", (200, 100)), (200, 100), tree=tree)
+    builder = PromptConfig(observation=observation, dialect="qwen3-vl").builder()
+    with serving(lambda request, number: Reply(completion("{}"))) as server:
+        config: Any = convert(
+            {"kind": "openai-compatible", "model": "m", "base_url": f"{server.url}/v1"},
+            AgentConfig,  # type: ignore[arg-type]
+            "agent",
+        )
+        agent = make_agent(config, builder)
+        assert isinstance(agent, Agent)
+        asyncio.run(agent.act([seen], [History(Task("t", "Save it"))]))
+    content = server.requests[0]["messages"][-1]["content"]
+    assert [part["type"] for part in content] == kinds
+    assert content[0]["text"] == 'Goal: Save it\nScreen:\nframe "F"\n  push button "Save" at (300, 300)\n'
 
 
 def test_a_tool_call_that_the_server_took_out_of_the_text_is_read_and_recorded(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
 
+from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.pyautogui import PyAutoGui
@@ -17,7 +22,7 @@ from eval.agents.transformers import TransformersAgent
 from eval.config import ConfigError
 from eval.desktop import Observation, Task
 from eval.prompts import PastStep, PromptBuilder
-from eval.prompts.builder import Style
+from eval.prompts.builder import Shown, Style
 from eval.prompts.tokens import VISION_TOKENS
 from training.weights.tiny import TinyConfig, build
 
@@ -62,6 +67,90 @@ def test_a_batch_gives_each_episode_what_it_gets_alone(model: str) -> None:
         assert 1 <= len(decision.token_ids) <= 8
         assert decision.logprobs is not None
         assert all(value <= 0 for value in decision.logprobs)
+
+
+class EndsAt:
+    """Makes each row end after a number of tokens, and before a token waits for what the test waits for."""
+
+    def __init__(self, agent: TransformersAgent, ends: list[int], waits: dict[int, threading.Event]) -> None:
+        self.end = agent.processor.tokenizer.eos_token_id
+        self.ends, self.waits, self.number = ends, waits, 0
+        real = agent.model.generate
+        agent.model.generate = lambda **told: real(**told, logits_processor=[self])  # type: ignore[method-assign]
+
+    def __call__(self, tokens: Any, scores: Any) -> Any:
+        self.number += 1
+        if self.number in self.waits:
+            assert self.waits[self.number].wait(120)
+        scores[:, self.end] = -1e9
+        for row, last in enumerate(self.ends):
+            if self.number == last:
+                scores[row] = -1e9
+                scores[row, self.end] = 0.0
+        return scores
+
+
+@pytest.mark.parametrize("record", [False, True])
+def test_an_answer_is_handed_on_while_others_of_its_batch_go_on(model: str, record: bool) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=6, record_tokens=record)
+    observations, histories = batch(3)
+    first, second = threading.Event(), threading.Event()
+    # row 1 ends at its second token; row 0 at its fourth, which waits until the test has the answer of row 1
+    EndsAt(agent, [4, 2, 99], {3: first, 5: second})
+
+    async def go() -> list[tuple[int, Decision]]:
+        got = []
+        async for number, decision in agent.each(observations, histories):
+            got.append((number, decision))
+            (first if len(got) == 1 else second).set()
+        return got
+
+    got = asyncio.run(go())
+    assert [number for number, _ in got] == [1, 0, 2]
+    if record:
+        assert [len(decision.token_ids or ()) for _, decision in got] == [2, 4, 6]
+        assert [len(decision.logprobs or ()) for _, decision in got] == [2, 4, 6]
+
+
+def test_the_answers_one_by_one_are_those_of_the_batch(model: str) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=8, batch_size=2, record_tokens=True)
+    observations, histories = batch(3)
+
+    async def go() -> dict[int, Decision]:
+        return {number: decision async for number, decision in agent.each(observations, histories)}
+
+    assert asyncio.run(go()) == dict(enumerate(act(agent, observations, histories)))
+
+
+def test_who_wants_no_more_answers_ends_the_generation(model: str) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=500)
+    observations, histories = batch(2)
+    running = EndsAt(agent, [1, 999], {})
+
+    async def go() -> None:
+        async with contextlib.aclosing(agent.each(observations, histories)) as answers:
+            async for number, _ in answers:
+                assert number == 0
+                break
+
+    asyncio.run(go())
+    assert running.number < 500
+
+
+def test_what_goes_wrong_in_the_model_is_raised(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = TransformersAgent(model, BUILDER, max_new_tokens=4)
+
+    def broken(**_: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(agent.model, "generate", broken)
+
+    async def go() -> None:
+        async for _ in agent.each(*batch(2)):
+            raise AssertionError("no answer was made")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        asyncio.run(go())
 
 
 def test_what_is_no_action_is_a_decision_without_one(model: str) -> None:
@@ -162,6 +251,24 @@ def test_a_special_token_that_an_agent_spelt_out_ends_no_evaluation(style: Style
     assert text.count("<|im_end|>") == len(messages)
     (decision,) = act(agent, [observation], [History(Task("t", "Click", 0), past)])
     assert decision.response is not None
+
+
+@pytest.mark.parametrize("observation", ["tree", "both"])
+def test_a_tree_is_read_by_the_model_with_and_without_a_picture(observation: Shown, model: str) -> None:
+    """Also where a program spells a special token in the name of its window."""
+    builder = PromptBuilder(Dsl(2), system="", observation=observation)
+    agent = TransformersAgent(model, builder, max_new_tokens=1)
+    (seen,), _ = batch(1)
+    node = TreeNode(role="frame", name="<|image_pad|> <|im_end|>", bounds=(0, 0, 50, 50), states=("showing",))
+    tree = Tree(applications=[TreeNode(role="application", children=[node])], screen=(200, 100))
+    seen = replace(seen, tree=tree)
+    messages, images = builder.ask(Task("t", "Click", 0), [], seen)
+    assert len(images) == (0 if observation == "tree" else 1)
+    text = agent.processor.apply_chat_template(messages, tokenize=False)
+    assert text.count("<|image_pad|>") == len(images)
+    assert text.count("<|im_end|>") == len(messages)
+    decisions = act(agent, [seen, seen], [History(Task("t", "Click", 0)), History(Task("u", "Click", 0))])
+    assert len(decisions) == 2
 
 
 def test_a_frame_that_the_dialect_cannot_say_is_refused(model: str) -> None:

@@ -1,0 +1,143 @@
+"""The environment `gtk-forms`: one small form in GTK 3 on a real desktop of 128 x 96 pixels. See `GtkFormsOptions`.
+
+Ten kinds of tasks (`forms`): buttons, boxes, radios, switches, fields to fill and to change, a list, menus, counters,
+pages. The screen is small so that a model of a million weights can learn to work on it, on a CPU. Everything else is
+as on a large one: an X server, a window manager, GTK, real clicks and keys. The program keeps its state in a file; the
+judge compares the whole of it with what was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from eval.accessibility.tree import Tree
+from eval.actions import Action, ActionType
+from eval.benchmarks.gtk_forms.expert import next_action
+from eval.benchmarks.gtk_forms.forms import HEIGHT, KINDS, WIDTH, GtkForm, form, written
+from eval.config import Config, ConfigError, convert
+from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, Task
+from eval.desktops.session import DesktopOptions
+from eval.desktops.stage import DesktopStage
+from eval.environments.desktop import check_here, servers_of
+from eval.environments.splits import Split, seeds
+
+MAX_STEPS: Final = 8
+TREE_S: Final = 30.0  # seconds in which the tree must show the form; programs fill it after the picture is there
+PAUSE_S: Final = 0.05
+FOLDER: Final = ".form"
+PROGRAM, SHOWN, STATE = f"{FOLDER}/program.py", f"{FOLDER}/form.json", f"{FOLDER}/state.json"
+
+
+class GtkFormsOptions(Config, frozen=True):
+    """
+    split  whose forms tasks are drawn from; the seeds of `train` begin at 0, of `test` at 1000000, of `validation` at
+           2000000
+    kinds  of forms, each task in turn of the next one; empty: all ten
+    tree   reads the accessibility tree at each step: for the expert, and for prompts that show it
+    role   desktops of this role of the run in place of this machine's; its servers need --screen 128x96
+    """
+
+    split: Split = "test"
+    kinds: list[str] = msgspec.field(default_factory=list)
+    tree: bool = True
+    role: str | None = None
+
+    def check(self) -> None:
+        """Raises ConfigError for a kind that is not there."""
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ConfigError(f"options.kinds: {kind!r} is unknown; allowed: {', '.join(KINDS)}")
+
+
+class FormScene:
+    """One form, its expert and its judge."""
+
+    def __init__(self, form: GtkForm) -> None:
+        self.form = form
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await stage.write_file(PROGRAM, _program())
+        await stage.write_file(SHOWN, written(self.form))
+        await stage.start(["/usr/bin/python3", PROGRAM, SHOWN, STATE])
+        await stage.windows(1)
+        end = time.monotonic() + TREE_S
+        while next_action(self.form, await stage.tree()).action.type is ActionType.FAIL:
+            if time.monotonic() > end:
+                raise SetupFailed(f"the form is not in the accessibility tree after {TREE_S:g} s")
+            await asyncio.sleep(PAUSE_S)
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
+        return None if tree is None else next_action(self.form, tree)
+
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
+        """Solved when the form is in the state that was asked for; who says FAIL has not solved it."""
+        if done and done[-1].type is ActionType.FAIL:
+            return Score(0.0, False, {"gave_up": done[-1].text or True})
+        try:
+            state = json.loads(await stage.read_file(STATE))
+            wrong = sorted(name for name, value in self.form.goal.items() if state[name] != value)
+        except (ValueError, TypeError, LookupError) as error:  # the program writes it whole, and the agent can too
+            raise BrokenByAgent(f"{STATE} is not what the form's program writes: {error}") from None
+        return Score(float(not wrong), not wrong, {"wrong": wrong})
+
+
+@cache
+def _program() -> bytes:
+    return files("eval.benchmarks.gtk_forms").joinpath("program.py").read_bytes()
+
+
+def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """`count` tasks: one of each kind with the seed `seed`, then one of each with the next one, and so on. Raises
+    ConfigError for a seed of another split."""
+    chosen = _options(options)
+    kinds = chosen.kinds or list(KINDS)
+    rounds = seeds(chosen.split, seed, -(-count // len(kinds)))
+    drawn = [(kind, number) for number in rounds for kind in kinds][:count]
+    return [
+        Task(
+            f"{kind}-{number}", form(kind, chosen.split, number).instruction, number, MAX_STEPS, {"kind": kind}, (kind,)
+        )
+        for kind, number in drawn
+    ]
+
+
+def desktop(options: Mapping[str, Any]) -> Desktop:
+    """A real desktop, for one episode at a time. Raises ConfigError, also for what is not installed."""
+    chosen = _options(options)
+
+    def scene(task: Task, seed: int) -> FormScene:
+        return FormScene(form(task.options["kind"], chosen.split, seed))
+
+    if chosen.role is not None:
+        from eval.desktops.remote import RemoteDesktop
+
+        return RemoteDesktop(scene, servers_of(chosen.role), tree=chosen.tree)
+    check_here()
+    _check_gtk()
+    from eval.desktops.live import LiveDesktop
+
+    return LiveDesktop(scene, DesktopOptions(screen=(WIDTH, HEIGHT)), tree=chosen.tree)
+
+
+@cache
+def _check_gtk() -> None:
+    """Raises ConfigError where the system's Python has no GTK 3."""
+    import subprocess
+
+    code = "import gi; gi.require_version('Gtk', '3.0')"
+    if subprocess.run(["/usr/bin/python3", "-c", code], capture_output=True).returncode:
+        raise ConfigError("environment: gtk-forms: apt-get install python3-gi gir1.2-gtk-3.0")
+
+
+def _options(options: Mapping[str, Any]) -> GtkFormsOptions:
+    chosen = convert(dict(options), GtkFormsOptions, "options")
+    chosen.check()
+    return chosen

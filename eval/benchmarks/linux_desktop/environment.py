@@ -1,0 +1,148 @@
+"""The environment `linux-desktop`: tasks drawn from the templates, each on a real desktop of its own. See
+`LinuxDesktopOptions`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
+from eval.benchmarks.linux_desktop.task_files import read
+from eval.benchmarks.linux_desktop.template import Instance
+from eval.config import Config, ConfigError, convert
+from eval.desktop import Desktop, Task
+from eval.desktops.session import DesktopOptions
+from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+from eval.environments.splits import Split, seeds
+
+MEMORY: Final = 3 << 30  # bytes of a desktop: a browser and an office program
+HOME: Final = 512 << 20
+PROCESSES: Final = 512  # threads count: a browser has some 200
+
+
+class LinuxDesktopOptions(Config, frozen=True):
+    """
+    split      whose words and numbers tasks are drawn from; the seeds of `train` begin at 0, of `test` at 1000000, of
+               `validation` at 2000000
+    templates  names, each task in turn of the next one; empty: all. A program stands for all that need no other
+    files      a folder of task files (`python -m eval.linux_desktop --write FOLDER`): its tasks, in the order of their
+               names, in place of drawn ones; they bring their own split and seeds
+    screen     width and height in pixels, of desktops of this machine
+    tree       reads the accessibility tree at each step: for prompts that show it, for the expert, and for the episode
+    video      a folder that gets a video of each episode; none: no video
+    role       desktops of this role of the run in place of this machine's, as in the environment `desktop`
+    """
+
+    split: Split = "test"
+    templates: list[str] = msgspec.field(default_factory=list)
+    files: str | None = None
+    screen: tuple[int, int] = (1280, 720)
+    tree: bool = True
+    video: str | None = None
+    role: str | None = None
+
+    def check(self) -> None:
+        """Raises ConfigError for a screen on which no window fits, and a template that is not there."""
+        check_screen(self.screen, "options.screen")
+        if self.files is not None and self.templates:
+            raise ConfigError("options.templates: the files of options.files say which tasks; give one of both")
+        self.chosen()
+
+    def chosen(self) -> list[type[Instance]]:
+        """The templates. Raises ConfigError."""
+        if not self.templates:
+            return list(TEMPLATES.values())
+        found: dict[str, type[Instance]] = {}
+        for name in self.templates:
+            some = [each for each in TEMPLATES.values() if name == each.about.name or (name,) == each.about.programs]
+            if not some:
+                programs = sorted({program for each in TEMPLATES.values() for program in each.about.programs})
+                allowed = f"{', '.join(TEMPLATES)}, or a program: {', '.join(programs)}"
+                raise ConfigError(f"options.templates: {name!r} is unknown; allowed: {allowed}")
+            found |= {each.about.name: each for each in some}
+        return list(found.values())
+
+
+def task_of(template: type[Instance], split: Split, seed: int) -> Task:
+    """The task of one instance. Instances of one template are a cluster: they are not independent of each other."""
+    about = template.about
+    tags = (about.difficulty, *about.programs, *(["infeasible"] if about.infeasible else []))
+    text = instance(about.name, split, seed).instruction
+    return Task(
+        about.name,
+        text,
+        seed,
+        about.max_steps,
+        {"split": split, "template": _source(template.__module__)},
+        tags,
+        cluster=about.name,
+        programs=about.programs,
+        difficulty=about.difficulty,
+        feasible=not about.infeasible,
+    )
+
+
+@cache
+def _source(module: str) -> str:
+    """The beginning of the sha256 of a template's file: who changes how a task is prepared or judged makes another."""
+    return hashlib.sha256(inspect.getsource(sys.modules[module]).encode()).hexdigest()[:12]
+
+
+def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """`count` tasks: one of each template with the seed `seed`, then one of each with the next one, and so on. Raises
+    ConfigError for a seed of another split."""
+    chosen = _options(options)
+    if chosen.files is not None:
+        return _of_files(Path(chosen.files), count)
+    templates = chosen.chosen()
+    rounds = seeds(chosen.split, seed, -(-count // len(templates)))
+    return [task_of(template, chosen.split, number) for number in rounds for template in templates][:count]
+
+
+def _of_files(folder: Path, count: int) -> list[Task]:
+    """The first `count` tasks of a folder. Raises ConfigError."""
+    files = read(folder)
+    if count > len(files):
+        raise ConfigError(f"tasks.count: {count}, and {folder} has {len(files)} tasks")
+    return [task_of(TEMPLATES[each.template], each.split, each.seed) for each in files[:count]]
+
+
+def desktop(options: Mapping[str, Any]) -> Desktop:
+    """A real desktop, for one episode at a time. Raises ConfigError, also for what every task needs and is missing.
+
+    A program of Debian that only some tasks need is looked for when such a task begins: without it the task is
+    `infra: missing dependency`.
+    """
+    return desktop_of(_options(options))
+
+
+def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle") -> Desktop:
+    """The same, with a solver of one's choice in the place of the expert."""
+
+    def scene(task: Task, seed: int) -> InstanceScene:
+        return InstanceScene(instance(task.task_id, task.options["split"], seed), route)
+
+    if chosen.role is not None:
+        from eval.desktops.remote import RemoteDesktop
+
+        video = None if chosen.video is None else Path(chosen.video)
+        return RemoteDesktop(scene, servers_of(chosen.role), tree=chosen.tree, video=video)
+    check_here()
+    from eval.desktops.live import LiveDesktop
+
+    session = DesktopOptions(screen=chosen.screen, memory=MEMORY, home_size=HOME, processes=PROCESSES)
+    return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
+
+
+def _options(options: Mapping[str, Any]) -> LinuxDesktopOptions:
+    chosen = convert(dict(options), LinuxDesktopOptions, "options")
+    chosen.check()
+    return chosen

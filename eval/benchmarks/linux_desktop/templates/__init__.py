@@ -1,0 +1,1 @@
+"""The templates. Each module has a list TEMPLATES; `registry` puts them together."""

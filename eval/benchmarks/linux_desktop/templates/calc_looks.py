@@ -1,0 +1,218 @@
+"""How sheets of LibreOffice look, and formulas over several sheets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+from xml.etree import ElementTree
+
+from eval.benchmarks.linux_desktop.documents import (
+    SheetCell,
+    at,
+    book_file,
+    parsed,
+    qualified,
+    saved_parts,
+    sheet_file,
+    sheets,
+    style_property,
+    values,
+)
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.templates.calc import (
+    CALC,
+    SheetTask,
+    go_to,
+    open_sheet,
+    save,
+    table_kept,
+)
+from eval.desktops.stage import DesktopStage
+
+
+@dataclass(frozen=True)
+class PartsTask(SheetTask):
+    """What is judged by the whole document: its parts, of which `root` is content.xml."""
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        parts = await saved_parts(stage, self.file, self.start)
+        if parts is None:
+            return self.in_parts({}, ElementTree.Element("none"), [])
+        root = parsed(parts)
+        return self.in_parts(parts, root, next(iter(sheets(root).values()), []))
+
+    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
+        raise AssertionError("judged by its parts")
+
+    def in_parts(
+        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
+    ) -> TemplateJudgement:
+        """Judges the document; it is empty where nothing was saved."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BoldHeadings(PartsTask):
+    """The headings are bold, and nothing else is."""
+
+    about: ClassVar = About("calc-bold", (CALC,), "easy", 4)
+
+    @property
+    def instruction(self) -> str:
+        return f"{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
+
+    def in_parts(
+        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
+    ) -> TemplateJudgement:
+        bold = [
+            [style_property(root, cell.style, "text", "fo", "font-weight") == "bold" for cell in row] for row in first
+        ]
+        kept = table_kept(first, self.rows)
+        right = kept and bool(bold) and len(bold[0]) >= 3 and all(bold[0][:3])
+        return judged(
+            ("the headings are bold", 1.0, right), spoiled={"others are bold": any(any(row) for row in bold[1:])}
+        )
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from go_to(hand, "A1:C1")
+        yield from hand.press("ctrl", "b")
+        yield from save(hand)
+
+    def second(self, hand: Hand) -> Work:
+        """One after the other."""
+        for cell in ("C1", "B1", "A1"):
+            yield from go_to(hand, cell)
+            yield from hand.press("ctrl", "b")
+        yield from save(hand)
+
+    def wrong(self, hand: Hand) -> Work:
+        """The whole table."""
+        yield from go_to(hand, "A1:C6")
+        yield from hand.press("ctrl", "b")
+        yield from save(hand)
+
+
+@dataclass(frozen=True)
+class FreezeHeadings(PartsTask):
+    """The first row stays when one scrolls."""
+
+    about: ClassVar = About("calc-freeze", (CALC,), "medium", 5)
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"{self.file} is open. Freeze its first row, and no column, so that the headings stay when one scrolls. "
+            "Save the file."
+        )
+
+    def in_parts(
+        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
+    ) -> TemplateJudgement:
+        told: dict[str, str] = {}
+        if "settings.xml" in parts:
+            for item in parsed(parts, "settings.xml").iter(qualified("config", "config-item")):
+                told.setdefault(item.get(qualified("config", "name"), ""), item.text or "")
+        rows = (told.get("VerticalSplitMode"), told.get("VerticalSplitPosition")) == ("2", "1")
+        columns = told.get("HorizontalSplitMode") == "2" and told.get("HorizontalSplitPosition") != "0"
+        kept = table_kept(first, self.rows)
+        return judged(("the row is frozen", 1.0, kept and rows), spoiled={"a column is frozen": columns})
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from hand.menu("View", "Freeze Cells", "Freeze First Row")
+        yield from save(hand)
+
+    def second(self, hand: Hand) -> Work:
+        """Above the cursor."""
+        yield from go_to(hand, "A2")
+        yield from hand.menu("View", "Freeze Rows and Columns")
+        yield from save(hand)
+
+    def wrong(self, hand: Hand) -> Work:
+        """The first column."""
+        yield from hand.menu("View", "Freeze Cells", "Freeze First Column")
+        yield from save(hand)
+
+
+@dataclass(frozen=True)
+class AddSheets(Instance):
+    """A number of each of two sheets is added up in a third, which is new."""
+
+    about: ClassVar = About("calc-three-sheets", (CALC,), "hard", 8, max_steps=35)
+    file: str
+    names: tuple[str, str, str]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        one, two, new = pool.words("city", 3)
+        return cls(f"{pool.word('topic')}.ods", (one, two, new), tuple(pool.numbers(10, 900, 2)))
+
+    @property
+    def start(self) -> bytes:
+        return book_file(
+            {name: [["total"], [float(number)]] for name, number in zip(self.names[:2], self.numbers, strict=True)}
+        )
+
+    @property
+    def instruction(self) -> str:
+        one, two, new = self.names
+        return (
+            f"{self.file} is open. Add a sheet {new} after the others, with a formula in A1 that adds up the cells A2 "
+            f"of the sheets {one} and {two}. Change nothing in these, and save the file."
+        )
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await open_sheet(stage, self.file, self.start)
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        parts = await saved_parts(stage, self.file, self.start)
+        found = {} if parts is None else sheets(parsed(parts))
+        kept = all(
+            values(found.get(name, [])) == [["total"], [float(number)]]
+            for name, number in zip(self.names[:2], self.numbers, strict=True)
+        )
+        there = kept and list(found) == list(self.names)
+        cell = at(found.get(self.names[2], []), "A1")
+        right = there and cell.value == float(sum(self.numbers))
+        formula = right and all(f"{name}" in cell.formula for name in self.names[:2])
+        return judged(
+            ("the sheet is there", 0.3, there), ("the sum is right", 0.3, right), ("it is a formula", 0.4, formula)
+        )
+
+    def disguise(self, path: str, text: str) -> bytes:
+        return sheet_file([[text]])
+
+    def add(self, hand: Hand) -> Work:
+        yield from hand.menu("Sheet", "Insert Sheet at End")
+        yield from hand.wait("dialog")
+        yield from hand.focused("text")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{self.names[2]}\n")
+        yield from hand.wait_gone("dialog")
+
+    def oracle(self, hand: Hand) -> Work:
+        one, two, _ = self.names
+        yield from self.add(hand)
+        yield from go_to(hand, "A1")
+        yield from hand.type(f"={one}.A2+{two}.A2\n")
+        yield from save(hand)
+
+    def second(self, hand: Hand) -> Work:
+        """By a sum over the sheets."""
+        one, two, _ = self.names
+        yield from self.add(hand)
+        yield from go_to(hand, "A1")
+        yield from hand.type(f"=SUM({one}.A2;{two}.A2)\n")
+        yield from save(hand)
+
+    def wrong(self, hand: Hand) -> Work:
+        """On the first sheet."""
+        one, two, _ = self.names
+        yield from go_to(hand, "A1")
+        yield from hand.type(f"={one}.A2+{two}.A2\n")
+        yield from save(hand)
+
+
+TEMPLATES: Final = (BoldHeadings, FreezeHeadings, AddSheets)

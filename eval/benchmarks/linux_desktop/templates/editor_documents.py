@@ -1,0 +1,233 @@
+"""The text editor: what is more than its lines: line ends, undo, two documents, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from eval.actions import Action, ActionType
+from eval.benchmarks.linux_desktop import steps
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.template import About, Infeasible
+from eval.benchmarks.linux_desktop.templates.editor_lines import to_line
+from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, rewrite
+from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, text_of
+from eval.desktops.stage import DesktopStage
+
+
+@dataclass(frozen=True)
+class LineEnds(FileTask):
+    """The lines end as those of Windows do: a setting of the document, not of its text."""
+
+    about: ClassVar = About("mousepad-line-ends", (EDITOR,), "medium", 4)
+    file: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 5))
+
+    @property
+    def before(self) -> Files:
+        return {self.file: text_of(self.lines)}
+
+    @property
+    def after(self) -> Files:
+        return {self.file: "".join(f"{line}\r\n" for line in self.lines).encode()}
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"The editor shows {self.file}. Save it with the line ends of DOS and Windows (CR LF), the text unchanged."
+        )
+
+    async def open(self, stage: DesktopStage) -> None:
+        await open_editor(stage, self.file)
+
+    def _choose(self, hand: Hand, which: str) -> Work:
+        yield from hand.menu("Document", "Line Ending", which)
+        yield from hand.press("ctrl", "s")
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from self._choose(hand, "DOS")
+
+    def second(self, hand: Hand) -> Work:
+        """With the text cut out meanwhile, and by the menu."""
+        yield from hand.press("ctrl", "a")
+        yield from hand.press("ctrl", "x")
+        yield from hand.menu("Document", "Line Ending", "DOS")
+        yield from hand.press("ctrl", "v")
+        yield from hand.menu("File", "=Save      ")
+
+    def wrong(self, hand: Hand) -> Work:
+        """Those of an old Mac."""
+        yield from self._choose(hand, "Mac")
+
+
+@dataclass(frozen=True)
+class UndoLoss(FileTask):
+    """A text was deleted, and the empty file was saved: the editor can still undo it."""
+
+    about: ClassVar = About("mousepad-undo", (EDITOR,), "medium", 4)
+    file: str
+    other: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        file, other = (f"{word}.txt" for word in pool.words("topic", 2))
+        return cls(file, other, lines_of(pool, 6))
+
+    @property
+    def before(self) -> Files:
+        return {self.file: b"", self.other: text_of(self.lines[:2])}
+
+    @property
+    def after(self) -> Files:
+        return self.before | {self.file: text_of(self.lines)}
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"All text of {self.file} was deleted in the editor, and the empty file was saved. Bring the old text back "
+            "by undoing that, and save the file."
+        )
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        for path, content in self.after.items():
+            await stage.write_file(path, content)
+        await self.open(stage)
+
+    async def open(self, stage: DesktopStage) -> None:
+        await open_editor(stage, self.file)
+        select = Action(ActionType.HOTKEY, keys=("ctrl", "a"))
+        save = Action(ActionType.HOTKEY, keys=("ctrl", "s"))
+        await stage.act([select, Action(ActionType.KEY, keys=("delete",)), save])
+        await steps.written(stage, self.file, b"")
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from hand.press("ctrl", "z")
+        yield from hand.press("ctrl", "s")
+
+    def second(self, hand: Hand) -> Work:
+        """By the menu."""
+        yield from hand.menu("Edit", "Undo")
+        yield from hand.menu("File", "=Save      ")
+
+    def wrong(self, hand: Hand) -> Work:
+        """The text of the other file."""
+        yield from rewrite(hand, "\n".join(self.lines[:2]))
+
+
+@dataclass(frozen=True)
+class MoveBetweenTabs(FileTask):
+    """Lines are moved from one document to another one, in two tabs."""
+
+    about: ClassVar = About("mousepad-two-tabs", (EDITOR,), "hard", 14, max_steps=40)
+    source: str
+    goal: str
+    who: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        source, goal = (f"{word}.txt" for word in pool.words("topic", 2))
+        who, *others = pool.words("name", 4)
+        people = [others[0], who, others[1], who, others[2]]
+        lines = [f"{name} {line}" for name, line in zip(people, lines_of(pool, 5), strict=True)]
+        return cls(source, goal, who, tuple(lines))
+
+    @property
+    def before(self) -> Files:
+        return {self.source: text_of(self.lines), self.goal: b"moved:\n"}
+
+    @property
+    def after(self) -> Files:
+        mine = [line for line in self.lines if line.startswith(self.who)]
+        rest = [line for line in self.lines if line not in mine]
+        return {self.source: text_of(rest), self.goal: text_of(["moved:", *mine])}
+
+    @property
+    def parts(self) -> list[Part]:
+        return [("they are in the one", 0.5, [self.goal]), ("they are gone from the other", 0.5, [self.source])]
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"The editor has {self.source} and {self.goal} in two tabs. Move the lines that begin with {self.who} from "
+            f"{self.source} to the end of {self.goal}, in their order, and save both files."
+        )
+
+    async def open(self, stage: DesktopStage) -> None:
+        await open_editor(stage, self.source, self.goal, wait="Mousepad")
+
+    def _turn(self, hand: Hand, file: str) -> Work:
+        yield from hand.click("page tab", file)
+        yield from hand.in_front(file)
+        yield from hand.click("text")
+
+    def _write(self, hand: Hand, file: str) -> Work:
+        yield from self._turn(hand, file)
+        yield from rewrite(hand, self.after[file].decode())
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from self._turn(hand, self.source)
+        moved: list[str] = []
+        for number in (3, 1):  # the last one first: the others keep their place
+            yield from to_line(hand, number)
+            yield from hand.press("shift", "down")
+            yield from hand.press("delete")
+            moved.insert(0, self.lines[number])
+        yield from hand.press("ctrl", "s")
+        yield from self._turn(hand, self.goal)
+        yield from hand.press("ctrl", "end")
+        yield from hand.type("".join(f"{line}\n" for line in moved))
+        yield from hand.press("ctrl", "s")
+
+    def second(self, hand: Hand) -> Work:
+        """Writes both anew, the goal first."""
+        yield from self._write(hand, self.goal)
+        yield from self._write(hand, self.source)
+
+    def wrong(self, hand: Hand) -> Work:
+        """One line alone."""
+        yield from self._turn(hand, self.source)
+        yield from to_line(hand, 1)
+        yield from hand.press("shift", "down")
+        yield from hand.press("delete")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class PictureInText(Infeasible):
+    """A plain text holds no picture."""
+
+    about: ClassVar = About("mousepad-picture", (EDITOR,), "easy", 1, infeasible=True)
+    file: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4))
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"Insert the picture logo.png into {self.file} in this editor, so that it is shown below: {self.lines[1]}"
+        )
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await stage.write_file(self.file, text_of(self.lines))
+        await open_editor(stage, self.file)
+
+    def untouched(self) -> dict[str, bytes]:
+        return {self.file: text_of(self.lines)}
+
+
+TEMPLATES: Final = (
+    LineEnds,
+    UndoLoss,
+    MoveBetweenTabs,
+    PictureInText,
+)

@@ -1,0 +1,191 @@
+"""The text editor: the lines of a file are changed and saved. Templates differ in what becomes of the lines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.steps import content_of, open_window
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, same_text, text_of
+from eval.desktops.stage import DesktopStage
+
+
+@dataclass(frozen=True)
+class EditorLines(Instance):
+    """A file of lines in the editor; `after` is what it must hold in the end."""
+
+    file: str
+    lines: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def after(self) -> list[str]: ...
+
+    @property
+    @abstractmethod
+    def wish(self) -> str:
+        """What is to become of the file, as a sentence's end."""
+
+    @property
+    def instruction(self) -> str:
+        return f"The editor shows {self.file}. {self.wish} Then save the file."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await stage.write_file(self.file, text_of(self.lines))
+        await open_window(stage, [EDITOR, self.file], 1, self.file)
+
+    def targets(self) -> dict[str, bytes]:
+        return {self.file: text_of(self.after)}
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        found = await content_of(stage, self.file)
+        return judged(("the lines are right", 1.0, same_text(found, text_of(self.after))))
+
+    def second(self, hand: Hand) -> Work:
+        """Writes the whole file anew."""
+        yield from hand.press("ctrl", "a")
+        yield from hand.type("\n".join(self.after))
+        yield from hand.press("ctrl", "s")
+
+    def wrong(self, hand: Hand) -> Work:
+        """All lines but the last one."""
+        yield from hand.press("ctrl", "a")
+        yield from hand.type("\n".join(self.after[:-1]))
+        yield from hand.press("ctrl", "s")
+
+
+def to_line(hand: Hand, number: int) -> Work:
+    """Puts the cursor at the beginning of a line, the first is 0."""
+    yield from hand.press("ctrl", "home")
+    for _ in range(number):
+        yield from hand.press("down")
+
+
+@dataclass(frozen=True)
+class DeleteLine(EditorLines):
+    """One line goes."""
+
+    about: ClassVar = About("mousepad-delete-line", (EDITOR,), "easy", 8)
+    number: int
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 6), pool.whole(1, 4))
+
+    @property
+    def wish(self) -> str:
+        return f"Delete the line: {self.lines[self.number]} - and leave no empty line in its place."
+
+    @property
+    def after(self) -> list[str]:
+        return [line for line in self.lines if line != self.lines[self.number]]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from to_line(hand, self.number)
+        yield from hand.press("shift", "down")
+        yield from hand.press("delete")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class MoveToTop(EditorLines):
+    """The last line becomes the first."""
+
+    about: ClassVar = About("mousepad-move-line", (EDITOR,), "medium", 11)
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 5))
+
+    @property
+    def wish(self) -> str:
+        return "Move its last line to the top, so that it is the first line; the others stay in their order."
+
+    @property
+    def after(self) -> list[str]:
+        return [self.lines[-1], *self.lines[:-1]]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from to_line(hand, len(self.lines) - 1)
+        yield from hand.press("shift", "down")
+        yield from hand.press("ctrl", "x")
+        yield from hand.press("ctrl", "home")
+        yield from hand.press("ctrl", "v")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class SortLines(EditorLines):
+    """The lines in alphabetical order."""
+
+    about: ClassVar = About("mousepad-sort", (EDITOR,), "hard", 48, max_steps=80)
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        names = pool.words("name", 6)
+        if names == sorted(names):
+            names.reverse()
+        return cls(f"{pool.word('topic')}.txt", tuple(names))
+
+    @property
+    def wish(self) -> str:
+        return "Put its names into alphabetical order, one in each line."
+
+    @property
+    def after(self) -> list[str]:
+        return sorted(self.lines)
+
+    def oracle(self, hand: Hand) -> Work:
+        """Moves the lines by the editor's own command for it, as a person sorts cards."""
+        lines = list(self.lines)
+        for place, name in enumerate(self.after):
+            at = lines.index(name)
+            if at == place:
+                continue
+            yield from to_line(hand, at)
+            yield from hand.press("shift", "end")
+            yield from hand.press("delete")
+            yield from hand.press("delete")
+            yield from to_line(hand, place)
+            yield from hand.type(f"{name}\n")
+            lines.insert(place, lines.pop(at))
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class ChangeNumber(EditorLines):
+    """One number of one line is raised by an amount."""
+
+    about: ClassVar = About("mousepad-change-number", (EDITOR,), "medium", 8)
+    number: int
+    more: int
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 6), pool.whole(1, 4), pool.number(3, 30))
+
+    @property
+    def thing(self) -> str:
+        return self.lines[self.number].split()[1]
+
+    @property
+    def wish(self) -> str:
+        return f"It says how many {self.thing} there are. {self.more} more have come: change the number in that line."
+
+    @property
+    def after(self) -> list[str]:
+        now = f"{int(self.lines[self.number].split()[0]) + self.more} {self.thing}"
+        return [now if line == self.lines[self.number] else line for line in self.lines]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from to_line(hand, self.number)
+        yield from hand.press("shift", "end")
+        yield from hand.type(self.after[self.number])
+        yield from hand.press("ctrl", "s")
+
+
+TEMPLATES: Final = (DeleteLine, MoveToTop, SortLines, ChangeNumber)

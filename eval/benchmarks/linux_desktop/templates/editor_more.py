@@ -1,0 +1,332 @@
+"""The text editor: line ends, character sets, upper case, undo, tabs, long files, search with conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.template import About
+from eval.benchmarks.linux_desktop.templates.editor_lines import EditorLines, to_line
+from eval.benchmarks.linux_desktop.templates.file_tasks import rewrite
+from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of
+
+
+@dataclass(frozen=True)
+class UpperCase(EditorLines):
+    """Some lines are written in capitals; the program has a command for it."""
+
+    about: ClassVar = About("mousepad-upper-case", (EDITOR,), "medium", 10)
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        lines = [f"{name} from {city}" for name, city in zip(pool.words("name", 6), pool.words("city", 6), strict=True)]
+        return cls(f"{pool.word('topic')}.txt", tuple(lines), tuple(sorted(pool.sample(range(6), 2))))
+
+    @property
+    def wish(self) -> str:
+        one, two = (self.lines[number] for number in self.numbers)
+        return f"Write these two lines in capital letters alone: {one} - and: {two} - and leave the others as they are."
+
+    @property
+    def after(self) -> list[str]:
+        return [line.upper() if n in self.numbers else line for n, line in enumerate(self.lines)]
+
+    def oracle(self, hand: Hand) -> Work:
+        for number in self.numbers:
+            yield from to_line(hand, number)
+            yield from hand.press("shift", "end")
+            yield from hand.menu("Edit", "Convert", "To Uppercase")
+        yield from hand.press("ctrl", "s")
+
+    def wrong(self, hand: Hand) -> Work:
+        """All lines."""
+        yield from hand.press("ctrl", "a")
+        yield from hand.menu("Edit", "Convert", "To Uppercase")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class IndentLines(EditorLines):
+    """Some lines get a tab in front."""
+
+    about: ClassVar = About("mousepad-indent", (EDITOR,), "easy", 8)
+    first: int
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 7), pool.whole(1, 3))
+
+    @property
+    def wish(self) -> str:
+        one, last = self.lines[self.first], self.lines[self.first + 2]
+        return f"Indent the three lines from: {one} - to: {last} - by one tab each."
+
+    @property
+    def after(self) -> list[str]:
+        chosen = range(self.first, self.first + 3)
+        return [f"\t{line}" if n in chosen else line for n, line in enumerate(self.lines)]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from to_line(hand, self.first)
+        for _ in range(2):
+            yield from hand.press("shift", "down")
+        yield from hand.press("shift", "end")
+        yield from hand.press("tab")
+        yield from hand.press("ctrl", "s")
+
+    def second(self, hand: Hand) -> Work:
+        """Line by line."""
+        yield from to_line(hand, self.first)
+        for _ in range(3):
+            yield from hand.press("home")
+            yield from hand.type("\t")
+            yield from hand.press("down")
+        yield from hand.menu("File", "=Save      ")
+
+
+@dataclass(frozen=True)
+class SpecialCharacters(EditorLines):
+    """A line with signs that no key of an English keyboard has."""
+
+    about: ClassVar = About("mousepad-special-characters", (EDITOR,), "medium", 4)
+    line: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        line = f"{pool.word('city')}: Größe {pool.number(10, 99)} °C, naïve façade, {pool.number(10, 99)} £ → Ω"
+        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4), line)
+
+    @property
+    def wish(self) -> str:
+        return f"Add one line above the first one, exactly: {self.line}"
+
+    @property
+    def after(self) -> list[str]:
+        return [self.line, *self.lines]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from hand.press("ctrl", "home")
+        yield from hand.type(f"{self.line}\n")
+        yield from hand.press("ctrl", "s")
+
+    def wrong(self, hand: Hand) -> Work:
+        """Without the signs."""
+        yield from hand.press("ctrl", "home")
+        yield from hand.type(f"{self.line.encode('ascii', 'ignore').decode()}\n")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class DeleteRepeated(EditorLines):
+    """Lines that stand there twice go the second time; two are only nearly the same."""
+
+    about: ClassVar = About("mousepad-repeated-lines", (EDITOR,), "hard", 24, max_steps=50)
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        lines = list(lines_of(pool, 6))
+        near = f"{lines[0]} x"
+        return cls(f"{pool.word('topic')}.txt", (*lines[:4], lines[1], near, lines[4], lines[3], lines[5]))
+
+    @property
+    def wish(self) -> str:
+        return "Delete every line that stands there already further up, so that each line is there once."
+
+    @property
+    def after(self) -> list[str]:
+        return list(dict.fromkeys(self.lines))
+
+    def oracle(self, hand: Hand) -> Work:
+        for number in (7, 4):
+            yield from to_line(hand, number)
+            yield from hand.press("shift", "down")
+            yield from hand.press("delete")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class LineOfLongFile(EditorLines):
+    """One line of a long file, by its number."""
+
+    about: ClassVar = About("mousepad-line-number", (EDITOR,), "medium", 7)
+    number: int
+    new: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        names = pool.words("name", 6)
+        lines = tuple(f"{names[n % 6]} {amount}" for n, amount in enumerate(pool.numbers(1000, 9999, 300)))
+        return cls(
+            f"{pool.word('topic')}.txt", lines, pool.number(150, 280), f"{pool.word('city')} {pool.number(10, 99)}"
+        )
+
+    @property
+    def wish(self) -> str:
+        return f"Replace its line {self.number}, the first line is 1, by: {self.new} - and change no other line."
+
+    @property
+    def after(self) -> list[str]:
+        return [self.new if n == self.number else line for n, line in enumerate(self.lines, 1)]
+
+    def _replace(self, hand: Hand, number: int) -> Work:
+        yield from hand.press("ctrl", "l")
+        yield from hand.wait("dialog", "Go To")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{number}\n")
+        yield from hand.wait_gone("dialog", "Go To")
+        yield from hand.press("home")
+        yield from hand.press("shift", "end")
+        yield from hand.type(self.new)
+        yield from hand.press("ctrl", "s")
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from self._replace(hand, self.number)
+
+    def second(self, hand: Hand) -> Work:
+        """By the cursor, from the end."""
+        yield from hand.press("ctrl", "end")
+        for _ in range(len(self.lines) - self.number + 1):
+            yield from hand.press("up")
+        yield from hand.press("home")
+        yield from hand.press("shift", "end")
+        yield from hand.type(self.new)
+        yield from hand.press("ctrl", "s")
+
+    def wrong(self, hand: Hand) -> Work:
+        """The next one."""
+        yield from self._replace(hand, self.number + 1)
+
+
+@dataclass(frozen=True)
+class TrailingSpaces(EditorLines):
+    """Spaces at the ends of lines, which nobody sees, go; those at the beginning stay."""
+
+    about: ClassVar = About("mousepad-trailing-spaces", (EDITOR,), "hard", 5)
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        lines = list(lines_of(pool, 8))
+        for n in pool.sample(range(8), 4):
+            lines[n] += " " * pool.whole(1, 3)
+        lines[pool.whole(0, 7)] = f"  {lines[0].strip()}  "
+        return cls(f"{pool.word('topic')}.txt", tuple(lines))
+
+    @property
+    def wish(self) -> str:
+        return "Some of its lines end in spaces. Remove all spaces at the ends of lines, and no others."
+
+    @property
+    def after(self) -> list[str]:
+        return [line.rstrip() for line in self.lines]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from hand.press("ctrl", "a")
+        yield from hand.menu("Edit", "Convert", "Strip Trailing Spaces")
+        yield from hand.press("ctrl", "s")
+
+    def wrong(self, hand: Hand) -> Work:
+        """Those at the beginning, too."""
+        yield from rewrite(hand, "\n".join(line.strip() for line in self.lines))
+
+
+@dataclass(frozen=True)
+class SwapColumns(EditorLines):
+    """Two columns of many lines change places: a search by regular expression does it at once."""
+
+    about: ClassVar = About("mousepad-swap-columns", (EDITOR,), "hard", 12)
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        names, amounts = pool.words("name", 14), pool.numbers(100, 999, 14)
+        return cls(f"{pool.word('topic')}.txt", tuple(f"{name};{n}" for name, n in zip(names, amounts, strict=True)))
+
+    @property
+    def wish(self) -> str:
+        return (
+            "Each line has a name and a number, divided by a semicolon. Put the number first in every line, such as: "
+            "12;Name"
+        )
+
+    @property
+    def after(self) -> list[str]:
+        return [";".join(reversed(line.split(";"))) for line in self.lines]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from hand.press("ctrl", "r")
+        yield from hand.wait("dialog", "Find and Replace")
+        yield from hand.focused("text")
+        yield from hand.type("(\\w+);(\\w+)")
+        yield from hand.press("tab")
+        yield from hand.type("\\2;\\1")
+        yield from hand.click("check box", "egular expression")
+        if hand.seen("push button", "Replace All") is None:
+            yield from hand.click("check box", "Replace all")
+        yield from hand.click("push button", "Replace All")
+        yield from hand.press("escape")
+        yield from hand.press("ctrl", "s")
+
+
+@dataclass(frozen=True)
+class WholeWord(EditorLines):
+    """A name is replaced as a whole word with its capital alone; longer names and small letters stay."""
+
+    about: ClassVar = About("mousepad-whole-word", (EDITOR,), "hard", 12)
+    old: str
+    new: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        old, new, other = pool.words("name", 3)
+        forms = pool.shuffled([old, old, f"{old}son", old.lower(), old, other, f"{old}s"])
+        lines = [
+            f"{n} {form}, {thing}" for n, form, thing in zip(range(1, 8), forms, pool.words("thing", 7), strict=True)
+        ]
+        return cls(f"{pool.word('topic')}.txt", tuple(lines), old, new)
+
+    @property
+    def wish(self) -> str:
+        return (
+            f"Replace {self.old} by {self.new} wherever it is a whole word with a capital letter. Longer names, such "
+            f"as {self.old}son, and small letters, such as {self.old.lower()}, stay."
+        )
+
+    @property
+    def after(self) -> list[str]:
+        return [line.replace(f" {self.old},", f" {self.new},") for line in self.lines]
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from self._replace(hand, ("Match case", "whole word"))
+
+    def wrong(self, hand: Hand) -> Work:
+        """Wherever it stands."""
+        yield from self._replace(hand, ())
+
+    def _replace(self, hand: Hand, conditions: tuple[str, ...]) -> Work:
+        yield from hand.press("ctrl", "r")
+        yield from hand.wait("dialog", "Find and Replace")
+        yield from hand.focused("text")
+        yield from hand.type(self.old)
+        yield from hand.press("tab")
+        yield from hand.type(self.new)
+        for name in conditions:
+            yield from hand.click("check box", name)
+        if hand.seen("push button", "Replace All") is None:
+            yield from hand.click("check box", "Replace all")
+        yield from hand.click("push button", "Replace All")
+        yield from hand.press("escape")
+        yield from hand.press("ctrl", "s")
+
+
+TEMPLATES: Final = (
+    UpperCase,
+    IndentLines,
+    SpecialCharacters,
+    DeleteRepeated,
+    LineOfLongFile,
+    TrailingSpaces,
+    SwapColumns,
+    WholeWord,
+)

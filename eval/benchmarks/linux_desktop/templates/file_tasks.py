@@ -1,0 +1,107 @@
+"""Tasks that are judged by files: what lies in the home at the start, and what must lie there in the end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.steps import content_of, open_window
+from eval.benchmarks.linux_desktop.template import Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, same_text
+from eval.desktop import BrokenByAgent
+from eval.desktops.stage import DesktopStage
+
+Files = dict[str, bytes]
+Part = tuple[str, float, Sequence[str]]
+
+
+class FileTask(Instance):
+    """`before` becomes `after`; a file of `before` that `after` does not have must go.
+
+    What both have with the same content must stay so. A new file beside them is no fault, but for the folders of
+    `closed`.
+    """
+
+    @property
+    @abstractmethod
+    def before(self) -> Files:
+        """The files of the start state."""
+
+    @property
+    @abstractmethod
+    def after(self) -> Files:
+        """The files of the final state."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The phases: name, share, and the paths that must be as in `after`. All together have every path that
+        changes."""
+        return [("the files are right", 1.0, self.changed)]
+
+    @property
+    def closed(self) -> Sequence[str]:
+        """Folders in which no other file may lie in the end."""
+        return ()
+
+    @property
+    def changed(self) -> list[str]:
+        before, after = self.before, self.after
+        return [path for path in before | after if before.get(path) != after.get(path)]
+
+    @abstractmethod
+    async def open(self, stage: DesktopStage) -> None:
+        """Starts the programs."""
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        for path, content in sorted(self.before.items()):
+            await stage.write_file(path, content)
+        await self.open(stage)
+
+    def targets(self) -> Mapping[str, bytes]:
+        return {path: self.after[path] for path in self.changed if path in self.after}
+
+    def removed(self) -> tuple[str, ...]:
+        return tuple(path for path in self.changed if path not in self.after)
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        before, after = self.before, self.after
+        right = {path: await _is(stage, path, after.get(path)) for path in self.changed}
+        spoiled = {}
+        for path, content in before.items():
+            if path not in right:
+                spoiled[f"{path} was changed"] = await content_of(stage, path) != content
+        for folder in self.closed:
+            known = {path for path in before | after if path.startswith(f"{folder}/")}
+            found = {f"{folder}/{name}" for name, e in (await stage.list_files(folder)).items() if e.kind != "folder"}
+            spoiled[f"{folder} has a file that was not asked for"] = not found <= known
+        phases = [(name, share, all(right[path] for path in paths)) for name, share, paths in self.parts]
+        return judged(*phases, spoiled=spoiled)
+
+
+async def _is(stage: DesktopStage, path: str, wanted: bytes | None) -> bool:
+    """Whether a file has this content, but for a line break at its end; None: whether it is gone."""
+    try:
+        found = await content_of(stage, path)
+    except BrokenByAgent:  # a trap in the place of one file says nothing of the others
+        return False
+    return found is None if wanted is None else same_text(found, wanted)
+
+
+def shared_out(groups: Mapping[str, Sequence[str]]) -> list[Part]:
+    """Phases with equal shares."""
+    return [(name, 1 / len(groups), paths) for name, paths in groups.items()]
+
+
+async def open_editor(
+    stage: DesktopStage, *files: str, count: int = 1, place: tuple[int, int] | None = None, wait: str | None = None
+) -> None:
+    """The editor with these files, one in each tab; it shows the last one. `wait`: a part of the title."""
+    await open_window(stage, [EDITOR, *files], count, wait or files[-1], place)
+
+
+def rewrite(hand: Hand, text: str) -> Work:
+    """Puts this text into the place of all that the editor shows, and saves it."""
+    yield from hand.press("ctrl", "a")
+    yield from hand.type(text)
+    yield from hand.press("ctrl", "s")

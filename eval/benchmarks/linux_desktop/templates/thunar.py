@@ -1,0 +1,326 @@
+"""The file manager. What lies in the folders is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import ClassVar, Final, Self
+
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.hacks import visible_files
+from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.steps import open_window
+from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
+from eval.desktops.stage import DesktopStage
+
+MANAGER: Final = "thunar"
+
+
+def files_of(pool: WordPool, count: int, kind: str = "txt") -> dict[str, bytes]:
+    """Files of different names and content."""
+    return {f"{word}.{kind}": text_of(lines_of(pool, 2)) for word in pool.words("topic", count)}
+
+
+async def prepare_files(stage: DesktopStage, files: Mapping[str, bytes]) -> None:
+    """Files, and the file manager at the home folder."""
+    for path, content in files.items():
+        await stage.write_file(path, content)
+    await open_window(stage, [MANAGER], 1, "Thunar")
+
+
+def pick(hand: Hand, name: str) -> Work:
+    """Selects an entry of the folder that is shown, in the list of details."""
+    yield from hand.press("ctrl", "2")
+    yield from hand.click("table cell", f"={name}")
+
+
+def pick_by_keys(hand: Hand, name: str) -> Work:
+    """The same by its name."""
+    yield from hand.type(name)
+    yield from hand.press("escape")
+
+
+def show_folder(hand: Hand, path: str) -> Work:
+    """Goes to a folder below the home, by its path."""
+    yield from hand.press("ctrl", "l")
+    yield from hand.press("ctrl", "a")
+    yield from hand.type(f"/home/user/{path}\n")
+    yield from hand.wait("frame", f"{PurePosixPath(path).name or 'user'} - Thunar")
+
+
+@dataclass(frozen=True)
+class NewFolder(Instance):
+    """A folder in a folder."""
+
+    about: ClassVar = About("thunar-new-folder", (MANAGER,), "easy", 7)
+    inside: str
+    name: str
+    files: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        inside, name = pool.words("city", 2)
+        files = files_of(pool, 3)
+        return cls(inside, name, tuple({f"{inside}/{path}": text for path, text in files.items()}.items()))
+
+    @property
+    def instruction(self) -> str:
+        return f"Make a new folder {self.name} in the folder {self.inside} of the home folder. It stays empty."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await prepare_files(stage, dict(self.files))
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        found = await stage.list_files(self.inside)
+        made = self.name in found and found[self.name].kind == "folder"
+        empty = not any(path.startswith(f"{self.name}/") for path in found)
+        return judged(
+            ("the folder is there", 1.0, made and empty),
+            spoiled={"a file was changed": await visible_files(stage) != dict(self.files)},
+        )
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from show_folder(hand, self.inside)
+        yield from hand.press("ctrl", "shift", "n")
+        yield from hand.wait("dialog", "Create New Folder")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{self.name}\n")
+        yield from hand.wait_gone("dialog", "Create New Folder")
+
+    def second(self, hand: Hand) -> Work:
+        """By the mouse and the menu."""
+        yield from hand.press("ctrl", "2")
+        yield from hand.click("table cell", f"={self.inside}")
+        yield from hand.press("enter")
+        yield from hand.wait("frame", f"{self.inside} - Thunar")
+        yield from hand.menu("File", "Create Folder")
+        yield from hand.focused("text")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(self.name)
+        yield from hand.click("push button", "Create")
+        yield from hand.wait_gone("dialog", "Create New Folder")
+
+    def wrong(self, hand: Hand) -> Work:
+        """In the home folder."""
+        yield from hand.press("ctrl", "shift", "n")
+        yield from hand.wait("dialog", "Create New Folder")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{self.name}\n")
+
+
+@dataclass(frozen=True)
+class Rename(Instance):
+    """One of several files gets another name."""
+
+    about: ClassVar = About("thunar-rename", (MANAGER,), "easy", 6)
+    files: tuple[tuple[str, bytes], ...]
+    new: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(tuple(files_of(pool, 4).items()), f"{pool.word('city')} {pool.number(10, 99)}.txt")
+
+    @property
+    def old(self) -> str:
+        return self.files[0][0]
+
+    @property
+    def instruction(self) -> str:
+        return f"Rename the file {self.old} of the home folder to {self.new}."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await prepare_files(stage, dict(sorted(self.files)))
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        found, start = await visible_files(stage), dict(self.files)
+        named = {self.new: start[self.old]} | {path: text for path, text in start.items() if path != self.old}
+        return judged(("it has the new name", 1.0, found == named))
+
+    def targets(self) -> dict[str, bytes]:
+        return {self.new: self.files[0][1]}
+
+    def removed(self) -> tuple[str, ...]:
+        return (self.old,)
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from pick(hand, self.old)
+        yield from self._name(hand, self.new)
+
+    def second(self, hand: Hand) -> Work:
+        """By keys."""
+        yield from pick_by_keys(hand, self.old)
+        yield from self._name(hand, self.new)
+
+    def wrong(self, hand: Hand) -> Work:
+        """Another of the files."""
+        yield from pick(hand, self.files[1][0])
+        yield from self._name(hand, self.new)
+
+    def _name(self, hand: Hand, name: str) -> Work:
+        yield from hand.press("f2")
+        yield from hand.wait("dialog", "Rename")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{name}\n")
+        yield from hand.wait_gone("dialog", "Rename")
+
+
+@dataclass(frozen=True)
+class MoveFile(Instance):
+    """A file is moved into a folder."""
+
+    about: ClassVar = About("thunar-move", (MANAGER,), "medium", 8)
+    files: tuple[tuple[str, bytes], ...]
+    folder: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        folder, other = pool.words("city", 2)
+        files = {**files_of(pool, 4), f"{folder}/old.txt": b"old\n", f"{other}/old.txt": b"older\n"}
+        return cls(tuple(files.items()), folder)
+
+    @property
+    def file(self) -> str:
+        return self.files[0][0]
+
+    @property
+    def instruction(self) -> str:
+        return f"Move the file {self.file} of the home folder into the folder {self.folder}."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await prepare_files(stage, dict(sorted(self.files)))
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        found, start = await visible_files(stage), dict(self.files)
+        there = found.pop(f"{self.folder}/{self.file}", None) == start[self.file]
+        gone = found.pop(self.file, None) is None
+        rest = {path: text for path, text in start.items() if path != self.file}
+        return judged(
+            ("it is in the folder", 0.5, there),
+            ("it was moved, not copied", 0.5, there and gone),
+            spoiled={"other files were changed": found != rest},
+        )
+
+    def targets(self) -> dict[str, bytes]:
+        return {f"{self.folder}/{self.file}": self.files[0][1]}
+
+    def removed(self) -> tuple[str, ...]:
+        return (self.file,)
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from pick(hand, self.file)
+        yield from hand.press("ctrl", "x")
+        yield from show_folder(hand, self.folder)
+        yield from hand.press("ctrl", "v")
+        yield from hand.wait("status bar", self.file)
+
+    def second(self, hand: Hand) -> Work:
+        """By the menu, into the folder that is selected."""
+        yield from pick_by_keys(hand, self.file)
+        yield from hand.menu("Edit", "=Cut")
+        yield from pick_by_keys(hand, self.folder)
+        yield from hand.menu("Edit", "Paste Into Folder")
+
+    def wrong(self, hand: Hand) -> Work:
+        """Another file."""
+        yield from pick(hand, self.files[1][0])
+        yield from hand.press("ctrl", "x")
+        yield from show_folder(hand, self.folder)
+        yield from hand.press("ctrl", "v")
+
+
+@dataclass(frozen=True)
+class DeleteKind(Instance):
+    """All files of one kind go; the others stay."""
+
+    about: ClassVar = About("thunar-delete-kind", (MANAGER,), "hard", 9)
+    kept: tuple[tuple[str, bytes], ...]
+    thrown: tuple[tuple[str, bytes], ...]
+    folder: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        folder = pool.word("city")
+        names = pool.words("topic", 6)
+        texts = [text_of(lines_of(pool, 2)) for _ in names]
+        count = pool.whole(2, 3)
+        kinds = ["log"] * count + ["txt"] * (len(names) - count)
+        files = [(f"{folder}/{name}.{kind}", text) for name, kind, text in zip(names, kinds, texts, strict=True)]
+        return cls(tuple(files[count:]), tuple(files[:count]), folder)
+
+    @property
+    def instruction(self) -> str:
+        return f"Delete all .log files in the folder {self.folder} of the home folder, and nothing else."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await prepare_files(stage, dict(sorted([*self.kept, *self.thrown])))
+
+    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        found = await visible_files(stage)
+        gone = [path for path, _ in self.thrown if path not in found]
+        rest = {path: text for path, text in found.items() if path not in dict(self.thrown)}
+        return judged(
+            ("one is gone", 0.3, bool(gone)),
+            ("all are gone", 0.7, len(gone) == len(self.thrown)),
+            spoiled={"other files were changed": rest != dict(self.kept)},
+        )
+
+    def removed(self) -> tuple[str, ...]:
+        return tuple(path for path, _ in self.thrown)
+
+    def oracle(self, hand: Hand) -> Work:
+        yield from show_folder(hand, self.folder)
+        yield from hand.press("ctrl", "2")
+        yield from hand.press("ctrl", "s")
+        yield from hand.wait("dialog", "Select by Pattern")
+        yield from hand.focused("text")
+        yield from hand.type("*.log\n")
+        yield from hand.wait_gone("dialog", "Select by Pattern")
+        yield from hand.press("shift", "delete")
+        yield from hand.click("push button", "Delete")
+        yield from hand.wait_gone("table cell", ".log")
+
+    def second(self, hand: Hand) -> Work:
+        """One by one, for ever."""
+        yield from show_folder(hand, self.folder)
+        for path, _ in self.thrown:
+            yield from pick(hand, PurePosixPath(path).name)
+            yield from hand.press("shift", "delete")
+            yield from hand.click("push button", "Delete")
+            yield from hand.wait_gone("table cell", f"={PurePosixPath(path).name}")
+
+    def wrong(self, hand: Hand) -> Work:
+        """All files."""
+        yield from show_folder(hand, self.folder)
+        yield from hand.press("ctrl", "a")
+        yield from hand.press("shift", "delete")
+        yield from hand.click("push button", "Delete")
+        yield from hand.wait_gone("push button", "Delete")
+
+
+@dataclass(frozen=True)
+class NotInTrash(Infeasible):
+    """A file is to be restored that was never thrown away."""
+
+    about: ClassVar = About("thunar-restore", (MANAGER,), "medium", 1, infeasible=True)
+    files: tuple[tuple[str, bytes], ...]
+    missing: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        files = files_of(pool, 4)
+        return cls(tuple(files.items()), f"{pool.word('city')}.txt")
+
+    @property
+    def instruction(self) -> str:
+        return f"Restore the file {self.missing} from the trash to the home folder."
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await prepare_files(stage, dict(self.files))
+
+    def untouched(self) -> dict[str, bytes]:
+        return dict(self.files)
+
+
+TEMPLATES: Final = (NewFolder, Rename, MoveFile, DeleteKind, NotInTrash)

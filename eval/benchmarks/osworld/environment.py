@@ -1,0 +1,150 @@
+"""The environment `osworld`: task files of OSWorld's format, each on a real desktop and judged by the public
+evaluators. See `OSWorldOptions`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from eval.benchmarks.errors import BenchError
+from eval.benchmarks.osworld.judging import PublicJudge
+from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators
+from eval.benchmarks.osworld.scene import PublicPlaces, PublicScene
+from eval.benchmarks.osworld.tasks import PublicTasks, load
+from eval.config import Config, ConfigError, convert
+from eval.desktop import Desktop, Task
+from eval.desktops.machines import MachineDesktop, VirtualMachines
+from eval.desktops.session import DesktopOptions
+from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+
+MEMORY: Final = 3 << 30  # bytes of a desktop: an office program
+HOME: Final = 512 << 20
+
+
+class OSWorldOptions(Config, frozen=True):
+    """
+    folder    the task files, DOMAIN/ID.json
+    list      only the tasks of this list, such as test_all.json: {DOMAIN: [ID, ...]}; its ids that no file has are told
+    cache     folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)
+    internet  downloads may be fetched from other machines; from this one they always may
+    judge     the Python that has the package desktop-env (`make osworld-env`)
+    screen    width and height in pixels, of desktops of this machine
+    tree      reads the accessibility tree at each step: for prompts that show it, and for the episode
+    video     a folder that gets a video of each episode; none: no video
+    role      desktops of this role of the run in place of this machine's, as in the environment `desktop`
+    machines  virtual machines in place of them, which go back to a snapshot before each task: `role:NAME`, or addresses
+              of controllers as http://HOST:PORT (the image waa-vm); what is in them serves the public protocol
+    """
+
+    folder: str
+    list: str | None = None
+    cache: str | None = None
+    internet: bool = False
+    judge: str = JUDGE
+    screen: tuple[int, int] = (1920, 1080)
+    tree: bool = True
+    video: str | None = None
+    role: str | None = None
+    machines: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raises ConfigError for a screen on which no window fits, a video of machines, files that cannot be read."""
+        check_screen(self.screen, "options.screen")
+        if self.machines and (self.role is not None or self.video is not None):
+            raise ConfigError("options.machines: without role and video, which are of other desktops")
+        self.found()
+
+    def found(self) -> PublicTasks:
+        """The tasks. Raises ConfigError."""
+        found = _found(self.folder, self.list)
+        if not found.tasks:
+            raise ConfigError(f"options.list: no file has any of its {len(found.stale)} tasks")
+        return found
+
+
+def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """`count` tasks, in the order of the files or of the list; after the last one they begin again with the next seed.
+
+    A seed changes nothing in a task: it numbers the repetitions. Raises ConfigError.
+    """
+    found = _options(options).found().tasks
+    many = []
+    for number in range(count):
+        one = found[number % len(found)]
+        tags = (one.task_id.split("/")[0], *(["infeasible"] if one.infeasible else []))
+        about = {"task_file": one.digest}
+        many.append(Task(one.task_id, one.instruction, seed + number // len(found), None, about, tags, one.task_id))
+    return many
+
+
+def desktop(options: Mapping[str, Any]) -> Desktop:
+    """A real desktop, for one episode at a time. Raises ConfigError, also for what every task needs and is missing.
+
+    What only some tasks need is looked for when such a task begins: without it the task is `infra: missing dependency`.
+    """
+    chosen = _options(options)
+    by_name = {one.task_id: one for one in chosen.found().tasks}
+    judge = PublicJudge(Path(chosen.judge).absolute())
+    kept = None if chosen.cache is None else Path(chosen.cache)
+    machine = Machine(chosen.internet, kept, judge=judge.python)
+    if (
+        chosen.role is not None or chosen.machines
+    ):  # its desktops have programs of their own; a step tells which of them is missing
+        machine = replace(machine, program=lambda name: True)
+    places = PublicPlaces(Path(chosen.folder), machine, judge)
+
+    def scene(task: Task, seed: int) -> PublicScene:
+        return PublicScene(by_name[task.task_id], places)
+
+    if chosen.machines:
+        return MachineDesktop(scene, _machines(tuple(chosen.machines)))
+    if chosen.role is not None:
+        from eval.desktops.remote import RemoteDesktop
+
+        video = None if chosen.video is None else Path(chosen.video)
+        return RemoteDesktop(scene, servers_of(chosen.role), tree=chosen.tree, video=video)
+    check_here()
+    from eval.desktops.live import LiveDesktop
+
+    session = DesktopOptions(screen=chosen.screen, memory=MEMORY, home_size=HOME)
+    return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores beside the options: the revision of the task files, the evaluators, the list's stale ids.
+
+    revision  the beginning of the sha256 over each task and its file
+    """
+    chosen = _options(options)
+    found = chosen.found()
+    lines = "\n".join(f"{one.task_id} {one.digest}" for one in found.tasks)
+    evaluators = PublicEvaluators.of_python(Path(chosen.judge))
+    return {
+        "revision": hashlib.sha256(lines.encode()).hexdigest()[:12],
+        "evaluators": None if evaluators is None else f"desktop-env {evaluators.version}",
+        "stale": list(found.stale),
+    }
+
+
+@cache
+def _machines(named: tuple[str, ...]) -> VirtualMachines:
+    """One for all desktops of an evaluation."""
+    return VirtualMachines.named(named)
+
+
+@cache
+def _found(folder: str, names: str | None) -> PublicTasks:
+    try:
+        return load(Path(folder), None if names is None else Path(names))
+    except BenchError as error:
+        raise ConfigError(f"options.folder: {error}") from None
+
+
+def _options(options: Mapping[str, Any]) -> OSWorldOptions:
+    chosen = convert(dict(options), OSWorldOptions, "options")
+    chosen.check()
+    return chosen

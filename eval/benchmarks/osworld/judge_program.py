@@ -1,0 +1,186 @@
+"""Judges one task with the public package `desktop-env`, unchanged. Run by the interpreter that has it, as a file:
+
+    PYTHON -I judge_program.py < ORDER
+
+It knows nothing of the rest of this package, which that interpreter does not have. ORDER is one JSON object:
+
+    address, token  a server that speaks OSWorld's protocol (`http://HOST:PORT`), and its token or null
+    evaluator       the task's `evaluator`, without its `postconfig`
+    cache           folder for the files of getters; what the task's set-up left there
+    screen          width and height in pixels
+    last_action     `FAIL` where the agent gave up
+
+The answer is one JSON object on the standard output, and all that the package prints goes to the standard error:
+
+    package   version of desktop-env
+    score     what `DesktopEnv.evaluate` gives, from 0 to 1; null where it failed
+    failures  why the score cannot be trusted: an exception, a request without a good answer, a program or package that
+              is not here. With one of them the task is not judged, whatever the score is: getters turn a server that is
+              gone into None, and metrics turn None into 0
+    broken    what the server tells as the agent's doing, or null
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import traceback
+import types
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+NOT_THERE: Final = 404  # no such file, no such window: the state that the agent left
+TOO_LARGE: Final = 413  # a file that is larger than the server gives: as well
+SPOILED: Final = ("broken_by_agent", "no_plain_file")  # the agent's doing, such as a FIFO in the place of a file
+# Imported by modules of metrics that have no other use for it; it needs torch, and fetches its models when it is used
+LEFT_OUT: Final = ("easyocr",)
+
+
+class FailureWatch:
+    """Notes what fails while getters and metrics run, also where they go on after it."""
+
+    def __init__(self, address: str, token: str | None) -> None:
+        self.desktop = urlsplit(address).netloc
+        self.token = token
+        self.failures: list[str] = []
+        self.broken: str | None = None
+
+    def failed(self, text: str) -> None:
+        if text not in self.failures:
+            self.failures.append(text)
+
+    def start(self) -> None:
+        """Takes the places of `requests`' sending, of starting programs, and of packages that are left out."""
+        import requests
+
+        send, popen, watch = requests.Session.send, subprocess.Popen.__init__, self
+
+        def sent(session: Any, request: Any, **options: Any) -> Any:
+            place = urlsplit(request.url)
+            ours = place.netloc == watch.desktop
+            what = f"{request.method} {place.path}" if ours else f"missing dependency: download {request.url}"
+            if ours and watch.token is not None:
+                request.headers["Authorization"] = f"Bearer {watch.token}"
+            try:
+                answer = send(session, request, **options)
+            except requests.RequestException as error:
+                watch.failed(f"{what}: {type(error).__name__}")
+                raise
+            if ours:
+                watch.answered(what, answer.status_code, answer.content)
+            elif answer.status_code >= 400:
+                watch.failed(f"{what}: status {answer.status_code}")
+            return answer
+
+        def started(process: Any, *arguments: Any, **options: Any) -> None:
+            try:
+                popen(process, *arguments, **options)
+            except FileNotFoundError as error:
+                watch.failed(f"missing dependency: program {error.filename}")
+                raise
+
+        for owner, name, work in ((requests.Session, "send", sent), (subprocess.Popen, "__init__", started)):
+            setattr(owner, name, work)
+        for name in LEFT_OUT:
+            if importlib.util.find_spec(name) is None:
+                sys.modules[name] = AbsentPackage(name, self)
+
+    def answered(self, what: str, status: int, body: bytes) -> None:
+        """Takes note of an answer of the desktop's server."""
+        if status < 400 or status == NOT_THERE:
+            return
+        kind, message = None, ""
+        try:
+            told = json.loads(body)
+            kind, message = told.get("kind"), str(told.get("message", ""))
+        except (ValueError, AttributeError):
+            message = body[:200].decode(errors="replace")
+        if kind in SPOILED or status == TOO_LARGE:
+            self.broken = message
+            return
+        missing = kind in ("not_offered", "not_allowed") or "[Errno 2]" in message
+        self.failed(f"{'missing dependency: ' if missing else ''}{what}: {message or f'status {status}'}")
+
+
+class AbsentPackage(types.ModuleType):
+    """In the place of a package that is not installed. Using it is noted: metrics go on after an exception."""
+
+    def __init__(self, name: str, watch: FailureWatch) -> None:
+        super().__init__(name)
+        self.__dict__["_watch"] = watch
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what the import itself looks for
+            raise AttributeError(name)
+        text = f"missing dependency: package {self.__name__}"
+        self._watch.failed(text)
+        raise ImportError(text)
+
+
+def desktop(order: dict[str, Any]) -> Any:
+    """A `DesktopEnv` of the public package that starts no machine: the desktop is there. Its `evaluate` is theirs."""
+    from desktop_env.controllers.python import PythonController
+    from desktop_env.desktop_env import DesktopEnv
+
+    place = urlsplit(order["address"])
+
+    class NoSteps:
+        """The steps before judging were done by who started this program."""
+
+        def setup(self, steps: list[Any], proxy: bool) -> bool:
+            assert not steps
+            return True
+
+    class JudgedDesktop(DesktopEnv):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.vm_ip, self.server_port = place.hostname, place.port
+            self.chromium_port, self.vlc_port = 9222, 8080  # as the public harness has them
+            self.controller = PythonController(self.vm_ip, self.server_port)
+            self.controller.retry_interval = 0  # seconds; the server is here, and an answer stays the same
+            self.setup_controller = NoSteps()
+            self.cache_dir = self.cache_dir_base = order["cache"]
+            self.screen_width, self.screen_height = order["screen"]
+            self.enable_proxy = self.current_use_proxy = self.is_environment_used = False
+            self.action_history = [order["last_action"]]
+            self._set_evaluator_info({"evaluator": order["evaluator"]})
+
+        def close(self) -> None:
+            """There is nothing to end."""
+
+    return JudgedDesktop()
+
+
+def judged(order: dict[str, Any]) -> dict[str, Any]:
+    """The answer to an order."""
+    watch = FailureWatch(order["address"], order["token"])
+    score = None
+    try:
+        watch.start()
+        score = float(desktop(order).evaluate())
+        if not 0.0 <= score <= 1.0:
+            watch.failed(f"the score {score} is not between 0 and 1")
+    except ModuleNotFoundError as error:
+        watch.failed(f"missing dependency: package {error.name}")
+    except Exception as error:  # a judge that fails judges nothing, whatever it fails with
+        traceback.print_exc()
+        watch.failed(f"{type(error).__name__}: {error}"[:500])
+    package = importlib.metadata.version("desktop-env")
+    return {"package": package, "score": score, "failures": watch.failures, "broken": watch.broken}
+
+
+def main() -> None:
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    order = json.load(sys.stdin)
+    os.chdir(order["cache"])
+    json.dump(judged(order), answer)
+    answer.close()
+    os._exit(0)  # some packages wait for threads of their own
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What of a task's needs is here: programs, the public evaluators with what they import, downloads in a cache."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.machinery import PathFinder
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+from eval.benchmarks.osworld.needs import TaskNeed, describe, needs_of
+from eval.benchmarks.osworld.tasks import PublicTask
+
+PACKAGE: Final = "desktop_env"
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost"})  # this machine, whose servers can always be asked
+INSTALL: Final = "make osworld-env"
+JUDGE: Final = ".venv-osworld/bin/python"  # that target's, in the folder in which an evaluation is started
+# packages that modules of metrics import and few metrics use: without one, only those metrics are missing
+SPARED: Final = {"easyocr": frozenset({"compare_image_text"})}
+# other names of the same program
+SAME: Final = {"google-chrome": ("google-chrome", "google-chrome-stable", "chrome"), "python": ("python", "python3")}
+
+
+@dataclass(frozen=True)
+class PublicEvaluators:
+    """The installed package `desktop-env`, read and not imported: importing it needs everything that it imports.
+
+    metrics, getters  the names that its evaluators have, without the metrics that lack a package
+    missing           packages that it imports and that are not installed
+    """
+
+    metrics: frozenset[str] = frozenset()
+    getters: frozenset[str] = frozenset()
+    missing: tuple[str, ...] = ()
+    version: str = ""
+
+    @classmethod
+    def of_python(cls, python: Path) -> PublicEvaluators | None:
+        """What the environment of an interpreter (`ENVIRONMENT/bin/python`) has; None where it has no such package."""
+        for package in sorted(python.absolute().parent.parent.glob(f"lib/python3*/site-packages/{PACKAGE}")):
+            return cls.of(package)
+        return None
+
+    @classmethod
+    def of(cls, package: Path) -> PublicEvaluators:
+        """`package`: the folder `desktop_env`."""
+        folder = package / "evaluators"
+        imported: set[str] = set()
+        for path in sorted(folder.glob("*/*.py")):
+            imported |= set(_imports(path))
+        missing = sorted(name for name in imported - {PACKAGE} if not _is_here(name, package.parent))
+        getters = {name.removeprefix("get_") for name in _names(folder / "getters/__init__.py")}
+        metrics = set(_names(folder / "metrics/__init__.py"))
+        for name in [name for name in missing if name in SPARED]:
+            missing.remove(name)
+            metrics -= SPARED[name]
+        versions = [each.version for each in distributions(name="desktop-env", path=[str(package.parent)])]
+        return cls(frozenset(metrics), frozenset(getters), tuple(missing), versions[0] if versions else "")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What can be used here.
+
+    internet  downloads and web sites can be reached
+    cache     folder of downloads as the public harness keeps them: `CACHE/ID/FILE`
+    program   whether a program is installed
+    judge     the interpreter that has the public evaluators
+    """
+
+    internet: bool = False
+    cache: Path | None = None
+    program: Callable[[str], bool] = field(default=lambda name: any(map(shutil.which, SAME.get(name, (name,)))))
+    judge: Path = Path(JUDGE)
+
+    @cached_property
+    def evaluators(self) -> PublicEvaluators | None:
+        return PublicEvaluators.of_python(self.judge)
+
+    def lacks(self, task: PublicTask) -> list[TaskNeed]:
+        """What the task needs and is not here; [] for a task that can run."""
+        return [need for need in needs_of(task) if not self._has(need, task)]
+
+    def _has(self, need: TaskNeed, task: PublicTask) -> bool:
+        evaluators = self.evaluators
+        if need.kind == "program":
+            return self.program(need.name)
+        if need.kind == "download":
+            return self.internet or need.name.split(":")[0] in LOOPBACK or self._cached(need, task)
+        if need.kind == "site":
+            return self.internet
+        if need.kind in ("metric", "getter"):
+            if evaluators is None or evaluators.missing:
+                return False
+            return need.name in (evaluators.metrics if need.kind == "metric" else evaluators.getters)
+        return False  # accounts, a proxy, root, a setup step that nobody knows
+
+    def _cached(self, need: TaskNeed, task: PublicTask) -> bool:
+        if self.cache is None or not need.file:
+            return False
+        return (self.cache / task.task_id.split("/")[1] / Path(need.file).name).is_file()
+
+
+def told(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:
+    """What a task lacks, in a line. The judge is one thing: either all of it is installed, or no metric can be used."""
+    judge = [need for need in lacking if need.kind in ("metric", "getter")]
+    rest = describe([need for need in lacking if need not in judge])
+    if not judge:
+        return rest
+    if evaluators is None:
+        why = f"the public evaluators ({INSTALL})"
+    elif evaluators.missing:
+        why = f"packages of the public evaluators: {', '.join(evaluators.missing)}"
+    else:
+        why = describe(judge)
+    return f"{rest}; {why}" if rest else why
+
+
+def _is_here(name: str, packages: Path) -> bool:
+    return name in sys.stdlib_module_names or PathFinder.find_spec(name, [str(packages)]) is not None
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.split(".")[0]
+
+
+def _names(path: Path) -> Iterator[str]:
+    """The names that a package's __init__ takes from its modules or defines."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.FunctionDef):
+            yield node.name

@@ -1,0 +1,1 @@
+"""ScreenSpot, v2 and Pro: where on one screenshot to click; `data` reads the published files, `run` asks and scores."""

@@ -1,0 +1,1 @@
+"""Android phones and emulators, driven through the `adb` client."""

@@ -1,0 +1,170 @@
+"""A connection to a desktop's accessibility bus, on which every answer may come from a hostile program.
+
+jeepney packs and unpacks D-Bus messages. Reading them is ours: the bus lets a program send a message of 1 GB, and a
+library that reads whole messages would hold it in memory and unpack it. A message that is too long is thrown away as it
+comes, and the call that it answers fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from jeepney.auth import BEGIN, AuthenticationError, Authenticator
+from jeepney.low_level import Header, HeaderFields, Message, MessageType
+from jeepney.wrappers import DBusAddress, new_method_call
+
+from eval.desktop import DesktopGone
+from eval.desktops.place import Place
+
+FIXED: Final = 16  # bytes at the beginning of a message: they tell how long it is
+HEADER: Final = 1 << 16  # bytes of header fields; the bus refuses names above 255 bytes, so only signatures are long
+BODY: Final = 1 << 18  # bytes of an answer that are read: 1,024 children are 60 kB
+CHUNK: Final = 1 << 16
+START_S: Final = 10.0  # seconds; a busy machine starts programs slowly
+UNREADABLE: Final = (ValueError, KeyError, IndexError, TypeError, struct.error, RecursionError, OverflowError)
+GONE: Final = tuple(f"org.freedesktop.DBus.Error.{name}" for name in ("NoReply", "ServiceUnknown", "NameHasNoOwner"))
+DAEMON: Final = DBusAddress("/org/freedesktop/DBus", "org.freedesktop.DBus", "org.freedesktop.DBus")
+
+
+class Unanswered(Exception):
+    """A program refused a call, gave an answer that cannot be used, or ended. The message says which."""
+
+
+class UnreadableAnswer(Unanswered):
+    """The answer is larger than what is read, or is not of the form that D-Bus asks for."""
+
+
+class ProgramEnded(Unanswered):
+    """The program that was asked has ended."""
+
+
+def socket_of(place: Place) -> Path:
+    """The accessibility bus's socket, beside that of the session bus: outside the guest and read-only to it.
+
+    Its address is not asked of the session bus, where a program of the agent could answer. The bus starts a moment
+    after its desktop, so this waits for it. Raises DesktopGone.
+    """
+    address = place.environ["DBUS_SESSION_BUS_ADDRESS"]
+    session = Path(address.partition("path=")[2].partition(",")[0])
+    end = time.monotonic() + START_S
+    while session.exists() and time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            if found := sorted(session.with_name("at-spi").iterdir()):
+                return found[0]
+        time.sleep(0.01)
+    raise DesktopGone(f"the desktop {place.display} has no accessibility bus")
+
+
+class Bus:
+    """One open connection. Calls may overlap; all are of one event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._serials = count(1)
+        self._waiting: dict[int, tuple[str, asyncio.Future[tuple[Any, ...]]]] = {}
+        self._lost: Exception | None = None
+        self._task = asyncio.create_task(self._read())
+
+    @classmethod
+    async def open(cls, path: Path) -> Bus:
+        """Raises DesktopGone."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(path), limit=CHUNK)
+        except OSError as error:
+            raise DesktopGone(f"the accessibility bus does not answer: {error}") from None
+        bus: Bus | None = None
+        try:
+            login = Authenticator()
+            for line in login:
+                writer.write(line)
+                login.feed(await reader.readuntil(b"\r\n"))
+            writer.write(BEGIN)
+            bus = cls(reader, writer)
+            await bus.call(DAEMON, "Hello")
+        except BaseException as error:  # also when it takes too long, and the wait is given up
+            writer.transport.abort()
+            if bus is not None:
+                await bus.close()
+            if isinstance(error, OSError | EOFError | asyncio.LimitOverrunError | AuthenticationError):
+                raise DesktopGone(f"the accessibility bus does not answer: {error}") from None
+            raise
+        return bus
+
+    async def close(self) -> None:
+        """Closes the connection; also one that is lost already."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._writer.transport.abort()
+
+    async def call(
+        self, to: DBusAddress, method: str, signature: str | None = None, body: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...]:
+        """The answer's values. Waits for ever: the caller sets the time limit. Raises Unanswered, DesktopGone."""
+        if self._lost:
+            raise self._lost
+        serial = next(self._serials)
+        answer: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
+        self._waiting[serial] = (to.bus_name or "", answer)
+        try:
+            self._writer.write(new_method_call(to, method, signature, body).serialise(serial))
+            return await answer
+        finally:
+            self._waiting.pop(serial, None)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                await self._message()
+        except (OSError, EOFError, *UNREADABLE) as error:
+            self._lost = DesktopGone(f"the accessibility bus is gone: {error}")
+            for _, answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(self._lost)
+
+    async def _message(self) -> None:
+        start = await self._reader.readexactly(FIXED)
+        order = {ord("l"): "<", ord("B"): ">"}[start[0]]
+        body_size, _, fields_size = struct.unpack(f"{order}III", start[4:])
+        fields_size += -fields_size % 8
+        if fields_size > HEADER:
+            raise ValueError(f"a message with a header of {fields_size} bytes")
+        head = start + await self._reader.readexactly(fields_size)
+        if body_size > BODY:
+            left = body_size
+            while left:
+                left -= len(await self._reader.readexactly(min(left, CHUNK)))
+            self._fail(head, f"an answer of {body_size} bytes")
+            return
+        body = await self._reader.readexactly(body_size)
+        try:
+            self._hear(Message.from_buffer(head + body))
+        except UNREADABLE as error:
+            self._fail(head, f"an answer that cannot be read: {type(error).__name__}")
+
+    def _fail(self, head: bytes, why: str) -> None:
+        """The call that a message without a usable body answers has failed."""
+        header, _ = Header.from_buffer(head)
+        serial = header.fields.get(HeaderFields.reply_serial, 0)
+        _, answer = self._waiting.get(serial, ("", None))
+        if answer is not None and not answer.done():
+            answer.set_exception(UnreadableAnswer(why))
+
+    def _hear(self, message: Message) -> None:
+        fields = message.header.fields
+        asked, answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0), ("", None))
+        if answer is None or answer.done():
+            return  # a signal, a call, or an answer that nobody waits for
+        if asked.startswith(":") and fields.get(HeaderFields.sender) not in (asked, "org.freedesktop.DBus"):
+            return  # only who was asked can answer, or the bus in its place
+        if message.header.message_type is MessageType.method_return:
+            answer.set_result(tuple(message.body))
+        elif message.header.message_type is MessageType.error:
+            name = str(fields.get(HeaderFields.error_name, "an error"))
+            answer.set_exception((ProgramEnded if name in GONE else Unanswered)(name))

@@ -1,0 +1,194 @@
+"""Desktops in virtual machines that go back to a snapshot: the role of the image waa-vm. Each episode begins at it.
+
+The controller beside a guest is told `POST /reset` and tells the guest's port (images/waa-vm/README.md). The guest's
+server speaks the public protocol only, so there is no accessibility tree with windows, and nothing tells when a program
+has nothing more to do: two equal pictures count as rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import msgspec
+
+from eval.accessibility.tree import Tree
+from eval.actions import Action
+from eval.config import ConfigError
+from eval.config.roles import PREFIX, addresses, part_of_this_rank
+from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
+from eval.desktops.client.failures import BadAnswer, DesktopServerFailed
+from eval.desktops.client.public import PublicClient
+from eval.desktops.client.transport import Transport
+from eval.desktops.computer import ShownScreen
+from eval.desktops.live import TaskScene
+from eval.desktops.reading import FileEntry
+from eval.desktops.wire import UNREADABLE
+
+RESET_S: Final = 600.0  # the rollout's own limit is shorter, unless it is asked for more
+GUEST: Final = "agent"  # the port of the guest's server, as waa-vm calls it
+NOT_TOLD: Final = "the guest's server speaks the public protocol only: it does not tell"
+
+
+class VirtualMachines:
+    """The controllers of some machines, each machine for one episode at a time."""
+
+    def __init__(self, controllers: Sequence[str]) -> None:
+        self.controllers = tuple(controllers)
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Queue[str]] = WeakKeyDictionary()
+
+    @classmethod
+    def named(cls, given: Sequence[str]) -> VirtualMachines:
+        """`given`: addresses as http://HOST:PORT, and `role:NAME` for those of a role. Of several ranks
+        each has a part. Raises ConfigError."""
+        found: list[str] = []
+        for each in given:
+            if each.startswith(PREFIX):
+                found += [f"http://{one}" for one in addresses(each.removeprefix(PREFIX), "options.machines")]
+                continue
+            parts = urlsplit(each)
+            if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
+                raise ConfigError(f"options.machines: {each!r}; allowed: http://HOST:PORT and role:NAME")
+            found.append(each.rstrip("/"))
+        if len(set(found)) < len(found) or not found:
+            raise ConfigError(f"options.machines: addresses that differ, not {found}")
+        return cls(part_of_this_rank(found, "options.machines"))
+
+    @property
+    def waiting(self) -> asyncio.Queue[str]:
+        """The free ones; one that failed comes last."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            queue = self._waiting[loop] = asyncio.Queue()
+            for address in self.controllers:
+                queue.put_nowait(address)
+        return self._waiting[loop]
+
+
+class MachineDesktop:
+    """eval.desktop.Desktop over a free one of some machines. `scene` makes the scene of a task from its seed."""
+
+    def __init__(self, scene: Callable[[Task, int], TaskScene], machines: VirtualMachines) -> None:
+        self._make = scene
+        self._machines = machines
+        self._controller: str | None = None
+        self._client: PublicClient | None = None
+        self._done: list[Action] = []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Waits for a free machine, as long as the rollout allows, and brings it back to its snapshot."""
+        if self._controller is None:
+            self._controller = await self._machines.waiting.get()
+        await self._disconnect()
+        self._address = await _at_its_snapshot(self._controller)
+        self._client = await PublicClient.connect(self._address)
+        self._done = []
+        self._scene = self._make(task, seed)
+        await self._scene.prepare(PublicStage(self._address, self._client))
+        return self._observed(await self._client.look())
+
+    async def step(self, action: Action) -> Observation:
+        shown = await self._here().act([action])
+        self._done.append(action)
+        return self._observed(shown)
+
+    async def score(self) -> Score:
+        client = self._here()
+        await client.release()
+        return await self._scene.judge(PublicStage(self._address, client), self._done)
+
+    async def close(self) -> None:
+        controller, self._controller = self._controller, None
+        try:
+            await self._disconnect()
+        finally:
+            if controller is not None:
+                self._machines.waiting.put_nowait(controller)
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _here(self) -> PublicClient:
+        if self._client is None:
+            raise DesktopGone("the desktop has been closed")
+        return self._client
+
+    def _observed(self, shown: ShownScreen) -> Observation:
+        return Observation(shown.image, shown.image.size, expected=self._scene.expected(self._done))
+
+
+async def _at_its_snapshot(controller: str) -> str:
+    """Resets a machine; gives the address of the server in it. Raises InfraError."""
+    transport = Transport(controller, limit_s=RESET_S)
+    try:
+        reply = await transport.ask("POST", "/reset", repeat=True)  # twice is the same as once
+        if reply.status != 200:
+            said = reply.body.decode(errors="replace").strip()[-300:]
+            raise DesktopServerFailed(f"{controller}/reset: status {reply.status}: {said}")
+        state = await transport.ask("GET", "/state", repeat=True)
+        try:
+            port = msgspec.json.decode(state.body)["ports"][GUEST]
+        except (*UNREADABLE, KeyError, TypeError):
+            raise BadAnswer(f"{controller}/state names no port {GUEST!r}") from None
+        if not isinstance(port, int):
+            raise BadAnswer(f"{controller}/state: port {GUEST!r} is {port!r}"[:200])
+        return f"http://{urlsplit(controller).hostname}:{port}"
+    finally:
+        await transport.close()
+
+
+class PublicStage:
+    """A desktop behind a server of the public protocol, as tasks prepare and judge it (`DesktopStage`).
+
+    Paths of files are those of the guest, whole. What the protocol cannot tell raises SetupFailed.
+    """
+
+    def __init__(self, address: str, client: PublicClient) -> None:
+        self.address = address
+        self.client = client
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        form = aiohttp.FormData()
+        form.add_field("file_path", path)
+        form.add_field("file_data", data, filename=PurePosixPath(path.replace("\\", "/")).name)
+        await self._must("/setup/upload", data=form)
+
+    async def read_file(self, path: str) -> bytes:
+        return await self.client.read_file(path)
+
+    async def list_files(self, folder: str) -> dict[str, FileEntry]:
+        raise SetupFailed(f"{NOT_TOLD} what kind a file is")
+
+    async def start(self, argv: Sequence[str]) -> None:
+        await self._must("/setup/launch", json={"command": [*argv], "shell": False})
+
+    async def serve(self, module: str, order: Mapping[str, Any]) -> str:
+        raise SetupFailed("missing dependency: a virtual machine has no web applications of this machine")
+
+    async def served(self) -> dict[str, Any]:
+        raise SetupFailed("no web application runs")
+
+    async def windows(self, count: int) -> None:
+        raise SetupFailed(f"{NOT_TOLD} its windows")
+
+    async def act(self, actions: Sequence[Action]) -> None:
+        await self.client.act(actions)
+
+    async def tree(self) -> Tree:
+        raise SetupFailed(f"{NOT_TOLD} which window lies above which")
+
+    async def _must(self, path: str, **request: Any) -> None:
+        transport = Transport(self.address)
+        try:
+            reply = await transport.ask("POST", path, repeat=False, **request)
+        finally:
+            await transport.close()
+        if reply.status >= 400:
+            raise SetupFailed(f"{path}: {reply.body.decode(errors='replace')[:300]}")

@@ -1,0 +1,359 @@
+"""The environment `sources`: tasks of several environments, of files and of one's own, chosen by filters.
+
+Every task has somebody who judges it: its environment, a validator that reads the state of the desktop, or a judge that
+looks at the last screen. A task without one is an error before anything starts: nothing could ever be learnt from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import yaml
+from PIL import Image
+
+from eval.accessibility.tree import Tree
+from eval.actions import Action
+from eval.config import Config, ConfigError, convert
+from eval.config.importing import load_object
+from eval.desktop import BrokenByAgent, Desktop, Expected, InfraError, Observation, Score, Task
+from eval.desktops.stage import DesktopStage
+from eval.environments.registry import environment
+from eval.environments.splits import SPLIT_SEED
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+SPLITS: Final = {"demo_training": "train", "demo_eval": "test", "ids": "train"}
+JUDGED_BY: Final = "`validator` or `judge`, as package.module:name"
+
+
+class CustomTask(Config, frozen=True):
+    """A task of one's own, on a real desktop of this machine.
+
+    instruction  what is asked
+    id           its name in records; none: custom-N, its number in its source
+    validator    `package.module:name` of a function (stage, actions done) that reads the desktop's state
+                 (eval.desktops.stage.DesktopStage) and gives True, False, a number from 0 to 1 or a Score
+    judge        the same, of a function (task, last screenshot, actions done); give one of both. Either may be async
+    files        path in the desktop's home -> text, written before it begins
+    start        programs that are started, each a list of program and arguments; the task begins when all have a window
+    max_steps    of an episode
+    category, difficulty  what sources filter by
+    """
+
+    instruction: str
+    id: str | None = None
+    validator: str | None = None
+    judge: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    start: list[list[str]] = msgspec.field(default_factory=list)
+    max_steps: Positive | None = None
+    category: str = ""
+    difficulty: str = ""
+
+
+class TaskSourceConfig(Config, frozen=True):
+    """
+    source       demo_training and demo_eval: tasks of an environment's training and of its evaluation; ids: those named
+                 by `ids` among its training's; file: tasks of one's own from `path`; custom: those in `tasks`
+    environment  of demo_training, demo_eval and ids
+    options      of that environment, without its split
+    count        how many of its tasks are drawn, to choose from
+    first        the number of the first one within its split
+    ids          task ids
+    path         a file of tasks: *.jsonl, a task per line; *.json or *.yaml, a list of tasks
+    tasks        tasks of one's own
+    category     only tasks with this program or tag, or of this category
+    difficulty   only tasks of this difficulty
+    limit        at most so many; with `seed` drawn at random, else the first ones
+    seed         of that choice
+    """
+
+    source: Literal["demo_training", "demo_eval", "ids", "file", "custom"]
+    environment: str | None = None
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    count: Positive = 100
+    first: Annotated[int, msgspec.Meta(ge=0)] = 0
+    ids: list[str] = msgspec.field(default_factory=list)
+    path: str | None = None
+    tasks: list[Any] = msgspec.field(default_factory=list)
+    category: str | None = None
+    difficulty: str | None = None
+    limit: Positive | None = None
+    seed: int | None = None
+
+    def check(self, where: str) -> None:
+        """Raises ConfigError for fields that this source lacks, or that say nothing in it."""
+        drawn = self.source in SPLITS
+        needs = {"environment": drawn, "ids": self.source == "ids", "path": self.source == "file"}
+        needs["tasks"] = self.source == "custom"
+        for name, needed in needs.items():
+            given = bool(getattr(self, name))
+            if needed and not given:
+                raise ConfigError(f"{where}.{name}: is missing; source {self.source} needs it")
+            if given and not needed:
+                raise ConfigError(f"{where}.{name}: says nothing with source {self.source}")
+        if self.environment == "sources":
+            raise ConfigError(f"{where}.environment: sources within sources; list them side by side")
+        if "split" in self.options:
+            raise ConfigError(f"{where}.options.split: source {self.source} says which split; leave it out")
+
+
+class SourcesOptions(Config, frozen=True):
+    """
+    sources  where tasks come from, one or several; a task that two of them name counts once
+    screen   width and height in pixels of the desktops of one's own tasks
+    tree     reads the accessibility tree at each step of one's own tasks
+    """
+
+    sources: Annotated[list[TaskSourceConfig], msgspec.Meta(min_length=1)]
+    screen: tuple[int, int] = (1280, 720)
+    tree: bool = False
+
+
+@dataclass(frozen=True)
+class SourcedTask:
+    """A task and where it is done: an environment with its options, or our own desktop for a task of one's own."""
+
+    task: Task
+    environment: str = ""
+    options: str = ""  # as JSON, to compare
+    custom: CustomTask | None = None
+
+
+class ValidatedScene:
+    """The start state of a task of one's own, and its validator."""
+
+    def __init__(self, custom: CustomTask) -> None:
+        self.custom = custom
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        for path, text in self.custom.files.items():
+            await stage.write_file(path, text.encode())
+        for argv in self.custom.start:
+            await stage.start(argv)
+        await stage.windows(len(self.custom.start))
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
+        return None
+
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
+        assert self.custom.validator is not None
+        return await judged_by(self.custom.validator, stage, done)
+
+
+class SourcedDesktop:
+    """Gives each task the desktop of its own environment."""
+
+    def __init__(self, tasks: Sequence[SourcedTask], options: SourcesOptions) -> None:
+        self.known = {(each.task.task_id, each.task.seed): each for each in tasks}
+        self.options = options
+        self.inner: Desktop | None = None
+        self.of: SourcedTask | None = None
+        self.last: Image.Image | None = None
+        self.done: list[Action] = []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        sourced = self.known[task.task_id, task.seed]
+        kept = self.of is not None and (self.of.environment, self.of.options) == (sourced.environment, sourced.options)
+        if not kept or self.inner is None:
+            await self.close()
+            self.inner = self._desktop(sourced)
+        self.of, self.done = sourced, []
+        return self._seen(await self.inner.reset(task, seed))
+
+    def _desktop(self, sourced: SourcedTask) -> Desktop:
+        if sourced.custom is None:
+            return environment(sourced.environment).desktop(json.loads(sourced.options))
+        from eval.desktops.live import LiveDesktop
+        from eval.desktops.session import DesktopOptions
+        from eval.environments.desktop import check_here
+
+        check_here()
+        session = DesktopOptions(screen=self.options.screen)
+        return LiveDesktop(lambda task, seed: ValidatedScene(self._custom(task)), session, tree=self.options.tree)
+
+    def _custom(self, task: Task) -> CustomTask:
+        custom = self.known[task.task_id, task.seed].custom
+        assert custom is not None
+        return custom
+
+    async def step(self, action: Action) -> Observation:
+        assert self.inner is not None
+        observation = await self.inner.step(action)
+        self.done.append(action)
+        return self._seen(observation)
+
+    def _seen(self, observation: Observation) -> Observation:
+        self.last = observation.image
+        return observation
+
+    async def score(self) -> Score:
+        assert self.inner is not None
+        assert self.of is not None
+        if self.of.custom is not None and self.of.custom.judge is not None:
+            return await judged_by(self.of.custom.judge, self.of.task, self.last, self.done)
+        return await self.inner.score()
+
+    async def close(self) -> None:
+        inner, self.inner = self.inner, None
+        if inner is not None:
+            await inner.close()
+
+
+async def judged_by(path: str, *arguments: Any) -> Score:
+    """What a validator or judge says. Raises InfraError where it fails or says something else: that is no score."""
+    where = f"validator {path}"
+    try:
+        given = load_object(path, where)(*arguments)
+        said = await given if inspect.isawaitable(given) else given
+    except (InfraError, BrokenByAgent):
+        raise
+    except Exception as error:
+        raise InfraError(f"{where}: {type(error).__name__}: {error}") from error
+    score = said if isinstance(said, Score) else None
+    if isinstance(said, bool | int | float):
+        score = Score(float(said), float(said) >= 1)
+    if score is None or not (math.isfinite(score.value) and 0 <= score.value <= 1):
+        raise InfraError(f"{where}: gave {said!r}; allowed: True, False, a number from 0 to 1, or a Score")
+    return score
+
+
+def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """The first `count` tasks of the sources, in their order. Each task has its own seed, so `seed` says nothing here.
+    Raises ConfigError."""
+    found = _sourced(options)
+    if count > len(found):
+        raise ConfigError(f"tasks.count: {count}, and the sources have {len(found)} tasks")
+    return [each.task for each in found[:count]]
+
+
+def desktop(options: Mapping[str, Any]) -> Desktop:
+    """A desktop for one episode at a time. Raises ConfigError."""
+    return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"))
+
+
+def _sourced(options: Mapping[str, Any]) -> tuple[SourcedTask, ...]:
+    convert(dict(options), SourcesOptions, "options")  # before the JSON, which would fail for what it cannot hold
+    return _of_sources(json.dumps(dict(options), sort_keys=True))
+
+
+@lru_cache(maxsize=8)
+def _of_sources(options: str) -> tuple[SourcedTask, ...]:
+    """All tasks, each once. Kept: every desktop of a training asks for them."""
+    chosen = convert(json.loads(options), SourcesOptions, "options")
+    found: dict[tuple[str, int], SourcedTask] = {}
+    for number, source in enumerate(chosen.sources):
+        where = f"options.sources[{number}]"
+        source.check(where)
+        for each in _filtered(_all(source, where), source, where):
+            key = (each.task.task_id, each.task.seed)
+            if found.setdefault(key, each) != each:
+                raise ConfigError(f"{where}: task {key[0]} with seed {key[1]} is another one in an earlier source")
+    return tuple(found.values())
+
+
+def _all(source: TaskSourceConfig, where: str) -> list[SourcedTask]:
+    if source.source == "custom":
+        entries = [(f"{where}.tasks[{number}]", entry) for number, entry in enumerate(source.tasks)]
+        return _customs(entries, where)
+    if source.source == "file":
+        assert source.path is not None
+        return _customs(list(_entries(Path(source.path))), where)
+    assert source.environment is not None
+    split = SPLITS[source.source]
+    options = {**source.options, "split": split}
+    first = SPLIT_SEED * ("train", "test").index(split) + source.first
+    try:
+        given = environment(source.environment).tasks(source.count, first, options)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: environment {source.environment}: {error}") from None
+    shown = json.dumps(options, sort_keys=True)
+    found = [SourcedTask(task, source.environment, shown) for task in given]
+    if source.source == "ids":
+        if odd := [name for name in source.ids if name not in {each.task.task_id for each in found}]:
+            some = ", ".join(dict.fromkeys(each.task.task_id for each in found[:5]))
+            raise ConfigError(f"{where}.ids: {odd[0]!r} is none of the {len(found)} tasks drawn; allowed: {some}, ...")
+        found = [each for name in source.ids for each in found if each.task.task_id == name]
+    return found
+
+
+def _customs(entries: Sequence[tuple[str, Any]], where: str) -> list[SourcedTask]:
+    """Tasks of one's own; `entries` are pairs of the place and what is written there."""
+    found = []
+    for number, (place, entry) in enumerate(entries):
+        if isinstance(entry, str):
+            raise ConfigError(f"{place}: {entry!r} has nobody who judges it; give a mapping with {JUDGED_BY}")
+        custom = convert(entry, CustomTask, place)
+        if (custom.validator is None) == (custom.judge is None):
+            said = "has both" if custom.validator else "nobody judges it"
+            raise ConfigError(f"{place}: {said}; allowed: one of {JUDGED_BY}")
+        path, field = (custom.validator, "validator") if custom.validator else (custom.judge, "judge")
+        assert path is not None
+        _callable(path, f"{place}.{field}: {path}")
+        name = custom.id or f"custom-{number}"
+        tags = (custom.category,) if custom.category else ()
+        task = Task(name, custom.instruction, 0, custom.max_steps, tags=tags, difficulty=custom.difficulty)
+        found.append(SourcedTask(task, custom=custom))
+    names = [each.task.task_id for each in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{where}: two tasks have the id {twice}")
+    return found
+
+
+def _callable(path: str, where: str) -> Callable[..., Any]:
+    loaded = load_object(path, where)
+    if not callable(loaded):
+        raise ConfigError(f"{where}: is a {type(loaded).__name__}, not a function")
+    function: Callable[..., Any] = loaded
+    return function
+
+
+def _entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """(file:line, what stands there) for each task of a file. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                try:
+                    yield f"{path}:{number}", json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise ConfigError(f"{path}:{number}: {error}") from None
+        return
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(node, yaml.SequenceNode):
+        raise ConfigError(f"{path}: is no list of tasks")
+    for place, entry in zip(node.value, content, strict=True):
+        yield f"{path}:{place.start_mark.line + 1}", entry
+
+
+def _filtered(found: Sequence[SourcedTask], source: TaskSourceConfig, where: str) -> list[SourcedTask]:
+    kept = [
+        each
+        for each in found
+        if (source.category is None or source.category in (*each.task.programs, *each.task.tags))
+        and source.difficulty in (None, each.task.difficulty)
+    ]
+    if not kept:
+        seen = sorted({tag for each in found for tag in (*each.task.programs, *each.task.tags)} - {""})
+        raise ConfigError(f"{where}: no task is left after the filters; categories here: {', '.join(seen) or 'none'}")
+    if source.limit is not None and source.limit < len(kept):
+        if source.seed is None:
+            return kept[: source.limit]
+        chosen = random.Random(source.seed).sample(range(len(kept)), source.limit)
+        return [kept[index] for index in sorted(chosen)]
+    return kept

@@ -1,0 +1,173 @@
+"""Asking about single screens while the agent's server fails: nothing is lost, and nothing is a score."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from eval.agents.base import Agent, Decision, History
+from eval.asking import GIVE_UP, Asked, ScreenQuestion, ask
+from eval.benchmarks.agentnetbench import run as bench
+from eval.config import ConfigError
+from eval.desktop import BadFrame, DesktopGone, Observation, Task
+from tests.unit.eval.modelserver import Reply, completion, serving
+
+
+class Answers:
+    """Answers each screen with its name; fails where `fails` says so of (name, how often it was asked)."""
+
+    name = "answers"
+
+    def __init__(self, parallel: int, fails: Callable[[str, int], Exception | None]) -> None:
+        self.parallel = parallel
+        self.fails = fails
+        self.asked: list[str] = []
+        self.at_once = self.most = 0
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        names = [history.task.task_id for history in histories]
+        self.asked += names
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            await asyncio.sleep(0)
+            for name in names:
+                if error := self.fails(name, self.asked.count(name)):
+                    raise error
+        finally:
+            self.at_once -= 1
+        return [Decision(name, None, parse_error="no action") for name in names]
+
+
+def screens(count: int, broken: Sequence[int] = ()) -> list[ScreenQuestion[int]]:
+    def screen(number: int) -> ScreenQuestion[int]:
+        def show() -> tuple[Observation, History]:
+            if number in broken:
+                raise BadFrame("cut off")
+            image = Image.new("RGB", (4, 4))
+            return Observation(image, image.size), History(Task(str(number), "go"))
+
+        return ScreenQuestion(number, show)
+
+    return [screen(number) for number in range(count)]
+
+
+def asked(agent: Agent, given: Sequence[ScreenQuestion[int]], batch_size: int) -> list[list[Asked[int]]]:
+    async def go() -> list[list[Asked[int]]]:
+        return [batch async for batch in ask(agent, given, batch_size)]
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("parallel", [1, 64])
+def test_every_screen_is_answered_once_in_order(parallel: int) -> None:
+    agent = Answers(parallel, lambda name, times: None)
+    batches = asked(agent, screens(7, broken=[2]), 3)
+    assert [[each.key for each in batch] for batch in batches] == [[0, 1, 2], [3, 4, 5], [6]]
+    told = [each for batch in batches for each in batch]
+    assert [each.decision.response if each.decision else each.infra for each in told] == [
+        *("0", "1", "BadFrame: cut off"),
+        *("3", "4", "5", "6"),
+    ]
+    assert sorted(agent.asked) == ["0", "1", "3", "4", "5", "6"]
+
+
+def test_a_failure_of_a_served_model_costs_its_own_screen_only() -> None:
+    agent = Answers(64, lambda name, times: DesktopGone("503") if name == "1" else None)
+    ((zero, one, two),) = asked(agent, screens(3), 8)
+    assert (zero.infra, one.infra, two.infra) == (None, "DesktopGone: 503", None)
+    assert one.decision is None
+
+
+def test_no_more_screens_are_asked_at_once_than_the_agent_takes() -> None:
+    agent = Answers(2, lambda name, times: None)
+    asked(agent, screens(8), 8)
+    assert agent.most == 2
+
+
+def test_a_batch_of_a_model_in_this_process_fails_as_one_and_the_next_is_asked() -> None:
+    agent = Answers(1, lambda name, times: DesktopGone("no memory") if name == "1" else None)
+    first, second = asked(agent, screens(4), 2)
+    assert [each.infra for each in first] == ["DesktopGone: no memory"] * 2
+    assert [each.infra for each in second] == [None, None]
+
+
+@pytest.mark.parametrize("parallel", [1, 64])
+def test_a_server_that_is_gone_is_not_asked_for_ever(parallel: int) -> None:
+    agent = Answers(parallel, lambda name, times: DesktopGone("gone"))
+    batches = asked(agent, screens(100), 2)
+    told = [each for batch in batches for each in batch]
+    assert [each.key for each in told] == list(range(100))
+    assert len(agent.asked) == 2 * GIVE_UP
+    assert told[-1].infra == f"not asked after {GIVE_UP} batches without an answer; the last one: DesktopGone: gone"
+
+
+def test_pictures_that_are_broken_are_no_silence_of_the_agent() -> None:
+    agent = Answers(64, lambda name, times: None)
+    batches = asked(agent, screens(10, broken=range(8)), 2)
+    assert [each.infra for each in batches[-1]] == [None, None]
+
+
+@pytest.mark.parametrize("parallel", [1, 64])
+def test_what_the_configuration_must_mend_ends_the_asking(parallel: int) -> None:
+    agent = Answers(parallel, lambda name, times: ConfigError("wrong key") if name == "3" else None)
+    with pytest.raises(ConfigError, match="wrong key"):
+        asked(agent, screens(6), 2)
+
+
+# agentnetbench through the real SDK
+
+
+def trajectory(folder: Path, steps: int) -> None:
+    (folder / "images").mkdir(parents=True)
+    Image.new("RGB", (80, 40)).save(folder / "images/a.png")
+    truth = [{"type": "click", "params": {"position": {"x": 0.5, "y": 0.5}}}]
+    one = {"image": "a.png", "action": "pyautogui.click(x=0.5, y=0.5)", "ground_truth_actions": truth}
+    data = {
+        "task_id": "t",
+        "high_level_task_description": "g",
+        "steps": [{**one, "step_num": n} for n in range(steps)],
+    }
+    (folder / "t.json").write_text(json.dumps(data))
+
+
+def evaluated(tmp_path: Path, url: str) -> tuple[int, Path]:
+    agent = {"kind": "openai-compatible", "model": "m", "base_url": f"{url}/v1", "retries": 0, "timeout": 5.0}
+    config = {"bench": str(tmp_path / "bench"), "agent": agent, "prompt": {"dialect": "pyautogui"}, "batch_size": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return bench.main(["--config", str(tmp_path / "config.json"), "--out", str(tmp_path / "out")]), tmp_path / "out"
+
+
+RIGHT = completion("## Code:\npyautogui.click(x=0.5, y=0.5)")
+
+
+def test_agentnetbench_goes_on_behind_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
+    trajectory(tmp_path / "bench", 5)
+    with serving(lambda request, number: Reply("down", status=500) if number == 2 else Reply(RIGHT)) as server:
+        code, out = evaluated(tmp_path, server.url)
+    assert code == 0
+    (average, *_) = json.loads((out / "summary.json").read_text())
+    assert (average["n"], average["value"], average["infra_failures"]) == (5, 0.8, 1)
+    with serving(lambda request, number: Reply(RIGHT)) as server:  # what failed is asked again, and nothing else
+        code, out = evaluated(tmp_path, server.url)
+        assert len(server.requests) == 1
+    (average, *_) = json.loads((out / "summary.json").read_text())
+    assert (code, average["n"], average["value"], average["infra_failures"]) == (0, 5, 1.0, 0)
+
+
+def test_agentnetbench_without_any_answer_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trajectory(tmp_path / "bench", 20)
+    with serving(lambda request, number: Reply("down", status=500)) as server:
+        code, out = evaluated(tmp_path, server.url)
+        assert len(server.requests) == 2 * GIVE_UP
+    assert code == 1
+    assert not (out / "summary.json").exists()
+    told: Any = capsys.readouterr().err
+    assert told.startswith("eval: no question was answered: ServerFailed: ")
+    assert told.count("\n") == 1
