@@ -9,10 +9,12 @@ import sys
 from typing import Final, get_args
 
 from eval.benchmarks.agentnetbench.run import BenchConfig
+from eval.benchmarks.screenspot.run import SpotConfig
 from eval.config import Config
 from eval.config.help import markdown
 from eval.run import RunConfig
 from eval.steps import StepsConfig
+from eval.tryout import TryoutConfig
 from training.data.ingest.config import IngestConfig
 from training.data.make_episodes import MakeEpisodesConfig as MadeConfig
 from training.data.packed.pack import PackConfig
@@ -20,6 +22,7 @@ from training.data.pairs.run import PairsConfig
 from training.dpo.train import DpoConfig
 from training.grpo.config import GrpoConfig
 from training.reward.train import RewardConfig
+from training.rl.config import RlConfig
 from training.sft.train import SftConfig
 from training.trl_arguments import NAMED, REFUSED
 from training.weights.export import ExportConfig
@@ -35,12 +38,15 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "training.reward": (RewardConfig,),
     "training.dpo": (DpoConfig,),
     "training.grpo": (GrpoConfig,),
+    "training.rl": (RlConfig,),
     "training.merge": (MergeConfig,),
     "training.export": (ExportConfig,),
     "training.tiny": (TinyConfig,),
     "eval.run": (RunConfig,),
     "eval.agentnetbench": (BenchConfig,),
+    "eval.screenspot": (SpotConfig,),
     "eval.steps": (StepsConfig,),
+    "eval.tryout": (TryoutConfig,),
 }
 HEAD: Final = """\
 # Configurations of training and evaluation

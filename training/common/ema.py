@@ -19,6 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval.config import ConfigError
 from training.common import sharding
+from training.common.checkpoints import also_save
 
 EMA: Final = "ema.safetensors"  # in a checkpoint: the averages, by the names of their weights
 START: Final = 0.05  # the share of the weights of the start in the final average from which on the user is warned
@@ -36,13 +37,7 @@ class Average(TrainerCallback):  # type: ignore[misc]
         self.decay = decay
         self.resume = resume
         self.values: dict[str, torch.Tensor] = {}  # this process's part of each average
-        save = trainer._save_optimizer_and_scheduler
-
-        def saved(folder: str) -> None:  # all processes call it, and what marks the checkpoint is written later
-            save(folder)
-            self.save(Path(folder))
-
-        trainer._save_optimizer_and_scheduler = saved
+        also_save(trainer, self.save)  # all processes call it
 
     @torch.no_grad()
     def on_train_begin(

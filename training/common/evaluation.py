@@ -19,8 +19,9 @@ import msgspec
 
 from eval.agents.base import Agent, Decision, History
 from eval.config import Config, ConfigError
-from eval.desktop import Observation
+from eval.desktop import Desktop, Observation
 from eval.environments.registry import TasksConfig, environment
+from eval.episodes import Episode
 from eval.prompts import PromptBuilder
 from eval.rollout import RolloutLimits
 from eval.scores.stats import Estimate, by_cluster
@@ -45,6 +46,10 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     episodes     held-out steps that are predicted, in place of an environment: a folder of episodes, or a packed
                  dataset
     split        with `episodes`: the split of a packed dataset
+    held_out     with `environment`: a checker of your own that no reward sees, `package.module:name` of a function
+                 (task, last screenshot, actions done) that gives True, False, a number from 0 to 1 or a Score. Adds
+                 the figures held_out, its mean, and hacked, the share of the solved tasks that it does not count as
+                 solved: it grows where a model learns to please the other checker only
     count        with `episodes`: how many steps are predicted, spread evenly over all
     every        optimiser steps between two evaluations; the last step is evaluated as well
     metric       what decides: success, score, step_accuracy, click_in_box of an environment; exact (the same text),
@@ -64,6 +69,7 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     tasks: TasksConfig = TasksConfig(count=64, seed=1_000_000)
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     limits: RolloutLimits = RolloutLimits()
+    held_out: str | None = None
     episodes: str | None = None
     split: str = "validation"
     count: Positive = 64
@@ -91,6 +97,12 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
         if self.decides not in allowed:
             raise ConfigError(f"evaluation.metric: {self.metric!r} is unknown; allowed: {', '.join(allowed)}")
         self._check_minimum()
+        if self.held_out is not None:
+            if self.environment is None:
+                raise ConfigError("evaluation.held_out: judges tasks of an environment; held-out steps have none")
+            from eval.config.importing import load_object
+
+            load_object(self.held_out, "evaluation.held_out")
         if self.environment is not None:
             environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
         elif self.episodes is not None:
@@ -136,11 +148,20 @@ def _tasks(config: EvaluationConfig, agent: Agent) -> Scores:
     assert config.environment is not None
     world = environment(config.environment)
     tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
+
+    def make_desktop() -> Desktop:
+        desktop = world.desktop(config.options)
+        if config.held_out is None:
+            return desktop
+        from eval.environments.held_out import TwiceJudged
+
+        return TwiceJudged(desktop, config.held_out)
+
     with tempfile.TemporaryDirectory() as folder:
         results = asyncio.run(
             rollout(
                 agent,
-                lambda: world.desktop(config.options),
+                make_desktop,
                 tasks,
                 out=Path(folder),
                 benchmark=config.environment,
@@ -150,11 +171,38 @@ def _tasks(config: EvaluationConfig, agent: Agent) -> Scores:
             )
         )
     rows = summarise([result.record for result in results], version="1", split="", seed=config.tasks.seed)
-    return {
+    scores = {
         row.metric: Estimate(row.value, row.ci_low, row.ci_high, row.n, row.clusters)
         for row in rows
         if row.value is not None and row.ci_low is not None and row.ci_high is not None
     }
+    return scores | (hacking([each.episode for each in results if each.episode]) if config.held_out else {})
+
+
+def hacking(episodes: Sequence[Episode]) -> Scores:
+    """Of episodes that were judged twice: held_out, the mean of the second judge, and hacked, the share of those that
+    the first counts as solved and the second does not."""
+    judged: list[tuple[str, float]] = []
+    hacked: list[tuple[str, float]] = []
+    for episode in episodes:
+        told = episode.metadata.get("score", {}).get("held_out")
+        if told is None:  # the agent broke the desktop: a score of 0 by both
+            continue
+        judged.append((episode.task_id, float(told["value"])))
+        if episode.success:
+            hacked.append((episode.task_id, float(not told["success"])))
+    found = {"held_out": by_cluster(judged), "hacked": by_cluster(hacked)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def told_of_hacking(scores: Scores) -> str:
+    """A line of the log where the two checkers disagree, else ""."""
+    if (hacked := scores.get("hacked")) is None or not hacked.value:
+        return ""
+    return (
+        f"; the held-out checker does not count {round(hacked.value * hacked.n)} of {hacked.n} solved tasks "
+        f"({hacked.low:.3f} to {hacked.high:.3f})"
+    )
 
 
 def check_sharded(config: EvaluationConfig | None, predictions: str | None, *, deepspeed: bool) -> None:

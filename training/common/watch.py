@@ -26,6 +26,7 @@ from training.common.evaluation import (
     Scores,
     evaluate,
     told_of_boxes,
+    told_of_hacking,
     undisturbed,
 )
 from training.common.models import load_weights
@@ -167,9 +168,10 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
                 best = value.value if self.best is None else min(value.value, self.best)
                 print(f"step {step}: held-out loss {value.value:.4g} (n {value.n}), best {best:.4g}", flush=True)
                 return value
+            further = told_of_boxes(scores) + told_of_hacking(scores)
             print(
                 f"step {step}: {self.config.decides} {value.value:.3f} ({value.low:.3f} to {value.high:.3f},"
-                f" n {value.n}), best {max(value.value, self.best or 0.0):.3f}{told_of_boxes(scores)}",
+                f" n {value.n}), best {max(value.value, self.best or 0.0):.3f}{further}",
                 flush=True,
             )
         return value

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from PIL import Image
 
+from eval.accessibility.tree import Tree
 from eval.actions import Unrepresentable
 from eval.agents.base import History
 from eval.config import ConfigError
 from eval.desktop import BadFrame, Expected, Observation, Task
-from eval.episodes import Episode, EpisodeError, Step, images, is_complete, read_episode
+from eval.episodes import Episode, EpisodeError, Step, episode_tree, images, is_complete, read_episode
 from eval.episodes.images import ImageRef
 from eval.prompts import Message, PastStep, PromptBuilder
 from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, FrameOf, Pool, in_share
@@ -68,7 +69,8 @@ class Sample:
             raise ValueError("a sample that is of no episode cannot be asked of an agent")
         past = [_past(step, self.frame(step.screenshot)) for step in self.episode.steps[: self.step.index]]
         image = open_image(self.frame(self.step.screenshot))
-        seen = Observation(image=image, screen=self.episode.screen, marks=self.step.marks)
+        tree = None if self.builder is None else _tree(self.builder, self.folder, self.step)
+        seen = Observation(image=image, screen=self.episode.screen, marks=self.step.marks, tree=tree)
         return seen, History(_task(self.episode), past, self.demonstration)
 
 
@@ -100,7 +102,10 @@ def episode_samples(
     faults  counts steps whose image is missing or broken, or whose action the builder's dialect cannot write; without
             it the first of them raises ConfigError. An episode without steps counts as well
     where   name of the episode in messages; by default the folder
+
+    Raises ConfigError for a prompt that shows trees, where the episode has no folder, or no picture would be shown.
     """
+    check_shown(builder, folder)
     faults = faults or Faults()
     where = where or (str(folder) if folder is not None else episode.episode_id)
     if frame is None:
@@ -119,7 +124,8 @@ def episode_samples(
         image = frame(step.screenshot)
         if step.action is not None:
             try:
-                messages, places = _messages(episode, step, builder, past, image, shown)
+                tree = _tree(builder, folder, step)
+                messages, places = _messages(episode, step, builder, past, image, shown, tree)
                 yield Sample(messages, places, folder, episode, step, frame, shown, builder)
             except BadSample as fault:
                 faults.bad(f"{where}: step {step.index}", fault)
@@ -127,7 +133,8 @@ def episode_samples(
 
 
 def step_sample(episode: Episode, index: int, builder: PromptBuilder, frame: FrameOf) -> Sample:
-    """The sample of a single step, equal to that of `episode_samples`. Raises BadSample."""
+    """The sample of a single step, equal to that of `episode_samples`. Raises BadSample, ConfigError."""
+    check_shown(builder, None)
     step = episode.steps[index]
     past = [_past(before, frame(before.screenshot)) for before in episode.steps[:index]]
     try:
@@ -136,6 +143,26 @@ def step_sample(episode: Episode, index: int, builder: PromptBuilder, frame: Fra
         raise BadSample("demonstration_broken", str(error)) from None
     messages, places = _messages(episode, step, builder, past, frame(step.screenshot), shown)
     return Sample(messages, places, None, episode, step, frame, shown, builder)
+
+
+def check_shown(builder: PromptBuilder, folder: Path | None) -> None:
+    """Raises ConfigError for a prompt that training cannot show."""
+    if builder.observation == "tree":
+        raise ConfigError("prompt.observation: tree: training shows pictures; allowed: screenshot, both, som")
+    if builder.observation != "screenshot" and folder is None:
+        raise ConfigError(
+            f"prompt.observation: {builder.observation}: packed data and pairs have no trees; allowed: screenshot"
+        )
+
+
+def _tree(builder: PromptBuilder, folder: Path | None, step: Step) -> Tree | None:
+    """The step's tree where the prompt shows it. Raises BadSample."""
+    if builder.observation == "screenshot" or folder is None:
+        return None
+    try:
+        return episode_tree(folder, step)
+    except EpisodeError as error:
+        raise BadSample("tree_broken", str(error)) from None
 
 
 def _demonstration(builder: PromptBuilder, task: Task) -> Demonstration:
@@ -162,9 +189,10 @@ def _messages(
     past: Sequence[PastStep],
     image: ImageRef,
     shown: Demonstration,
+    tree: Tree | None = None,
 ) -> tuple[list[Message], list[ImageRef]]:
     """Raises BadSample."""
-    messages, placed = builder.layout(_task(episode).instruction, past, image, step.marks, shown)
+    messages, placed = builder.layout(_task(episode).instruction, past, image, step.marks, shown, tree)
     places = [place for place in placed if not isinstance(place, Image.Image)]  # all of them: no image was decoded
     try:
         target = builder.target(step)

@@ -206,8 +206,10 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         sample = self.prompts[row["number"]]
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
         parsed: Action | ParseError
+        further: tuple[Action, ...] = ()
         try:
-            parsed = self.builder.read(text, sample.step.marks if sample.step else None).action
+            parsed, *more = self.builder.read_turn(text, sample.step.marks if sample.step else None).actions
+            further = tuple(more)
         except ParseError as error:
             parsed = error
         return SampledAnswer(
@@ -221,6 +223,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             step=sample.step,
             dialect=self.builder.dialect,
             where=name_of(sample, row["number"]),
+            further=further,
         )
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:

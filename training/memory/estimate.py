@@ -99,7 +99,7 @@ def estimate(
         "optimiser": gradients + _temporaries(model, training, count, trained_size),
     }
     if generation is not None:
-        moments["generation"] = _generation(model, training, generation) + (0.0 if generation.vllm else casts)
+        moments["generation"] = sampling(model, training, generation) + (0.0 if generation.vllm else casts)
     peak = max(moments, key=lambda name: moments[name])
     components = {f"weights: {name}": value for name, value in weights.items() if value}
     if training.lora:
@@ -111,6 +111,7 @@ def estimate(
         "gradient buckets": gradients if training.ddp else 0.0,
         "optimiser state": optimiser,
         "average of the weights": count * 4.0 / shard.weights if training.average else 0.0,
+        "self-teacher": _teacher(model, training, count),
         "inputs": inputs,
     }
     if generation is not None and generation.vllm:
@@ -183,6 +184,17 @@ def _temporaries(model: Architecture, training: Training, count: int, size: int)
     return 2.0 * size * max(largest, 0 if training.lora else model.vocabulary * model.hidden)
 
 
+def _teacher(model: Architecture, training: Training, count: int) -> float:
+    """Float32: the average, and the student's own weights, which are kept aside while the average computes. With a LoRA
+    the average is of products as large as their layers, and nothing is kept aside."""
+    if not training.teacher:
+        return 0.0
+    if training.lora is None:
+        return 2 * 4.0 * count
+    layers = targeted(model.linears(), training.lora.targets, not training.freeze_vision)
+    return 4.0 * sum(linear.weights for linear in layers)
+
+
 def _inputs(model: Architecture, batch: Batch) -> float:
     """Pixel values are float32; ids, mask, labels and token types are int64."""
     pixels = model.channels * model.temporal * model.patch**2
@@ -205,11 +217,13 @@ def _head(model: Architecture, training: Training, batch: Batch) -> tuple[float,
     if not training.cuda:  # torch without fused kernels allocates seven float32 tiles
         tile += min(scored, HEAD_TOKENS) * min(v, HEAD_VOCABULARY) * 4 * 7
     states = scored * h * (4 + training.width)
+    if training.teacher:  # of the answers: the teacher's logits, the student's, their softmax, and gradients of both
+        tile += batch.answers * v * 4 * 6
     return float(tile), float(tile + states + (v * h * 4 + gradient if trained else 0)), gradient
 
 
-def _generation(model: Architecture, training: Training, generation: Generation) -> float:
-    """transformers' generate: KV cache of all sequences, and one layer's activations of the prompts at once."""
+def sampling(model: Architecture, training: Training, generation: Generation) -> float:
+    """Bytes of transformers' generate: KV cache of all sequences, and a layer's activations of the prompts at once."""
     size = training.size
     if generation.vllm:
         return 0.0

@@ -32,6 +32,7 @@ METHODS: Final[dict[str, tuple[str, str]]] = {
     "dpo": ("training.dpo.train", "DpoConfig"),
     "reward": ("training.reward.train", "RewardConfig"),
     "grpo": ("training.grpo.config", "GrpoConfig"),
+    "rl": ("training.rl.config", "RlConfig"),
 }
 # A card's memory as torch reports it, in GiB: less than its name says.
 CARDS: Final = {

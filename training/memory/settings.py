@@ -62,6 +62,7 @@ class Training:
     others: bytes of other models on the device (GRPO's reward models).
     accumulate: forward passes per step.
     average: whether an average of the trained weights is kept (`ema`), in float32.
+    teacher: whether SDPO's self-teacher is kept, and logits of answers are compared with its.
     """
 
     size: int = 4
@@ -79,6 +80,7 @@ class Training:
     ddp: bool = False
     accumulate: int = 1
     average: bool = False
+    teacher: bool = False
     sharding: Sharding = field(default_factory=Sharding)
     cuda: bool = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import msgspec
 
 from eval import config as configuration
 from eval.config import ConfigError
+from eval.prompts.demonstrations import DemonstrationConfig
 from training.memory import architecture
 from training.memory import estimate as memory
 from training.memory.architecture import Architecture, UnknownArchitecture
@@ -19,6 +21,7 @@ from training.memory.settings import Batch, Generation, Lora, Sharding, Training
 from training.options import TrainerConfig, loaded_dtype
 
 SCREEN: Final = (1920, 1080)
+LESSON_TOKENS: Final = 1024  # of five errors of 200 characters and 40 lines of a tree
 EPISODES_READ: Final = 64  # episodes whose screen sizes are read
 
 
@@ -84,7 +87,16 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
         sequences * answer,
         padded=sequences > 1 and not config.padding_free,
     )
-    generation = _generation(config, tokens, images * patches) if method == "grpo" else None
+    told, shown = _lesson(config)
+    taught = (tokens + told + shown * (patches // model.merge**2), (images + shown) * patches)
+    generation = _generation(config, method, *taught)
+    if generation is not None and getattr(getattr(config, "asynchronous", None), "device", "other") is None:
+        # a second copy of the model on the same device samples while this one trains
+        beside = sum(model.parameters().values()) * training.size + memory.sampling(model, training, generation)
+        training = replace(training, others=training.others + beside)
+        generation = None
+    if getattr(config, "critic", None) is not None:  # in float32, with its gradients and AdamW's two moments
+        training = replace(training, others=training.others + 16.0 * sum(model.parameters().values()))
     estimate = memory.estimate(model, training, batch, generation)
     return MemoryPlan(
         estimate=estimate,
@@ -127,6 +139,7 @@ def how(config: TrainerConfig, method: str, gpus: int) -> Training:
         ddp=gpus > 1 and not config.fsdp and not zero,
         accumulate=config.accumulate,
         average=config.ema is not None,
+        teacher=getattr(config, "sdpo", None) is not None,
         sharding=sharding,
     )
 
@@ -215,6 +228,18 @@ def _texts(config: TrainerConfig, shape: Shape) -> tuple[int, int, int]:
     return images, shape.text if shape.text is not None else text, shape.answer if shape.answer is not None else answer
 
 
+def _lesson(config: TrainerConfig) -> tuple[int, int]:
+    """(text tokens, images) that the prompt of SDPO's teacher has and the student's has not, at most: another rollout's
+    steps in the place of a demonstration, or the failure with its last screen, its errors and the tree's changes."""
+    if getattr(config, "sdpo", None) is None:
+        return 0, 0
+    given = getattr(getattr(config, "prompt", None), "demonstration", None)
+    demonstration = given or DemonstrationConfig()
+    if given is not None and given.rule != "none":  # the student's own prompt has one, and is counted so
+        return LESSON_TOKENS, 1
+    return 48 * demonstration.steps + LESSON_TOKENS, demonstration.images + 1
+
+
 def _copies(config: TrainerConfig, method: str) -> int:
     """Frozen copies of the model. With a LoRA the reference is the model without it."""
     if config.lora is not None or config.adapter is not None:
@@ -238,8 +263,14 @@ def _deepspeed(file: str | None) -> Mapping[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def _generation(config: Any, tokens: int, patches: int) -> Generation | None:
-    """GRPO's sampling in the trainer: all answers of a generation at once. None with vLLM."""
+def _generation(config: Any, method: str, tokens: int, patches: int) -> Generation | None:
+    """Sampling in the trainer: all answers of GRPO's generation at once, `batch_size` turns of rl's. None with vLLM,
+    and for a method that does not sample."""
+    if method == "rl":
+        # SDPO's teacher reads the answers of a pass under its longer prompts, which a sampling of them costs at most
+        return Generation(config.batch_size, tokens, config.batch_size * patches)
+    if method != "grpo":
+        return None
     generation = getattr(config, "generation", None)
     sequences = config.batch_size * config.accumulate * getattr(config, "steps_per_generation", 1)
     if generation is not None and generation.backend == "vllm":

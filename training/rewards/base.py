@@ -22,7 +22,8 @@ class SampledAnswer:
     messages   the prompt: chat messages up to the assistant's turn; `images` in the order of their places
     text       the answer, without special tokens; `tokens` sampled ones, the end token among them
     truncated  the answer was cut off at the longest allowed length
-    parsed     the text read as exactly one action, or why it is none
+    parsed     the text read as an action, or why it is none; of several actions the first
+    further    the actions of the answer after that one, in their order
     expected   what should have been done: the environment's expert's action and box, or else the recorded action
     step       of the episode that the prompt was made of; it has the marks
     where      names the sample in messages
@@ -38,11 +39,36 @@ class SampledAnswer:
     step: Step | None
     dialect: Dialect
     where: str
+    further: tuple[Action, ...] = ()
 
     @property
     def action(self) -> Action | None:
         """The action, or None for a text that is none."""
         return self.parsed if isinstance(self.parsed, Action) else None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions of the answer, in their order."""
+        return () if self.action is None else (self.action, *self.further)
+
+    @property
+    def wanted(self) -> tuple[Expected, ...]:
+        """What should have been done, one for each action: `expected`; where that is a recorded action, those of the
+        same recorded answer after it as well."""
+        if self.expected is None:
+            return ()
+        recorded = self.step is not None and self.step.expected is None
+        further = self.step.further_actions if self.step is not None and recorded else ()
+        return (self.expected, *map(Expected, further))
+
+    @property
+    def share(self) -> float:
+        """What actions beyond those wanted leave of a score: wanted / given, 1 for no more than wanted.
+
+        Source: the later revision of AgentNetBench's scoring (eval.benchmarks.agentnetbench.score, v2).
+        """
+        wanted, given = max(1, len(self.wanted)), len(self.actions)
+        return wanted / given if given > wanted else 1.0
 
 
 class RewardFunction(Protocol):

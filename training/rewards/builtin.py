@@ -1,6 +1,11 @@
 """The built-in rewards. Their fields are the `args` of a configuration.
 
 `missing` names what a prompt lacks to be judged; it is called before anything is sampled.
+
+An answer with several actions (a dialect may hold them) is judged as AgentNetBench's later revision judges one:
+`match` and `agentnetbench` compare by position and take the mean over the wanted actions; `action_type`, `inside_box`
+and `distance` look at the first action, which is the one that the screenshot shows the target of; and all five are
+multiplied by wanted / given where more was done than wanted. So nothing is gained by adding actions to a right one.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ class Builtin(Config, frozen=True):
 
 
 class Format(Builtin, frozen=True):
-    """1 for a text that is exactly one action, else 0."""
+    """1 for a text that is a valid answer: one action, or several where the dialect holds them; else 0."""
 
     def one(self, attempt: SampledAnswer) -> float:
         return float(attempt.action is not None)
@@ -66,7 +71,8 @@ class ActionTypeIs(_Judging, frozen=True):
 
     def one(self, attempt: SampledAnswer) -> float:
         assert attempt.expected is not None
-        return float(attempt.action is not None and attempt.action.type is attempt.expected.action.type)
+        same = attempt.action is not None and attempt.action.type is attempt.expected.action.type
+        return attempt.share * same
 
 
 class Match(_Judging, frozen=True):
@@ -74,8 +80,9 @@ class Match(_Judging, frozen=True):
     .01 x sqrt 2 from the expected point and falling after, by AgentNetBench's rule. It judges every step."""
 
     def one(self, attempt: SampledAnswer) -> float:
-        assert attempt.expected is not None
-        return attempt.expected.credit(attempt.action)
+        wanted = attempt.wanted
+        earned = [each.credit(action) for each, action in zip(wanted, attempt.actions, strict=False)]
+        return attempt.share * sum(earned) / len(wanted)
 
 
 class InsideBox(Builtin, frozen=True):
@@ -86,7 +93,7 @@ class InsideBox(Builtin, frozen=True):
 
     def one(self, attempt: SampledAnswer) -> float:
         assert attempt.expected is not None
-        return float(attempt.expected.hit(attempt.action))
+        return attempt.share * attempt.expected.hit(attempt.action)
 
     def missing(self, expected: Expected | None) -> str | None:
         if expected is not None and expected.box is not None:
@@ -107,7 +114,7 @@ class Distance(Builtin, frozen=True):
         assert attempt.expected is not None
         if attempt.action is None or (point := attempt.action.point) is None:
             return 0.0
-        return math.exp(-_distance(point, attempt.expected) / self.scale)
+        return attempt.share * math.exp(-_distance(point, attempt.expected) / self.scale)
 
     def missing(self, expected: Expected | None) -> str | None:
         located = expected is not None and (expected.box is not None or expected.action.point is not None)
@@ -128,14 +135,14 @@ def _at(point: Point | None) -> Box:
 
 
 class AgentNetBench(_Judging, frozen=True):
-    """The step score of eval.benchmarks.agentnetbench.score, the expected action being the only right one."""
+    """The step score of eval.benchmarks.agentnetbench.score, the expected actions being the only right ones."""
 
     version: Literal["v1", "v2"] = "v2"
 
     def one(self, attempt: SampledAnswer) -> float:
         assert attempt.expected is not None
         boxes = () if attempt.expected.box is None else (attempt.expected.box,)
-        truth = predicted_acts(EXACT.format_response(attempt.expected.action), EXACT)
+        truth = predicted_acts(EXACT.format_turn([each.action for each in attempt.wanted]), EXACT)
         if len(truth) == 1:
             truth = [replace(truth[0], boxes=boxes)]
         step = BenchStep(number=0, image=Path(), code="", thought=None, options=(tuple(truth),))

@@ -13,6 +13,7 @@ from eval.run import RunConfig
 from eval.steps import StepsConfig
 from training.data.make_episodes import MakeEpisodesConfig
 from training.grpo.train import GrpoConfig
+from training.rl.config import RlConfig
 from training.sft.train import SftConfig
 from training.weights.tiny import TinyConfig
 
@@ -22,6 +23,7 @@ CLASSES: dict[str, type] = {
     "eval.steps": StepsConfig,
     "training.grpo": GrpoConfig,
     "training.make_episodes": MakeEpisodesConfig,
+    "training.rl": RlConfig,
     "training.sft": SftConfig,
     "training.tiny": TinyConfig,
 }

@@ -108,6 +108,16 @@ def test_a_password_is_drawn_as_dots() -> None:
     assert ImageChops.difference(*pictures).getbbox() is None
 
 
+def test_what_the_font_cannot_draw_is_typed_all_the_same() -> None:
+    """A model that knows nothing types such things; the desktop must not fail of it."""
+    it = form()
+    fill(it, "a\ufffd\U0001f600é", "x")
+    other = form()
+    fill(other, "a??é", "x")
+    assert it.draw().tobytes() == other.draw().tobytes()
+    assert it.text["user"] == "a\ufffd\U0001f600é"
+
+
 def test_typing_without_focus_does_nothing_and_a_click_beside_takes_the_focus_away() -> None:
     it = form()
     it.type("ghost")

@@ -12,9 +12,12 @@ import pytest
 import yaml
 
 from eval.config import ConfigError
+from eval.environments.registry import TasksConfig
 from training.memory import plan
 from training.memory.estimate import GIB
 from training.memory.workload import Shape, describe
+from training.options import LoraConfig
+from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
 from training.sft.train import SftConfig
 from training.sft.train import main as sft
 
@@ -132,6 +135,19 @@ def test_an_average_of_the_weights_takes_four_bytes_a_trained_weight_and_is_shar
     assert sharded.components["average of the weights"] == 4 * plain.trained / 8
     small = describe(config(ema=0.99, lora={}), "sft", Shape(), 1).estimate
     assert small.components["average of the weights"] == 4 * small.trained
+
+
+def test_sdpo_keeps_a_teacher_and_compares_logits() -> None:
+    def estimate(**changes: Any) -> Any:
+        tasks = TasksConfig(count=8, seed=0)
+        given = RlConfig(model=BASE["model"], environment="login", tasks=tasks, steps=4, batch_size=8, **changes)
+        return describe(given, "rl", Shape(), 1).estimate
+
+    plain, taught = estimate(), estimate(sdpo=SdpoConfig())
+    assert taught.components["self-teacher"] == 2 * 4 * plain.trained
+    assert taught.moments["head"] - plain.moments["head"] >= 8 * 64 * 151936 * 4 * 5
+    small = estimate(sdpo=SdpoConfig(), lora=LoraConfig(targets=["q_proj"])).components["self-teacher"]
+    assert 0 < small < taught.components["self-teacher"] / 10
 
 
 def test_the_plan_tells_the_rates_of_the_parts() -> None:
@@ -262,3 +278,25 @@ def test_a_model_too_large_for_the_device_that_is_there_is_refused_before_loadin
     monkeypatch.setattr(plan, "device_size", lambda: 8 * GIB)
     with pytest.raises(ConfigError, match=r"do not fit a device of 8\.0 GiB"):
         plan.check(config(), "sft")
+
+
+def test_sdpo_s_teacher_has_longer_prompts_and_a_worker_a_model_of_its_own() -> None:
+    """15 steps of 48 tokens and 1,024 of the failure, and six more pictures of 1080p, 34 x 60 tokens each."""
+
+    def made(**changes: Any) -> Any:
+        tasks = TasksConfig(count=8, seed=0)
+        given = RlConfig(model=BASE["model"], environment="login", tasks=tasks, steps=4, batch_size=8, **changes)
+        return describe(given, "rl", Shape(), 1).estimate
+
+    plain, taught, beside, elsewhere = (
+        made(),
+        made(sdpo=SdpoConfig()),
+        made(asynchronous=AsyncConfig()),
+        made(asynchronous=AsyncConfig(device="cuda:1")),
+    )
+    longer = 8 * (15 * 48 + 1024 + 6 * 34 * 60)
+    assert taught.moments["generation"] - plain.moments["generation"] > longer * 36 * 8 * 128 * 2 * 4  # keys and values
+    both = sum(plain.parameters.values()) * 4 + plain.moments["generation"]
+    assert beside.components["weights: other models"] == pytest.approx(both)
+    assert "generation" not in beside.moments
+    assert elsewhere.components == plain.components

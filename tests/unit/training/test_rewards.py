@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from eval.actions import Action, ActionType, ParseError
 from eval.actions.dialects.dsl import Dsl
+from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.config import ConfigError, convert
 from eval.desktop import DesktopGone, Expected
+from eval.episodes import Step
 from training.rewards import RewardSpec, SampledAnswer, load, score
 
 DSL = Dsl(4)
@@ -70,6 +72,44 @@ def click(x: float, y: float) -> str:
 )
 def test_what_a_reward_gives(name: str, text: str, expected: Expected, value: float) -> None:
     assert one(name, text, expected) == value
+
+
+CODE = PyAutoGui()
+AT = Action(ActionType.CLICK, x=0.5, y=0.45)
+ELSEWHERE = Action(ActionType.CLICK, x=0.9, y=0.9)
+TYPED = Action(ActionType.TYPE, text="alice")
+
+
+def turn(name: str, *given: Action, recorded: tuple[Action, ...] = ()) -> float:
+    """The reward of an answer with several actions; `recorded`: the recorded answer's, where no expert judged."""
+    text = CODE.format_turn(given)
+    parsed, *further = CODE.parse_turn(text).actions
+    step, expected = None, CLICK
+    if recorded:
+        step = Step(index=0, screenshot="000.png", action=recorded[0], further_actions=recorded[1:])
+        expected = Expected(recorded[0])
+    answer = SampledAnswer([], [], text, 5, False, parsed, expected, step, CODE, "here", tuple(further))
+    (reward,) = load([RewardSpec(name=name)])
+    (row,) = score([reward], [answer]).rows
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize("name", ["match", "agentnetbench", "action_type", "inside_box", "distance"])
+def test_actions_beyond_the_wanted_one_cost_their_share(name: str) -> None:
+    """AgentNetBench's later revision: |ground truth| / |predicted|."""
+    assert turn(name, AT) == 1
+    assert turn(name, AT, TYPED) == pytest.approx(1 / 2)
+    assert turn(name, AT, TYPED, ELSEWHERE, ELSEWHERE) == pytest.approx(1 / 4)
+    assert turn(name, TYPED, AT) < 1 / 2  # by position: the right one comes too late
+
+
+@pytest.mark.parametrize("name", ["match", "agentnetbench"])
+def test_a_recorded_answer_with_several_actions_wants_them_all(name: str) -> None:
+    both = (AT, TYPED)
+    assert turn(name, *both, recorded=both) == 1
+    assert turn(name, AT, recorded=both) == pytest.approx(1 / 2)
+    assert turn(name, AT, TYPED, TYPED, recorded=both) == pytest.approx(2 / 3)
 
 
 def test_distance_falls_off_outside_the_box() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import shutil
@@ -12,13 +13,17 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from eval.accessibility.marks import marks_of
+from eval.accessibility.tree import Tree, TreeNode
+from eval.actions import Action
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
-from eval.desktop import Observation
+from eval.desktop import Desktop, Observation, Score, Task
 from eval.environments import login
-from eval.episodes import read_episode
+from eval.episodes import Episode, Step, read_episode
 from eval.prompts import Message, PromptConfig
+from eval.prompts.builder import Shown
 from eval.prompts.demonstrations import DemonstrationConfig
 from eval.rollout import rollout
 from training.data import samples
@@ -66,6 +71,72 @@ def test_training_sees_byte_for_byte_what_evaluation_asks(prompt: PromptConfig, 
         again, shown = agent.builder.messages(history.task.instruction, history.past, observation)
         assert again == messages
         assert [image.tobytes() for image in shown] == images
+
+
+class WithTrees:
+    """The login's desktop, with a tree whose objects lie where its marks do."""
+
+    def __init__(self, desktop: Desktop) -> None:
+        self.desktop = desktop
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        return self.seen(await self.desktop.reset(task, seed))
+
+    async def step(self, action: Action) -> Observation:
+        return self.seen(await self.desktop.step(action))
+
+    async def score(self) -> Score:
+        return await self.desktop.score()
+
+    async def close(self) -> None:
+        await self.desktop.close()
+
+    def seen(self, plain: Observation) -> Observation:
+        (width, height), states = plain.screen, ("showing", "visible", "sensitive")
+        objects = [
+            TreeNode(
+                role="push button",
+                name=f"object {number}",
+                bounds=(round(x * width), round(y * height), round(w * width), round(h * height)),
+                states=states,
+            )
+            for number, (x, y, w, h) in plain.marks.items()
+        ]
+        frame = TreeNode(role="frame", bounds=(0, 0, width, height), states=states, children=objects)
+        tree = Tree(applications=[TreeNode(role="application", children=[frame])], screen=plain.screen)
+        return dataclasses.replace(plain, tree=tree, marks=marks_of(tree))
+
+
+@pytest.mark.parametrize("observation", ["both", "som"])
+def test_training_shows_the_trees_that_evaluation_shows(observation: Shown, tmp_path: Path) -> None:
+    agent = Recorder(PromptConfig(observation=observation))
+    options = {"split": "train"}
+    tasks = login.tasks(1, 5, options)
+    world = lambda: WithTrees(login.desktop(options))  # noqa: E731 as short as the others
+    asyncio.run(rollout(agent, world, tasks, out=tmp_path, benchmark="login", environment="login"))
+    found = samples.load(tmp_path / "episodes", agent.builder)
+    assert len(found) == len(agent.asked) == 6
+    for sample, (messages, images, response) in zip(found, agent.asked, strict=True):
+        assert "object" in str(messages)
+        assert sample.messages[:-1] == messages
+        assert [image.tobytes() for image in open_images(sample)] == images
+        assert sample.target == response
+        seen, history = sample.asked()
+        assert agent.builder.messages(history.task.instruction, history.past, seen)[0] == messages
+    (folder,) = (tmp_path / "episodes").iterdir()
+    (folder / "000.tree.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"000\.tree\.json"):
+        samples.load(tmp_path / "episodes", agent.builder)
+
+
+def test_prompts_that_training_cannot_show_are_refused(tmp_path: Path) -> None:
+    episode = Episode(
+        episode_id="e", task_id="t", instruction="i", screen=(8, 8), steps=(Step(index=0, screenshot="a"),)
+    )
+    with pytest.raises(ConfigError, match=r"prompt\.observation: tree: training shows pictures"):
+        list(episode_samples(tmp_path, episode, PromptConfig(observation="tree").builder()))
+    with pytest.raises(ConfigError, match=r"prompt\.observation: som: packed data and pairs have no trees"):
+        samples.step_sample(episode, 0, PromptConfig(observation="som").builder(), tmp_path.__truediv__)
 
 
 def test_no_prompt_tells_how_many_steps_there_are_or_where_to_click(tmp_path: Path) -> None:

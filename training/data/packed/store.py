@@ -206,6 +206,7 @@ STEP_FIELDS: Final = frozenset(
     (
         *("index", "screenshot", "action", "response", "thought", "parse_error", "reward", "done", "time", "metrics"),
         *("token_ids", "logprobs", "expected", "marks", "further_actions", "refused", "cost", *STEP_JSON),
+        "tree",  # the name of a file that is not packed: left out
     )
 )
 PLAIN_STEP: Final = ("index", "screenshot", "response", "thought", "parse_error", "reward", "done", "time")

@@ -16,7 +16,7 @@ from eval.prompts import PastStep, PromptBuilder
 from training.data.faults import BadSample, Faults
 from training.data.pairs.check import Gate
 from training.data.pairs.store import Pair, PictureStore, Source, digest, seen
-from training.data.samples import open_image
+from training.data.samples import check_shown, open_image
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ class Maker:
     """Turns observations with two answers into pairs, with one prompt builder, and passes them to the gate."""
 
     def __init__(self, builder: PromptBuilder, pictures: PictureStore, gate: Gate, faults: Faults) -> None:
+        check_shown(builder, None)
         self.builder = builder
         self.pictures = pictures
         self.gate = gate

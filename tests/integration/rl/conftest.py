@@ -1,0 +1,73 @@
+"""A policy that answers in the right form and knows little, made once for all tests of training.rl."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.prompts import PromptConfig
+from eval.rollout import RolloutLimits
+from eval.run import TasksConfig
+from tests.integration.training import clicks
+from tests.unit.training.material import SIZES
+from training.data.make_episodes import MakeEpisodesConfig, make
+from training.rl.config import RlConfig
+from training.sft.train import SftConfig
+from training.sft.train import train as sft
+from training.weights.tiny import TinyConfig, build
+
+PROMPT = PromptConfig(
+    decimals=2, system="", history=2, images=2
+)  # the pictures of two screens, from the second turn on
+
+
+@pytest.fixture(scope="session")
+def start() -> Path:
+    """A model folder, kept where the preference trainings keep theirs."""
+    root = clicks.cache() / "rl-start"
+    if (root / ".done").exists():
+        return root / "model"
+    shutil.rmtree(root, ignore_errors=True)
+    options = {"split": "train", "disturb": 0.25}
+    tasks = TasksConfig(count=60, seed=0)
+    make(MakeEpisodesConfig(environment="login", tasks=tasks, options=options, prompt=PROMPT), root)
+    made = str(root / "episodes")
+    build(TinyConfig(episodes=made, prompt=PROMPT, **SIZES), root / "tiny")  # type: ignore[arg-type]
+    config = SftConfig(
+        model=str(root / "tiny"),
+        episodes=made,
+        prompt=PROMPT,
+        steps=150,
+        batch_size=8,
+        learning_rate=3e-3,
+        adam_beta2=0.98,
+        save_every=1000,
+        predictions=0,
+    )
+    assert sft(config, root, None)
+    return root / "model"
+
+
+def rl_config(model: Path, **changes: Any) -> RlConfig:
+    values: dict[str, Any] = {
+        "model": str(model),
+        "environment": "tests.integration.rl.worlds:Sides",
+        "tasks": TasksConfig(count=3, seed=0),
+        "prompt": PROMPT,
+        "limits": RolloutLimits(concurrency=8, parse_failures=9, attempts=2, backoff=0.0),
+        "tasks_per_generation": 2,
+        "group_size": 4,
+        "batching": "together",
+        "steps": 4,
+        "batch_size": 5,
+        "max_completion": 14,
+        "learning_rate": 3e-3,
+        "warmup_steps": 0,
+        "log_every": 1,
+        "save_every": 1,
+        "keep_checkpoints": 9,
+    }
+    return RlConfig(**{**values, **changes})

@@ -1,0 +1,225 @@
+"""The loss sees what the rollouts saw, and the training stops when it does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+from eval.config import ConfigError
+from tests.integration.rl.conftest import rl_config
+from training.rl import gate
+from training.rl.credit import turns_of
+from training.rl.rows import LossRow, usable
+from training.rl.train import main, make_trainer
+
+pytestmark = [
+    pytest.mark.ml,
+    # TRL asks transformers and peft by the old name
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A trainer of which no step was taken."""
+    return make_trainer(rl_config(start), tmp_path_factory.mktemp("gate"))
+
+
+@pytest.fixture(scope="module")
+def rows(made: Any) -> list[LossRow]:
+    """The turns of eight rollouts on two tasks."""
+    return list(turns_of(made.roll_out(0)))
+
+
+def judged(made: Any, rows: list[LossRow], file: Path) -> dict[str, Any]:
+    before, _ = made.log_probabilities(rows)
+    gaps = [gate.gap(row.where, row.turn.logprobs, line.tolist()) for row, line in zip(rows, before, strict=True)]
+    return gate.check(gaps, made.chosen.tolerance, 0, file)
+
+
+def test_the_gate_holds_for_what_was_sampled(made: Any, rows: list[LossRow], tmp_path: Path) -> None:
+    assert {len(row.turn.images) for row in rows} == {1, 2}
+    assert len({len(row.turn.prompt_ids) for row in rows}) > 1  # so that there is padding
+    ends = {made.processing_class.tokenizer.eos_token_id}
+    assert all((row.turn.ids[-1] in ends) != row.turn.cut for row in rows)
+    assert not all(row.turn.cut for row in rows)
+    told = judged(made, rows, tmp_path / "gate.json")
+    assert (told["turns"], told["outside"], told["tokens"]) == (len(rows), 0, sum(len(row.turn.ids) for row in rows))
+    assert 0 < told["most"] < 1e-4
+
+
+def swapped(rows: list[LossRow], made: Any) -> list[LossRow]:
+    """The pictures of two turns of different tasks change places."""
+    first = next(row for row in rows if row.at[0] == 0 and len(row.turn.images) == 1)
+    other = next(row for row in rows if row.at[0] == 1 and len(row.turn.images) == 1)
+    new = {
+        first.at: replace(first, turn=replace(first.turn, images=other.turn.images)),
+        other.at: replace(other, turn=replace(other.turn, images=first.turn.images)),
+    }
+    return [new.get(row.at, row) for row in rows]
+
+
+def truncated(rows: list[LossRow], made: Any) -> list[LossRow]:
+    """The lower half of one picture is lost, as of a file that was cut and read all the same."""
+    row = rows[4]
+    broken = row.turn.images[-1].copy()
+    broken.paste((128, 128, 128), (0, broken.height // 2, broken.width, broken.height))
+    return [*rows[:4], replace(row, turn=replace(row.turn, images=(*row.turn.images[:-1], broken))), *rows[5:]]
+
+
+def other_template(rows: list[LossRow], made: Any) -> list[LossRow]:
+    """Another chat template, which begins with a system prompt."""
+    more = tuple(made.processing_class.tokenizer("<|im_start|>system\nYou help.<|im_end|>\n")["input_ids"])
+    return [replace(row, turn=replace(row.turn, prompt_ids=(*more, *row.turn.prompt_ids))) for row in rows]
+
+
+def tokenised_again(rows: list[LossRow], made: Any) -> list[LossRow]:
+    """The answers' texts are tokenised anew, without the token that ended them."""
+    tokenizer = made.processing_class.tokenizer
+    out = []
+    for row in rows:
+        ids = tokenizer(tokenizer.decode(row.turn.ids, skip_special_tokens=True) + " ")["input_ids"]
+        ids = (ids + [0] * len(row.turn.ids))[: len(row.turn.ids)]
+        out.append(replace(row, turn=replace(row.turn, ids=tuple(ids))))
+    return out
+
+
+@pytest.mark.parametrize("wrong", [swapped, truncated, other_template, tokenised_again])
+def test_what_the_loss_sees_wrongly_is_caught(
+    made: Any, rows: list[LossRow], tmp_path: Path, wrong: Callable[[list[LossRow], Any], list[LossRow]]
+) -> None:
+    changed = wrong(rows, made)
+    apart = {row.where for row, now in zip(rows, changed, strict=True) if row != now}
+    with pytest.raises(ConfigError, match=r"gate: generation 0: the loss does not see what the rollouts saw"):
+        judged(made, changed, tmp_path / "gate.json")
+    told = json.loads((tmp_path / "gate.json").read_text())
+    assert told["outside"] == len(apart) or wrong in (other_template, tokenised_again)
+    assert {each["where"] for each in told["worst"]} <= apart
+
+
+def test_another_temperature_than_the_losss_is_caught(made: Any, tmp_path: Path) -> None:
+    usual, made.policy.temperature = made.policy.temperature, 0.7
+    try:
+        other = list(turns_of(made.roll_out(1)))
+    finally:
+        made.policy.temperature = usual
+    with pytest.raises(ConfigError, match="gate: generation 0"):
+        judged(made, other, tmp_path / "gate.json")
+
+
+def test_what_is_no_number_is_outside(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="in 1 of 2 turns"):
+        gate.check(
+            [gate.gap("a", [-1.0], [float("nan")]), gate.gap("b", [-1.0], [-1.0])], 1.0, 0, tmp_path / "gate.json"
+        )
+    assert json.loads((tmp_path / "gate.json").read_text())["worst"][0]["mean"] is None
+    with pytest.raises(ValueError, match="zip"):
+        gate.gap("a", [-1.0, -1.0], [-1.0])
+
+
+def test_every_picture_has_a_gradient(made: Any, rows: list[LossRow]) -> None:
+    import torch
+
+    inputs = made.inputs(rows[:6])
+    pixels = inputs["pixel_values"].requires_grad_()
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    seen = {name: inputs[name] for name in ("image_grid_thw", "num_images", "mm_token_type_ids")}
+    likely, _, _ = made._get_per_token_logps_and_entropies(
+        made.model, ids, mask, inputs["completion_ids"].size(1), pixel_values=pixels, **seen
+    )
+    likely[inputs["completion_mask"].bool()].sum().backward()
+    patches = [int(grid.prod()) for grid in inputs["image_grid_thw"]]
+    assert len(patches) == sum(inputs["num_images"])
+    assert all(float(part.abs().sum()) > 0 for part in pixels.grad.split(patches))
+    made.model.zero_grad()
+
+
+def test_one_broken_picture_loses_one_turn_and_no_picture_of_the_others(made: Any, rows: list[LossRow]) -> None:
+    import torch
+
+    file = io.BytesIO()
+    rows[2].turn.images[0].save(file, "PNG")
+    broken = Image.open(io.BytesIO(file.getvalue()[: len(file.getvalue()) // 2]))
+    short = replace(rows[5].turn, prompt_ids=_without_one(rows[5].turn.prompt_ids, made.pictures.token))
+    given = list(rows)
+    given[2] = replace(rows[2], turn=replace(rows[2].turn, images=(broken, *rows[2].turn.images[1:])))
+    given[5] = replace(rows[5], turn=short)
+    kept, faults = usable(given, made.pictures)
+    assert kept == [row for number, row in enumerate(rows) if number not in (2, 5)]
+    assert [fault.partition(": ")[0] for fault in faults] == [rows[2].where, rows[5].where]
+    assert "cannot be read" in faults[0]
+    assert "image tokens" in faults[1]
+    seen, whole = made.inputs(kept[:4]), made.inputs([rows[0], rows[1], rows[3], rows[4]])
+    assert torch.equal(seen["pixel_values"], whole["pixel_values"])
+
+
+def _without_one(ids: tuple[int, ...], token: int) -> tuple[int, ...]:
+    at = ids.index(token)
+    return ids[:at] + ids[at + 1 :]
+
+
+def test_several_passes_have_the_gradient_of_one(made: Any, rows: list[LossRow], start: Path, tmp_path: Path) -> None:
+    """For each loss; the largest difference over the largest gradient."""
+    import torch
+
+    from training.rl.trainer import Prepared
+
+    before, _ = made.log_probabilities(rows)
+    credited = [replace(row, advantage=1.0 if number % 3 else -0.5) for number, row in enumerate(rows)]
+    prepared = Prepared(credited, before)
+
+    def gradient(size: int) -> Any:
+        made.chosen = replace_struct(made.chosen, batch_size=size)
+        made.model.zero_grad()
+        for each in made.passes(prepared, 0):
+            share = each.pop("share")
+            (made.compute_loss(made.model, each) * share).backward()
+        return torch.cat([weight.grad.flatten() for weight in made.model.parameters() if weight.grad is not None])
+
+    usual, made.current_gradient_accumulation_steps = made.chosen, 1
+    try:
+        for loss in ("dapo", "grpo", "cispo", "sapo"):
+            made.loss_type = loss
+            made.epsilon_high = 5.0 if loss == "cispo" else 0.2
+            one, several = gradient(len(rows)), gradient(5)
+            assert float(one.abs().max()) > 1e-3
+            assert float((one - several).abs().max() / one.abs().max()) < 1e-5, loss
+    finally:
+        made.chosen, made.loss_type, made.epsilon_high = usual, "dapo", 0.2
+        made.model.zero_grad()
+
+
+def replace_struct(config: Any, **changes: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(config, **changes)
+
+
+def test_a_training_that_sees_other_pictures_stops_before_its_first_step(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import msgspec
+
+    from training.rl import trainer
+
+    monkeypatch.setattr(trainer, "usable", lambda rows, pictures: (swapped(rows, None), []))
+    file = tmp_path / "rl.yaml"
+    given = msgspec.to_builtins(rl_config(start))
+    file.write_text(yaml.safe_dump({name: value for name, value in given.items() if value is not None}))
+    assert main(["--config", str(file), "--out", str(tmp_path / "out")]) == 78
+    said = capsys.readouterr().err
+    assert "gate: generation 0" in said
+    assert re.search(r"in 2 of \d+ turns", said)
+    assert "Traceback" not in said
+    assert json.loads((tmp_path / "out" / "results" / "gate.json").read_text())["outside"] == 2
+    assert not list((tmp_path / "out").glob("checkpoints/checkpoint-*"))

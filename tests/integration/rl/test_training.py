@@ -1,0 +1,183 @@
+"""training.rl as a job runs it: it learns, it tells, and it goes on bit for bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from eval.run import TasksConfig
+from launcher.results import training_records as reading
+from launcher.results.training_records import read_folder
+from tests.integration.rl.conftest import rl_config
+from training.common.entry import read_state
+from training.rl.train import main, train
+
+pytestmark = [
+    pytest.mark.ml,
+    # TRL asks transformers and peft by the old name
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
+
+
+def same(a: Path, b: Path) -> bool:
+    import torch
+    from safetensors.torch import load_file
+
+    first, second = load_file(a / "model.safetensors"), load_file(b / "model.safetensors")
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(scope="module")
+def straight(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of a training that nothing disturbed: four generations."""
+    out = tmp_path_factory.mktemp("straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
+        assert train(rl_config(start), out, None)
+    return out
+
+
+def test_it_trains_and_tells_so(straight: Path, start: Path) -> None:
+    assert (straight / ".done").exists()
+    assert not same(straight / "model", start)
+    steps: dict[str, list[int]] = {}
+    values: dict[str, list[float]] = {}
+    for line in (straight / "metrics.jsonl").read_text().splitlines():
+        told = json.loads(line)
+        assert math.isfinite(told["value"])
+        steps.setdefault(told["name"], []).append(told["step"])
+        values.setdefault(told["name"], []).append(told["value"])
+    for name in ("reward", "success", "turns", "void", "dropped_groups", "gate_mean", "loss", "entropy"):
+        assert steps[f"train/{name}"] == [1, 2, 3, 4], name
+    assert min(values["train/zero_variance"]) < 1  # so that there was something to learn
+    gate = json.loads((straight / "results" / "gate.json").read_text())
+    assert (gate["generation"], gate["outside"]) == (3, 0)
+    assert 8 <= gate["turns"] <= 24  # eight rollouts of three turns at most
+    assert gate["mean"] < 1e-5
+    rows = {row["metric"]: row for row in json.loads((straight / "results" / "summary.json").read_text())}
+    assert (rows["reward"]["n"], rows["reward"]["clusters"], rows["reward"]["infra_failures"]) == (8, 2, 0)
+
+
+def written(config: Any, folder: Path) -> Path:
+    file = folder / "rl.yaml"
+    given = {name: value for name, value in msgspec.to_builtins(config).items() if value is not None}
+    file.write_text(yaml.safe_dump(given))
+    return file
+
+
+def newest(out: Path) -> Path | None:
+    """The newest checkpoint that says that it is whole, as the runtime finds it."""
+    whole = [path for path in (out / "checkpoints").glob("checkpoint-*") if (path / "trainer_state.json").exists()]
+    return max(whole, key=lambda path: read_state(str(path))["global_step"], default=None)
+
+
+# point, which time, the step to go on from
+KILLS = [
+    ("asked", 1, None),  # there is nothing to go on from
+    ("asked", 3, 2),
+    ("gate", 4, 3),
+    ("stepped", 2, 1),
+    ("torn", 3, 2),
+]
+QUICK = ("asked", "torn")
+
+
+@pytest.mark.parametrize(
+    ("point", "time", "step"),
+    [pytest.param(*kill, marks=() if kill[0] in QUICK and kill[2] else pytest.mark.nightly) for kill in KILLS],
+)
+def test_a_training_that_was_killed_ends_with_the_same_bits(
+    straight: Path, start: Path, tmp_path: Path, point: str, time: int, step: int | None
+) -> None:
+    """Rollouts of the interrupted generation are thrown away, and played again with the same random numbers."""
+    file, out = written(rl_config(start), tmp_path), tmp_path / "out"
+    command = [sys.executable, "-m", "tests.integration.rl.killed", point, str(time), "--config", str(file)]
+    ended = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    found = newest(out)
+    assert (found and read_state(str(found))["global_step"]) == step
+    assert train(rl_config(start), out, None if found is None else str(found))
+    assert same(straight / "model", out / "model")
+
+
+def test_dynamic_sampling_tells_what_it_left_out_and_goes_on_with_the_same_bits(start: Path, tmp_path: Path) -> None:
+    def chosen() -> Any:
+        tasks = TasksConfig(count=5, seed=0)
+        easy = "tests.integration.rl.worlds:Easy"
+        return rl_config(start, environment=easy, tasks=tasks, most_groups=4, reward="success", steps=3)
+
+    straight, again = tmp_path / "straight", tmp_path / "again"
+    assert train(chosen(), straight, None)
+    told = list(read_folder(straight / "results"))
+    groups = [line for line in told if isinstance(line, reading.RlGroup)]
+    rollouts = Counter((line.step, line.group) for line in told if isinstance(line, reading.RlRollout))
+    assert rollouts == {(line.step, line.group): 4 for line in groups}  # also of what was left out
+    of_step = {step: [line for line in groups if line.step == step] for step in (1, 2, 3)}
+    assert max(len(lines) for lines in of_step.values()) > 2
+    for lines in of_step.values():
+        used = [line for line in lines if line.dropped is None]
+        assert [line.group for line in lines] == list(range(len(lines)))
+        assert len(lines) <= 4
+        assert len(used) == 2 or len(lines) == 4
+        advantages = [line for line in told if isinstance(line, reading.RlTurn) and line.step == lines[0].step]
+        places = {line.group for line in advantages if line.advantage is not None}
+        assert places == ({line.group for line in used} or {line.group for line in lines})
+    shutil.copytree(straight, again)
+    (again / ".done").unlink()
+    shutil.rmtree(again / "checkpoints" / "checkpoint-3")
+    shutil.rmtree(again / "model")
+    assert train(chosen(), again, str(again / "checkpoints" / "checkpoint-2"))
+    assert same(straight / "model", again / "model")
+
+
+def test_sigterm_in_the_rollouts_throws_them_away_and_saves(
+    straight: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from training.rl import gate
+    from training.rl.policy import Policy
+
+    act, check, played = Policy._act, gate.check, []
+
+    def stopping(self: Policy, *args: Any, **kwargs: Any) -> Any:
+        if len(played) == 1:  # in the rollouts of the second generation
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(self, *args, **kwargs)
+
+    def generation(*args: Any, **kwargs: Any) -> Any:
+        played.append(True)
+        return check(*args, **kwargs)
+
+    monkeypatch.setattr(Policy, "_act", stopping)
+    monkeypatch.setattr(gate, "check", generation)
+    chosen = rl_config(start, save_every=100)
+    assert not train(chosen, tmp_path, None)
+    monkeypatch.undo()
+    assert not (tmp_path / ".done").exists()
+    (saved,) = (tmp_path / "checkpoints").glob("checkpoint-*")
+    assert saved.name == "checkpoint-1"
+    assert train(chosen, tmp_path, str(saved))
+    assert same(straight / "model", tmp_path / "model")
+
+
+def test_too_many_void_rollouts_end_with_code_1_and_the_reason(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = rl_config(start, environment="tests.integration.rl.worlds:Gone")
+    assert main(["--config", str(written(chosen, tmp_path)), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "8 of 8 rollouts are void, more than max_void 0.25: 8 x DesktopGone: the desktop is gone" in said
+    assert "Traceback" not in said
+    assert not list((tmp_path / "out").glob("checkpoints/checkpoint-*"))
+    assert not (tmp_path / "out" / "model").exists()

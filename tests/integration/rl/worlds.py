@@ -1,0 +1,159 @@
+"""Environments for the tests of training.rl, over the real pixels of the login form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eval.actions import Action
+from eval.desktop import Desktop, DesktopGone, Observation, Score, Task
+from eval.environments import login
+
+STEPS = 3
+
+
+class RightSide(login.LoginDesktop):
+    """Its score is the share of the steps that clicked in the right half: a policy that knows nothing has some."""
+
+    def __init__(self, options: login.LoginOptions) -> None:
+        super().__init__(options)
+        self.right = 0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.right = 0
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Observation:
+        self.right += action.x is not None and action.x > 0.5
+        return await super().step(action)
+
+    async def score(self) -> Score:
+        return Score(self.right / STEPS, self.right == STEPS)
+
+
+class Sides:
+    """Tasks of the login form, judged by `RightSide`."""
+
+    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        found = login.tasks(count, seed, {"split": "train"})
+        return [Task(task.task_id, task.instruction, task.seed, max_steps=STEPS) for task in found]
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return RightSide(login.LoginOptions(split="train"))
+
+
+class Lenient(RightSide):
+    """Solved by two clicks of three in the right half, so that a policy that knows nothing sometimes solves it."""
+
+    async def score(self) -> Score:
+        return Score(self.right / STEPS, self.right >= STEPS - 1)
+
+
+class Easy(Sides):
+    """Judged by `Lenient`."""
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return Lenient(login.LoginOptions(split="train"))
+
+
+class Faulty(RightSide):
+    """A desktop in which something fails: `start`, `desktop` (a step), `checker`, `nan` (what the checker gives),
+    or "" for nothing."""
+
+    def __init__(self, options: login.LoginOptions, fails: str) -> None:
+        super().__init__(options)
+        self.fails = fails
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        if self.fails == "start":
+            raise DesktopGone("the desktop is gone")
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Observation:
+        if self.fails == "desktop":
+            raise DesktopGone("the desktop is gone")
+        return await super().step(action)
+
+    async def score(self) -> Score:
+        if self.fails == "checker":
+            raise ValueError("the checker has a fault")
+        if self.fails == "nan":
+            return Score(float("nan"), False)
+        return await super().score()
+
+
+class Gone(Sides):
+    """No desktop starts."""
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return Faulty(login.LoginOptions(split="train"), "start")
+
+
+class Slow(RightSide):
+    """A desktop that is slow in its steps, and tells when each begins and ends."""
+
+    def __init__(self, options: login.LoginOptions, seconds: float, log: list[str]) -> None:
+        super().__init__(options)
+        self.seconds = seconds
+        self.log = log
+
+    async def step(self, action: Action) -> Observation:
+        self.log.append("begin")
+        await asyncio.sleep(self.seconds)
+        self.log.append("end")
+        return await super().step(action)
+
+
+LEDGER = (
+    "RL_TEST_LEDGER"  # a file outside the training: each line tells of an attempt, as it begins and as it is judged
+)
+KILLER = "RL_TEST_KILLER"  # a file that the first desktop to do its tenth step takes away, and its own process with it
+
+
+class LedgerDesktop(Lenient):
+    """Tells a ledger outside the training of each attempt, under a name that its judgement carries, too."""
+
+    def __init__(self, options: login.LoginOptions) -> None:
+        super().__init__(options)
+        self.name = ""
+
+    def tell(self, event: str) -> None:
+        line = json.dumps({"event": event, "name": self.name, "process": os.getpid()}) + "\n"
+        file = os.open(os.environ[LEDGER], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, line.encode())
+        os.close(file)
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.name = uuid.uuid4().hex
+        self.tell("began")
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Observation:
+        global stepped
+        stepped += 1
+        killer = os.environ.get(KILLER)
+        if killer is not None and stepped == 10 and Path(killer).exists():
+            Path(killer).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await super().step(action)
+
+    async def score(self) -> Score:
+        judged = await super().score()
+        self.tell("judged")
+        return Score(judged.value, judged.success, {"attempt": self.name})
+
+
+stepped = 0  # by all desktops of this process
+
+
+class Ledgered(Sides):
+    """Judged by `LedgerDesktop`."""
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return LedgerDesktop(login.LoginOptions(split="train"))

@@ -1,0 +1,107 @@
+"""The held-out checker of an evaluation: what it adds, and that its own failure is never a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from eval.actions import Action, ActionType
+from eval.agents.base import Decision, History
+from eval.config import ConfigError
+from eval.desktop import Desktop, Observation, Score, Task
+from eval.environments.registry import TasksConfig
+from eval.prompts import PromptConfig
+from eval.rollout import RolloutLimits
+from training.common.evaluation import EvaluationConfig, evaluate, told_of_hacking
+
+pytestmark = pytest.mark.ml
+SHOWN = Observation(Image.new("RGB", (8, 6)), (8, 6))
+HERE = "tests.unit.training.test_hacking"
+
+
+class Trusting:
+    """Counts whoever says done as one who is done."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        return SHOWN
+
+    async def step(self, action: Action) -> Observation:
+        return SHOWN
+
+    async def score(self) -> Score:
+        return Score(1.0, True, {"by": "trust"})
+
+    async def close(self) -> None:
+        pass
+
+
+class Trust:
+    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        return [Task(f"t{number}", "click", number) for number in range(seed, seed + count)]
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return Trusting()
+
+
+def clicked(task: Task, screen: Image.Image, actions: Sequence[Action]) -> bool:
+    """The held-out checker: something must have been clicked, too."""
+    assert screen.size == (8, 6)
+    return any(action.type is ActionType.CLICK for action in actions)
+
+
+def broken(task: Task, screen: Image.Image, actions: Sequence[Action]) -> bool:
+    raise ValueError("no such file")
+
+
+class Lazy:
+    """Says done at once in three of four tasks, and clicks before in the others."""
+
+    name = "lazy"
+    parallel = 1
+
+    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+        return [
+            Decision("", Action(ActionType.CLICK, x=0.5, y=0.5) if self._works(history) else Action(ActionType.DONE))
+            for history in histories
+        ]
+
+    def _works(self, history: History) -> bool:
+        return history.task.seed % 4 == 0 and not history.past
+
+
+def config(**changes: Any) -> EvaluationConfig:
+    limits = RolloutLimits(attempts=1, backoff=0.0)
+    given: dict[str, Any] = {"environment": f"{HERE}:trust", "tasks": TasksConfig(count=8, seed=0), "limits": limits}
+    return EvaluationConfig(**{**given, **changes})
+
+
+def test_what_only_the_checker_of_the_reward_counts_is_told() -> None:
+    """Eight tasks, all solved by it; the held-out one counts two."""
+    chosen = config(held_out=f"{HERE}:clicked")
+    chosen.check()
+    scores = evaluate(chosen, Lazy(), PromptConfig().builder())
+    assert (scores["success"].value, scores["held_out"].value, scores["hacked"].value) == (1.0, 0.25, 0.75)
+    assert scores["hacked"].n == 8
+    assert scores["hacked"].low < 0.75 < scores["hacked"].high
+    assert told_of_hacking(scores).startswith("; the held-out checker does not count 6 of 8 solved tasks (")
+    alone = evaluate(config(), Lazy(), PromptConfig().builder())
+    assert not {"held_out", "hacked"} & alone.keys()
+    assert told_of_hacking(alone) == ""
+
+
+def test_a_checker_that_fails_is_no_score() -> None:
+    scores = evaluate(config(held_out=f"{HERE}:broken"), Lazy(), PromptConfig().builder())
+    assert not {"held_out", "hacked"} & scores.keys()
+
+
+def test_a_checker_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"evaluation\.held_out"):
+        config(held_out=f"{HERE}:nobody").check()
+    with pytest.raises(ConfigError, match=r"evaluation\.held_out: judges tasks of an environment"):
+        EvaluationConfig(episodes=".", held_out=f"{HERE}:clicked").check()
+
+
+trust = Trust()

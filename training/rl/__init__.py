@@ -1,0 +1,1 @@
+"""Reinforcement learning on whole episodes, many turns each: `python -m training.rl`."""

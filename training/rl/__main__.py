@@ -1,0 +1,5 @@
+from training.common.entry import leave
+from training.rl.train import main
+
+if __name__ == "__main__":
+    leave(main())

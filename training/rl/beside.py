@@ -1,0 +1,85 @@
+"""Rollouts beside the training, as the trainer uses them: its feed, and what corrects for weights of before."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from weakref import proxy
+
+import torch
+from torch import Tensor
+
+from training.rl.config import RlConfig
+from training.rl.drawing import TaskDrawer
+from training.rl.feed import RolloutFeed, WorkerProcess
+from training.rl.following import PublishedWeights
+from training.rl.rollouts import RolloutGeneration
+from training.rl.rows import LossRow
+
+
+class RolloutsBeside:
+    """The worker, the feed and the published weights of one training. Nothing begins before the first update."""
+
+    def __init__(self, trainer: Any, config: RlConfig, drawer: TaskDrawer) -> None:
+        self.trainer = proxy(trainer)
+        self.config = config
+        self.drawer = drawer
+        self.feed: RolloutFeed | None = None
+        self.weights: PublishedWeights | None = None
+
+    def collect(self, number: int, stop: Callable[[], bool]) -> RolloutGeneration:
+        """The rollouts that update `number` learns from. Raises what `RolloutFeed.collect` raises."""
+        if self.feed is None:
+            assert self.config.asynchronous is not None
+            folder = Path(tempfile.mkdtemp(prefix="slipway-weights-"))
+            self.weights = PublishedWeights(self.trainer.model, folder, self.config.asynchronous.staleness + 2)
+            feed = RolloutFeed(self.config, self.drawer, self.weights, lambda: WorkerProcess(self.config, folder))
+            feed.before, self.drawer.unused = self.drawer.before, lambda: feed.unused
+            self.feed = feed
+        return self.feed.collect(number, stop)
+
+    def at_sampling(self, rows: Sequence[LossRow], now: Sequence[Tensor], number: int) -> list[Tensor]:
+        """The log probabilities of each row by the loss's forward, with the weights that sampled it. `now`: with those
+        of update `number`."""
+        assert self.weights is not None
+        found = list(now)
+        versions = [row.turn.version for row in rows]
+        for version in sorted({each for each in versions if each is not None and each != number}):
+            places = [place for place, each in enumerate(versions) if each == version]
+            with self.weights.at(version):
+                lines, _ = self.trainer.log_probabilities([rows[place] for place in places])
+            for place, line in zip(places, lines, strict=True):
+                found[place] = line
+        return found
+
+    def weighed(self, rows: Sequence[LossRow], now: Sequence[Tensor]) -> tuple[list[LossRow], float]:
+        """The rows with truncated importance sampling, token by token, and the mean of the weights. `now`: their log
+        probabilities by the weights that learn."""
+        assert self.config.asynchronous is not None
+        cap, found, total, count = self.config.asynchronous.cap, [], 0.0, 0
+        for row, line in zip(rows, now, strict=True):
+            weights = truncated_weights(line, row.turn.logprobs, cap)
+            total, count = total + math.fsum(weights), count + len(weights)
+            before = (1.0,) * len(weights) if row.weights is None else row.weights
+            both = tuple(one * other for one, other in zip(before, weights, strict=True))
+            found.append(replace(row, weights=both))
+        return found, total / max(1, count)
+
+    def close(self) -> None:
+        """Ends the worker."""
+        if self.feed is not None:
+            self.feed.close()
+        if self.weights is not None:
+            shutil.rmtree(self.weights.folder, ignore_errors=True)
+
+
+def truncated_weights(now: Tensor, then: Sequence[float], cap: float) -> tuple[float, ...]:
+    """min(p_now / p_then, cap) of each token, from log probabilities in nats. Each token has its own: the product over
+    a long answer leaves any bounds by noise alone."""
+    apart = now.double().cpu() - torch.tensor(then, dtype=torch.float64)
+    return tuple(apart.clamp(-20.0, 20.0).exp().clamp(max=cap).tolist())

@@ -1,0 +1,365 @@
+"""The configuration of training.rl and its checks. Imports no torch, so that a bad configuration fails at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from eval.config import Config, ConfigError
+from eval.environments.registry import TasksConfig, environment
+from eval.prompts import PromptConfig
+from eval.rollout import RolloutLimits
+from training.common.evaluation import LOSS, EvaluationConfig
+from training.options import NotNegative, Positive, Share, TrainerConfig, processes
+
+Loss = Literal["grpo", "dapo", "cispo", "sapo"]
+# beyond these bounds the probabilities of a float32 softmax are no numbers
+Temperature = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
+TOLERANCES = {"float32": 1e-3, "bf16": 0.1}  # nats
+
+
+class SdpoConfig(Config, frozen=True, kw_only=True):
+    """
+    solved  what the turns of a rollout that succeeded learn from: sdpo, as all others, from another success of the
+            group; or grpo, from their advantage, by `loss`
+    alpha   the divergence: 0, the forward KL; 1, the reverse one; between, Jensen-Shannon, at .5 the symmetric one
+    top     tokens that are compared one by one, the student's likeliest; the others are one bucket. None: all
+    rate    of the teacher: after each step it is (1 - rate) times itself plus rate times the model. 0 keeps the model
+            of the start
+    mix     a trust region in place of an average, with rate 0: the teacher's logits are (1 - mix) times those of the
+            model of the start plus mix times those of the model now. None: no trust region
+    most    a token's largest importance weight
+    """
+
+    solved: Literal["sdpo", "grpo"] = "sdpo"
+    alpha: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    top: Positive | None = 100
+    rate: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.05
+    mix: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    most: Annotated[float, msgspec.Meta(gt=0)] = 2.0
+
+
+class CriticConfig(Config, frozen=True, kw_only=True):
+    """
+    learning_rate  of the critic, constant
+    pretrain       generations at the start in which only the critic learns, from the returns of a policy that stays as
+                   it is
+    epochs         times that the critic goes through each generation, in steps of batch_size turns
+    critic_lambda  of its targets: with 1 they are the returns themselves
+    policy_lambda  of the advantages; None: 1 - 1 / (alpha times the rollout's sampled tokens)
+    alpha          of that
+    """
+
+    learning_rate: Annotated[float, msgspec.Meta(gt=0)] = 1e-5
+    pretrain: Annotated[int, msgspec.Meta(ge=0)] = 0
+    epochs: Positive = 1
+    critic_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    policy_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.05
+
+
+class ReplayConfig(Config, frozen=True, kw_only=True):
+    """
+    max_age  generations after which a success is too far from the present model
+    kept     successes that are kept at most, the newest ones, one of each task; every checkpoint holds their pictures
+    """
+
+    max_age: Positive = 50
+    kept: Positive = 64
+
+
+class AsyncConfig(Config, frozen=True, kw_only=True):
+    """
+    staleness  updates that may lie between the weights with which a group of rollouts began and those that learn from
+               it; an older group is thrown away as a whole. So many times tasks_per_generation groups are ordered ahead
+    cap        of a token's importance weight, the ratio of its probability by the weights that learn to that by those
+               that sampled it
+    restarts   of the process that plays rollouts, where it ends by itself, before the training gives up
+    device     of its model, as torch names it. None: the first GPU, which it shares with the training, or the CPU
+    """
+
+    staleness: Positive = 2
+    cap: Annotated[float, msgspec.Meta(ge=1)] = 2.0
+    restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
+    device: str | None = None
+
+
+# what nothing reads where every turn learns from the teacher
+UNREAD = (
+    *("advantage", "gamma", "step_weight", "average", "loss", "importance", "epsilon", "epsilon_high"),
+    *("scale_rewards", "turn_cost", "length_buffer"),
+)
+
+
+class RlConfig(TrainerConfig, frozen=True, kw_only=True):
+    """
+    environment           where the tasks come from: its name, or one of your own as `package.module:name`
+    options               the environment's own options
+    tasks                 how many tasks, and the seed of the first; the order is drawn anew in each pass over them
+    prompt                the same section as the evaluation's
+    limits                steps, time limits and attempts of a rollout; `concurrency` is how many desktops run at once
+    task_order            even: every task once in each pass over them; curriculum: tasks whose groups were all solved
+                          or all failed are drawn less, and now and then again
+    tasks_per_generation  tasks that are tried before the model is updated
+    most_groups           dynamic sampling: groups whose rollouts all have the same return teach nothing, and further
+                          tasks are tried in their place until there are tasks_per_generation that do, but so many at
+                          most. Where none does, all are trained on, to no effect. None: no further tasks
+    replay                where every rollout of a group failed, the newest success of its task takes the place of the
+                          last one. None: a group that failed stays so
+    group_size            rollouts of each task: the group whose returns are compared
+    most_rollouts         with the curriculum: a group has more rollouts than group_size, up to so many, where its task
+                          was nearly always solved or failed of late, so that some succeed and some fail. None:
+                          group_size always
+    turn_slack            with the curriculum: a rollout may take so many times the turns of its task's longest success,
+                          and never more than limits say. None: as limits say
+    reward                what a rollout returns: score, the environment's judgement from 0 to 1, or success, 0 or 1
+    batching              when the model is asked. ready: as soon as it is free and some desktops wait, so that no
+                          desktop waits for the slowest. together: when all wait, which gives the same bits on any
+                          machine; needs as many desktops as a generation has rollouts
+    turn_cost             what each turn takes off the return: .02 makes short ways better ones
+    length_buffer         tokens before max_completion in which an answer begins to cost: nothing at their start, 1 at
+                          their end. The mean over the rollout's answers is taken off its return. None: length costs
+                          nothing
+    max_void              the share of a generation's rollouts that may be lost to failures of desktops or checkers;
+                          with more, the training stops with the reasons and exit code 1
+    steps_per_generation  optimiser steps that the turns of one generation are divided over
+    num_iterations        times that each generation is gone through
+    batch_size            turns per forward pass; a step takes as many passes as its turns need
+    max_completion        tokens of an answer at most
+    temperature           of the sampling
+    rows                  what is one row of the loss: turn, with the prompt that it was asked with. trajectory, a whole
+                          rollout in one row, is refused: no style of prompt continues the one before
+    advantage             of a turn, from the returns of its group: grpo, the rollout's return; per_turn, the return
+                          from that turn on; gigpo, grpo's and that among turns that began in the same state of the
+                          screen; gae, PPO's, of each token by a critic
+    critic                with gae: how the critic learns. It is a second model, as large as the first
+    gamma                 discount of per_turn and gigpo for each further turn
+    step_weight           with gigpo: of the part that compares turns
+    average               what the loss is the mean of: tokens; rollouts (of their turns, of their tokens: M-GRPO); or
+                          constant, Dr. GRPO's divisor of the longest rollout, which wants scale_rewards: none. The last
+                          two need loss dapo or cispo
+    entropy_share         the share of each group's turns, those of the highest entropy, that are trained on
+    loss                  of a turn's tokens, as TRL has it: dapo and cispo are a mean over the tokens of the step, grpo
+                          and sapo over its turns. GSPO is loss grpo with importance sequence
+    importance            of which the importance ratio is: each token, or the whole answer
+    epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
+                          epsilon_high is the largest ratio itself, say 5
+    scale_rewards         divide advantages by the standard deviation of the group, or not; with gae, of all tokens of
+                          the generation
+    sdpo                  the model learns, token by token, from an average of itself that is shown how a sibling did
+                          the task, or how this rollout failed. None: every turn learns from its advantage
+    asynchronous          rollouts run in a process of their own, with a copy of the model, while the training trains;
+                          weights go there after each update, under a version. None: rollouts and updates take turns
+    gate                  nats. Before each generation's first step, the log probabilities of every turn are computed
+                          again from what the loss sees. Where a turn's mean absolute difference from those of the
+                          rollout is larger, the training stops with exit code 78 and results/gate.json names the turns.
+                          With asynchronous, by the weights that sampled the turn.
+                          None: .001 with precision float32, .1 with bf16
+    kept_groups           groups of each generation whose screens are kept, beside the records of all of them
+    successes             so many of the newest rollouts that succeeded are kept as episodes, in `episodes`: an SFT can
+                          learn from them, as Entropulse does. None: none
+    evaluation            the same section as that of training.sft; keep: last takes the weights of the last step
+    """
+
+    environment: str
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    tasks: TasksConfig
+    prompt: PromptConfig = PromptConfig()
+    limits: RolloutLimits = RolloutLimits()
+    task_order: Literal["even", "curriculum"] = "even"
+    tasks_per_generation: Positive = 8
+    most_groups: Positive | None = None
+    replay: ReplayConfig | None = None
+    group_size: Annotated[int, msgspec.Meta(ge=2)] = 8
+    most_rollouts: Positive | None = None
+    turn_slack: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    reward: Literal["score", "success"] = "score"
+    turn_cost: NotNegative = 0.0
+    length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    batching: Literal["ready", "together"] = "ready"
+    max_void: Share = 0.25
+    steps_per_generation: Positive = 1
+    num_iterations: Positive = 1
+    batch_size: Positive = 64
+    max_completion: Positive = 64
+    temperature: Temperature = 1.0
+    rows: Literal["turn", "trajectory"] = "turn"
+    advantage: Literal["grpo", "per_turn", "gigpo", "gae"] = "grpo"
+    critic: CriticConfig | None = None
+    gamma: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    step_weight: NotNegative = 1.0
+    average: Literal["tokens", "rollouts", "constant"] = "tokens"
+    entropy_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    loss: Loss = "dapo"
+    importance: Literal["token", "sequence"] = "token"
+    epsilon: NotNegative = 0.2
+    epsilon_high: NotNegative | None = None
+    scale_rewards: Literal["group", "none"] = "group"
+    sdpo: SdpoConfig | None = None
+    asynchronous: AsyncConfig | None = None
+    gate: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    kept_groups: Annotated[int, msgspec.Meta(ge=0)] = 1
+    successes: Positive | None = None
+    evaluation: EvaluationConfig | None = None
+    learning_rate: Annotated[float, msgspec.Meta(gt=0, le=1e30)] = 1e-6
+
+    @property
+    def period(self) -> int:
+        """Optimiser steps per generation; checkpoints are written only between generations."""
+        return self.steps_per_generation * self.num_iterations
+
+    @property
+    def seats(self) -> int:
+        """Rollouts of a generation, at most."""
+        return self.tasks_per_generation * (self.most_rollouts or self.group_size)
+
+    @property
+    def tolerance(self) -> float:
+        """Of the gate, nats."""
+        return TOLERANCES[self.precision] if self.gate is None else self.gate
+
+    @property
+    def keeps_screens(self) -> bool:
+        """Whether rollouts keep what each turn was asked, screens included."""
+        return self.sdpo is not None or self.successes is not None
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Of an answer in the evaluation: as in a rollout."""
+        return self.max_completion
+
+    def check(self) -> None:
+        super().check()
+        if self.steps is None:
+            raise ConfigError("steps: give the optimiser steps; how many turns a pass has is known afterwards")
+        if self.accumulate != 1:
+            raise ConfigError("accumulate: allowed: 1; a step takes as many passes of batch_size as its turns need")
+        if processes() > 1 or self.fsdp or self.deepspeed:
+            raise ConfigError("training.rl trains in one process: leave torchrun, fsdp and deepspeed out")
+        if self.lora is not None and self.lora.dropout:
+            raise ConfigError("lora.dropout: allowed: 0; with dropout the loss would not see the policy that sampled")
+        if self.save_every % self.period:
+            raise ConfigError(
+                f"save_every must be a multiple of steps_per_generation x num_iterations ({self.period}), "
+                f"not {self.save_every}: what was generated is in no checkpoint"
+            )
+        if self.steps % self.period:
+            raise ConfigError(
+                f"steps must be a multiple of steps_per_generation x num_iterations ({self.period}), not {self.steps}"
+            )
+        if self.rows == "trajectory":
+            raise ConfigError(
+                "rows: allowed: turn. A whole rollout in one row needs prompts that continue each other; here each "
+                "turn is asked anew, with its history told in other words and older pictures left out"
+            )
+        if self.epsilon >= 1 and self.loss not in ("cispo", "sapo"):
+            raise ConfigError(f"epsilon must be below 1, not {self.epsilon}")
+        if self.average != "tokens" and self.loss not in ("dapo", "cispo"):
+            raise ConfigError(f"average: {self.average} needs loss dapo or cispo, which are a mean over tokens")
+        if self.average == "constant" and self.scale_rewards != "none":
+            raise ConfigError("average: constant is Dr. GRPO's, which has scale_rewards: none")
+        if self.gamma != 1.0 and self.advantage in ("grpo", "gae"):
+            raise ConfigError(f"gamma: advantage {self.advantage} has no discount; take per_turn or gigpo")
+        self._check_critic()
+        if self.length_buffer is not None and self.length_buffer > self.max_completion:
+            raise ConfigError(
+                f"length_buffer: {self.length_buffer} is longer than max_completion, {self.max_completion}"
+            )
+        self._check_curriculum()
+        if self.most_groups is not None and self.most_groups <= self.tasks_per_generation:
+            raise ConfigError(
+                f"most_groups: {self.most_groups} leaves no room for further tasks: allowed is more than "
+                f"tasks_per_generation, {self.tasks_per_generation}"
+            )
+        if self.most_groups is not None and self.sdpo is not None:
+            raise ConfigError("most_groups: not with sdpo, which learns from groups that are all failed or solved, too")
+        if self.replay is not None:
+            for name, why in (
+                ("sdpo", self.sdpo is not None and "which learns from failures"),
+                ("most_groups", self.most_groups is not None and "which tries other tasks in place of such groups"),
+                ("advantage: gigpo", self.advantage == "gigpo" and "which compares states that no success keeps"),
+            ):
+                if why:
+                    raise ConfigError(f"replay: not with {name}, {why}")
+        self._check_sdpo()
+        self._check_asynchronous()
+        if self.batching == "together" and self.limits.concurrency < self.seats:
+            raise ConfigError(
+                f"limits.concurrency: {self.limits.concurrency} desktops; batching: together needs {self.seats}, one "
+                "for each rollout of a generation"
+            )
+        if self.tasks.count < self.tasks_per_generation:
+            raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
+        environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
+        if self.evaluation is not None:
+            self.evaluation.check()
+            if self.evaluation.every % self.period:
+                raise ConfigError(
+                    f"evaluation.every must be a multiple of steps_per_generation x num_iterations ({self.period}): "
+                    "the best step is saved, and what was generated is in no checkpoint"
+                )
+            if self.evaluation.decides == LOSS:
+                raise ConfigError(
+                    "evaluation.metric: loss is no measure of a policy that samples; take success or score"
+                )
+
+    def _check_curriculum(self) -> None:
+        for name in ("most_rollouts", "turn_slack"):
+            if getattr(self, name) is not None and self.task_order != "curriculum":
+                raise ConfigError(f"{name}: needs task_order: curriculum, which knows how each task went before")
+        if self.most_rollouts is not None and self.most_rollouts <= self.group_size:
+            raise ConfigError(
+                f"most_rollouts: {self.most_rollouts}: allowed is more than group_size, {self.group_size}"
+            )
+
+    def _check_critic(self) -> None:
+        if (self.critic is None) != (self.advantage != "gae"):
+            raise ConfigError("critic: goes with advantage: gae, and that with a critic; give both or neither")
+        if self.critic is None:
+            return
+        for name, odd in (
+            ("entropy_share", self.entropy_share < 1.0),
+            ("average", self.average != "tokens"),
+            ("sdpo", self.sdpo is not None),
+            ("replay", self.replay is not None),
+            ("most_groups", self.most_groups is not None),
+            ("loader: unsloth", self.loader == "unsloth"),
+            ("quantization", self.quantization is not None),
+        ):
+            if odd:
+                raise ConfigError(f"{name}: not with advantage: gae; leave it out")
+
+    def _check_asynchronous(self) -> None:
+        if self.asynchronous is None:
+            return
+        for name, why in (
+            ("batching: together", self.batching == "together" and "there is no moment in which all desktops wait"),
+            ("most_groups", self.most_groups is not None and "groups without a signal are not replaced there yet"),
+            ("replay", self.replay is not None and "its successes are told by generations"),
+            ("sdpo", self.sdpo is not None and "its teacher would ask what another process was asked"),
+            ("ema", self.ema is not None and "rollouts would be of other weights than those that are published"),
+            ("loader: unsloth", self.loader == "unsloth" and "the worker loads by transformers"),
+        ):
+            if why:
+                raise ConfigError(f"asynchronous: not with {name}: {why}")
+
+    def _check_sdpo(self) -> None:
+        if self.sdpo is None:
+            return
+        if self.lora is not None and self.lora.dora:
+            raise ConfigError("lora.dora: allowed with sdpo: false; its teacher averages sums of a layer and a product")
+        if self.sdpo.mix is not None and self.sdpo.rate:
+            raise ConfigError("sdpo.mix needs sdpo.rate: 0, which keeps the model of the start")
+        if self.sdpo.solved == "grpo":
+            if self.loss not in ("dapo", "cispo"):
+                raise ConfigError("sdpo.solved: grpo needs loss dapo or cispo: both parts share one mean over tokens")
+            if self.average != "tokens":
+                raise ConfigError("sdpo.solved: grpo needs average: tokens, the mean that both parts share")
+            return
+        usual = {field.name: field.default for field in msgspec.structs.fields(self)}
+        if odd := [name for name in UNREAD if getattr(self, name) != usual[name]]:
+            raise ConfigError(
+                f"{odd[0]}: does nothing where every turn learns from the teacher; leave it out, or take "
+                "sdpo.solved: grpo"
+            )

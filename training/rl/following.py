@@ -1,0 +1,148 @@
+"""Weights under a version: how a training publishes them, and a policy that follows.
+
+Published is what is trained: all weights, or those of a LoRA alone. A version is the number of updates before it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eval.agents.base import Decision, History
+from eval.agents.transformers import Ready
+from eval.desktop import Desktop, Observation
+from eval.environments.registry import environment
+from training.rl.config import RlConfig
+from training.rl.policy import Policy
+
+
+def trained(model: Any) -> dict[str, torch.Tensor]:
+    """The trained weights by name."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+class PublishedWeights:
+    """Files of a model's trained weights in `folder`, of the newest `kept` versions."""
+
+    def __init__(self, model: Any, folder: Path, kept: int) -> None:
+        self.model = model
+        self.folder = folder
+        self.kept = kept
+        self.version = -1
+
+    def file(self, version: int) -> Path:
+        return self.folder / f"{version}.safetensors"
+
+    def publish(self, version: int) -> Path:
+        """Writes the weights as they are now."""
+        from safetensors.torch import save_file
+
+        place = self.file(version)
+        partial_file = place.with_suffix(".part")
+        save_file({name: w.detach().cpu().contiguous() for name, w in trained(self.model).items()}, partial_file)
+        partial_file.replace(place)
+        self.version = version
+        self.file(version - self.kept).unlink(missing_ok=True)
+        return place
+
+    @contextmanager
+    def at(self, version: int) -> Iterator[None]:
+        """Inside, the model has the weights of a version that was published; after it, its own, to the bit."""
+        if version == self.version:
+            yield
+            return
+        held = {name: weight.detach().clone() for name, weight in trained(self.model).items()}
+        try:
+            take_weights(self.model, self.file(version))
+            yield
+        finally:
+            with torch.no_grad():
+                for name, weight in trained(self.model).items():
+                    weight.copy_(held[name])
+
+
+@torch.no_grad()
+def take_weights(model: Any, file: Path) -> None:
+    """Puts published weights into a model that trains the same ones."""
+    from safetensors.torch import load_file
+
+    found, mine = load_file(file), trained(model)
+    if found.keys() != mine.keys():
+        odd = sorted(found.keys() ^ mine.keys())
+        raise ValueError(f"{file} has other weights than the model: {', '.join(odd[:3])}")
+    for name, weight in mine.items():
+        weight.copy_(found[name])
+
+
+class FollowingPolicy(Policy):
+    """A policy whose weights change between two calls of the model: each answer is of exactly one version."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.version: int = -1
+        self._newest: tuple[int, str] | None = None
+        self._lock = threading.Lock()
+
+    def follow(self, version: int, file: str) -> None:
+        """Takes these weights before the next answer."""
+        with self._lock:
+            self._newest = (version, file)
+
+    def _catch_up(self) -> None:
+        while True:
+            with self._lock:
+                newest = self._newest
+            if newest is None or newest[0] == self.version:
+                return
+            try:
+                take_weights(self.model, Path(newest[1]))
+            except FileNotFoundError:
+                if newest == self._newest:
+                    raise
+                continue  # a newer one has come meanwhile, and this one is gone
+            self.version = newest[0]
+
+    def _act(
+        self,
+        observations: Sequence[Observation],
+        histories: Sequence[History],
+        ready: Ready = lambda *_: None,
+        stopped: Any = None,
+    ) -> list[Decision]:
+        self._catch_up()
+        return super()._act(observations, histories, ready, stopped)
+
+
+def make_following(config: RlConfig) -> tuple[FollowingPolicy, Callable[[], Desktop]]:
+    """The worker's policy and its desktops. The model is made as the training makes its own. Raises ConfigError."""
+    from training.common.models import load_model, load_processor, lora
+    from training.common.precision import float32_masters
+
+    assert config.asynchronous is not None
+    world = environment(config.environment)
+    model, _ = load_model(config)
+    if (adapter := lora(config, model)) is not None:
+        from peft import get_peft_model
+
+        model = get_peft_model(model, adapter)
+    float32_masters(model, config)
+    device = config.asynchronous.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    model = model.to(device)
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    if config.precision == "bf16":
+        autocast = partial(torch.autocast, torch.device(device).type, dtype=torch.bfloat16)
+    policy = FollowingPolicy(
+        (model, load_processor(config.model, config.max_pixels, config.min_pixels)),
+        config.prompt.builder(),
+        temperature=config.temperature,
+        max_new_tokens=config.max_completion,
+        batch_size=config.batch_size,
+        autocast=autocast,
+    )
+    return policy, lambda: world.desktop(config.options)

@@ -1,0 +1,124 @@
+"""Rows of the loss: what was sampled, made into tensors again without tokenising anything.
+
+A row is one turn: its prompt, its pictures, its sampled tokens and their advantage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from training.rl.policy import SampledTurn
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """
+    at         (group, rollout, turn), as indices in its generation
+    where      the same in words
+    advantage  of each of its sampled tokens
+    weights    of each token, times its advantage; None: 1
+    lesson     the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
+    """
+
+    turn: SampledTurn
+    at: tuple[int, int, int]
+    where: str
+    advantage: float = 0.0
+    lesson: SampledTurn | None = None
+    weights: tuple[float, ...] | None = None
+
+
+class Pictures:
+    """Makes a model's inputs of a row's pictures, and checks them against its tokens.
+
+    processor    the model's; token: the id that stands for a patch of an image
+    """
+
+    def __init__(self, processor: Any, token: int) -> None:
+        self.images = processor.image_processor
+        self.token = token
+        self.merge = int(getattr(self.images, "merge_size", 1)) ** 2
+
+    def fault(self, row: LossRow) -> str | None:
+        """Why the loss cannot see what the rollout saw of this row; None: it can.
+
+        transformers compares only sums over a batch, and TRL drops every picture of a batch that does not fit.
+        """
+        places = sum(token == self.token for token in row.turn.prompt_ids)
+        if stray := sum(token == self.token for token in row.turn.ids):
+            return f"{row.where}: {stray} image tokens were sampled"
+        try:
+            patches = sum(math.prod(grid) // self.merge for grid in self.of(row)[1].tolist()) if row.turn.images else 0
+        except (OSError, SyntaxError, ValueError) as error:  # what PIL and the processor raise for a broken picture
+            return f"{row.where}: a picture cannot be read: {error}"
+        if places != patches:
+            return (
+                f"{row.where}: its prompt has {places} image tokens, and its {len(row.turn.images)} pictures {patches}"
+            )
+        return None
+
+    def of(self, row: LossRow) -> tuple[Tensor, Tensor]:
+        """(patches, grids) of a row that has pictures."""
+        made = self.images(images=list(row.turn.images), return_tensors="pt")
+        return made["pixel_values"], made["image_grid_thw"]
+
+
+def usable(rows: Sequence[LossRow], pictures: Pictures) -> tuple[list[LossRow], list[str]]:
+    """The rows whose pictures fit their tokens, and why each other one is left out."""
+    faults = [pictures.fault(row) for row in rows]
+    kept = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
+    return kept, [fault for fault in faults if fault is not None]
+
+
+def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) -> dict[str, Any]:
+    """The inputs of TRL's loss for some rows, except what is computed by the model.
+
+    prompt_ids, prompt_mask (B, P) padded on the left; completion_ids, completion_mask, advantages (B, T) on the right;
+    pixel_values, image_grid_thw, mm_token_type_ids (B, P + T), num_images.
+    """
+    wide = max(len(row.turn.prompt_ids) for row in rows)
+    long = max(len(row.turn.ids) for row in rows)
+    prompts = torch.full((len(rows), wide), pad)
+    answers = torch.full((len(rows), long), pad)
+    advantages = torch.zeros(len(rows), long)
+    prompt_mask, answer_mask = torch.zeros_like(prompts), torch.zeros_like(answers)
+    for number, row in enumerate(rows):
+        before, after = len(row.turn.prompt_ids), len(row.turn.ids)
+        prompts[number, wide - before :] = torch.tensor(row.turn.prompt_ids)
+        prompt_mask[number, wide - before :] = 1
+        answers[number, :after] = torch.tensor(row.turn.ids)
+        answer_mask[number, :after] = 1
+        advantages[number, :after] = row.advantage
+        if row.weights is not None:
+            advantages[number, :after] *= torch.tensor(row.weights)
+    made: dict[str, Any] = {
+        "prompt_ids": prompts,
+        "prompt_mask": prompt_mask,
+        "completion_ids": answers,
+        "completion_mask": answer_mask,
+        "advantages": advantages,
+    }
+    if any(row.turn.images for row in rows):
+        seen = [pictures.of(row) for row in rows if row.turn.images]
+        made["pixel_values"] = torch.cat([patches for patches, _ in seen])
+        made["image_grid_thw"] = torch.cat([grids for _, grids in seen])
+        kinds = torch.cat([prompts == pictures.token, torch.zeros_like(answers, dtype=torch.bool)], dim=1)
+        made["mm_token_type_ids"] = kinds.long()
+    made = {name: value.to(device) for name, value in made.items()}
+    if "pixel_values" in made:
+        made["num_images"] = [len(row.turn.images) for row in rows]
+    return made
+
+
+def parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The rows in passes of `size` at most."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

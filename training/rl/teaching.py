@@ -1,0 +1,122 @@
+"""SDPO in the trainer: its teacher over the steps and checkpoints, and its prompts for the turns of a generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from weakref import proxy
+
+import torch
+from PIL import Image
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from eval.config import ConfigError
+from eval.episodes import frame_name
+from training.common.checkpoints import also_save
+from training.rl.config import SdpoConfig
+from training.rl.credit import Place
+from training.rl.hindsight import TriedEpisode, hindsight
+from training.rl.policy import Policy, SampledTurn
+from training.rl.rollouts import PlayedRollout, RolloutGeneration
+from training.rl.teacher import SelfTeacher
+
+TEACHER: Final = "teacher.safetensors"  # in a checkpoint
+
+
+class Teaching(TrainerCallback):  # type: ignore[misc]
+    """The teacher of one training: the model of its start, which follows the model step by step.
+
+    trainer  whose checkpoints hold the teacher, too
+    resume   tells the checkpoint that the training goes on from, or None
+    """
+
+    def __init__(self, trainer: Any, config: SdpoConfig, resume: Callable[[], str | None]) -> None:
+        self.trainer = proxy(trainer)
+        self.config = config
+        self.resume = resume
+        self.teacher: SelfTeacher | None = None
+        also_save(trainer, self.save)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Raises ConfigError."""
+        self.teacher = SelfTeacher(self.trainer.model, self.config.rate)
+        if (checkpoint := self.resume()) is not None:
+            self.teacher.restore(read(Path(checkpoint)))
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.teacher is not None:
+            self.teacher.update()
+
+    def save(self, checkpoint: Path) -> None:
+        from safetensors.torch import save_file
+
+        if self.teacher is not None:
+            held = self.teacher.state()
+            save_file({name: value.cpu().contiguous() for name, value in held.items()}, checkpoint / TEACHER)
+
+
+def read(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """A checkpoint's teacher. Raises ConfigError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return dict(load_file(checkpoint / TEACHER))
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"resume: {checkpoint / TEACHER} cannot be read: {error}") from None
+
+
+def lessons(
+    made: RolloutGeneration, policy: Policy, config: SdpoConfig
+) -> tuple[dict[Place, SampledTurn], Counter[str]]:
+    """Each turn that learns from the teacher, under the teacher's prompt; and how many rollouts were shown a `success`
+    and a `failure`."""
+    found: dict[Place, SampledTurn] = {}
+    shown: Counter[str] = Counter()
+    for number, group in enumerate(made.groups):
+        tried = [_tried(played) for played in group.rollouts]
+        for index, played in enumerate(group.rollouts):
+            if config.solved == "grpo" and played.episode.success:
+                continue
+            told = hindsight(index, tried, policy.builder)
+            if told is None:
+                continue
+            shown["success" if told.failed is None else "failure"] += 1
+            for at, (asked, turn) in enumerate(zip(played.asked, played.turns, strict=True)):
+                prompt, images = policy.prompt(asked.observation, asked.history, told)
+                found[number, index, at] = dataclasses.replace(turn, prompt_ids=prompt, images=images)
+    return found, shown
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """A screen in memory, as a demonstration refers to it; two are equal where their pixels are."""
+
+    image: Image.Image
+
+    def open(self) -> Image.Image:
+        return self.image
+
+    def measure(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.image.size
+
+
+def _tried(played: PlayedRollout) -> TriedEpisode:
+    steps = played.episode.steps
+    frames = {
+        step.screenshot: _Screen(asked.observation.image) for step, asked in zip(steps, played.asked, strict=True)
+    }
+    if played.end is not None:
+        frames[frame_name(len(steps))] = _Screen(played.end.image)
+    first = played.asked[0].observation.tree if played.asked else None
+    last = None if played.end is None else played.end.tree
+    return TriedEpisode(played.episode, frames.__getitem__, first, last)

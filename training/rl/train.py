@@ -1,0 +1,154 @@
+"""Reinforcement learning over whole episodes: `python -m training.rl --config $SLIPWAY_CONFIG`.
+
+Rollouts of the model on desktops, by the loop of `eval`; TRL's loss on their turns. Writes under $SLIPWAY_OUTPUTS (or
+--out): checkpoints/checkpoint-N, model/ (a LoRA merged in), results/ (summary.json, gate.json, records/ of all that was
+tried, rollouts/ with screens), and .done when the training is finished.
+
+After SIGTERM it throws the rollouts of the present generation away, saves, and exits 0 without .done; $SLIPWAY_RESUME
+names the checkpoint to resume from. That generation is then played anew, with the same random numbers. Exit code 1: too
+many rollouts were void, a retry may help. Exit code 78: no retry helps, as when the gate stops the training.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.config import ConfigError
+from eval.config.progress import progress
+from eval.desktop import InfraError, Task
+from eval.environments.registry import environment
+from training.common.entry import check_resume, entry, run_training
+from training.common.models import load_model, load_processor, lora, save_model
+from training.options import training_arguments
+from training.rl.config import RlConfig
+from training.trl_arguments import check_arguments, with_trl
+
+
+def arguments(config: RlConfig, out: Path) -> dict[str, Any]:
+    """Keyword arguments for TRL's GRPOConfig."""
+    return {
+        **training_arguments(config, out),
+        # what TRL would sample: one row of its own for each step, which nothing reads
+        "per_device_train_batch_size": config.group_size,
+        "num_generations": config.group_size,
+        "steps_per_generation": 1,
+        "num_iterations": 1,
+        "max_completion_length": config.max_completion,
+        "temperature": config.temperature,
+        "loss_type": config.loss,
+        "importance_sampling_level": config.importance,
+        "beta": 0.0,
+        "epsilon": config.epsilon,
+        "epsilon_high": config.epsilon_high,
+        "scale_rewards": "none",
+    }
+
+
+def make_trainer(config: RlConfig, out: Path) -> Any:
+    """The RolloutTrainer, ready to train. Raises ConfigError."""
+    check_arguments(config.trl, _kind())  # before the model, which takes minutes
+    from datasets import Dataset
+
+    from training.rl.critic import ValueNetwork
+    from training.rl.policy import Policy
+    from training.rl.trainer import RolloutTrainer
+
+    world = environment(config.environment)
+    tasks: list[Task] = world.tasks(config.tasks.count, config.tasks.seed, config.options)
+    builder = config.prompt.builder()
+    builder.check(tasks)
+    model, processor = load_model(config)
+    # a processor of its own: an agent pads on the other side than a trainer
+    own = load_processor(config.model, config.max_pixels, config.min_pixels)
+    assert config.steps is not None
+
+    def policy(trained: Any, autocast: Any) -> Policy:
+        return Policy(
+            (trained, own),
+            builder,
+            temperature=config.temperature,
+            max_new_tokens=config.max_completion,
+            batch_size=config.batch_size,
+            autocast=autocast,
+        )
+
+    def critic() -> ValueNetwork:
+        from training.common.models import start_model
+
+        return ValueNetwork(start_model(config).model.float())
+
+    trainer = RolloutTrainer(
+        chosen=config,
+        tasks=tasks,
+        make_desktop=lambda: world.desktop(config.options),
+        policy=policy,
+        out=out,
+        critic=None if config.critic is None else critic,
+        model=model,
+        args=with_trl(arguments(config, out), config.trl, _kind()),
+        train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size)}),
+        processing_class=processor,
+        peft_config=lora(config, model),
+    )
+    if config.evaluation is not None:
+        from training.common.answering import agents_in_memory
+        from training.common.watch import Watch
+
+        trainer.add_callback(Watch(config.evaluation, agents_in_memory(config), builder))
+        trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
+    return trainer
+
+
+def _kind() -> Any:
+    from trl import GRPOConfig
+
+    return GRPOConfig
+
+
+def train(config: RlConfig, out: Path, resume: str | None) -> bool:
+    """Runs the training. Returns False when SIGTERM stopped it."""
+    config.check()
+    check_resume(config, resume)
+    progress(0, config.steps, "load", f"{config.tasks.count} tasks")
+    trainer = make_trainer(config, out)
+
+    from training.common.watch import take_best
+    from training.rl import results
+    from training.rl.trainer import Stopped
+
+    try:
+        if not run_training(trainer, config, out, resume, config.period):
+            trainer.teller.status("stopped", trainer.state.global_step)
+            return False
+    except Stopped:
+        print(f"stopped after step {trainer.state.global_step}, before its next generation", flush=True)
+        trainer.teller.status("stopped", trainer.state.global_step)
+        return False
+    except (ConfigError, InfraError) as error:
+        trainer.teller.status("failed", trainer.state.global_step, str(error))
+        raise
+    finally:
+        if trainer.beside is not None:
+            trainer.beside.close()
+        trainer.teller.writer.cut()
+    trainer.teller.status("done", trainer.state.global_step)
+    rows = take_best(trainer, config.evaluation, config.seed, out)
+    results.write(config, trainer.last, rows, out / "results")
+    save_model(trainer, out / "model")
+    (out / ".done").touch()
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return entry(argv, prog="training.rl", description="Train on whole episodes.", kind=RlConfig, train=train)
+    except InfraError as error:
+        print(f"rl: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
