@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import hypothesis
 import pytest
@@ -28,6 +29,23 @@ hypothesis.settings.load_profile("busy")
 # verb, as a person at a terminal does, would wait for ever.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _guarded(replace: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    """As `replace`, but not for the process that runs the tests: another program in its place ends with a status of its
+    own, 0 perhaps, and the tests that were to come never run. A process that a test forked may do it."""
+    ours = os.getpid()
+
+    def guarded(*arguments: Any, **options: Any) -> NoReturn:
+        if os.getpid() == ours:
+            pytest.fail(f"{replace.__name__}{arguments[:2]}: it would replace the process that runs the tests")
+        replace(*arguments, **options)
+
+    return guarded
+
+
+for _name in ("execv", "execve"):  # the others of os call these
+    setattr(os, _name, _guarded(getattr(os, _name)))
 
 
 # The first test that needs an image builds it, and the others wait for it: minutes on a quiet machine, most of an hour

@@ -40,7 +40,8 @@ class Part(NamedTuple):
 PARTS: Final[dict[str, Part]] = {
     "machine": Part("nightly and not cluster and not alone", SHARED),
     "cluster": Part("nightly and cluster and not alone", SHARED),
-    # the cluster tests of CI, on the newest versions of tools/cluster/newest
+    # the cluster tests of CI, on the oldest and on the newest versions (tools/cluster/oldest, tools/cluster/newest)
+    "cluster-oldest": Part("cluster and not nightly", SHARED, {"SLIPWAY_CLUSTER_SET": "oldest"}),
     "cluster-newest": Part("cluster and not nightly", SHARED, {"SLIPWAY_CLUSTER_SET": "newest"}),
     "alone": Part("nightly and not cluster and alone"),
     "cluster-alone": Part("nightly and cluster and alone"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from launcher.protocol.read import read_run
 from launcher.store.layout import RunKeys
 from tests.cluster.laptop import Laptop
 from tests.support.tampering import EXTRA_ENV
+from tests.unit.k8s_tree.building import objects
 
 pytestmark = [pytest.mark.cluster("jobset"), pytest.mark.timeout(300)]
 NOWHERE = {"slipway.test/nowhere": "1"}
@@ -268,6 +269,97 @@ def test_a_run_of_a_laptop_whose_file_is_committed_later_is_one_of_git(laptop: L
     assert laptop.store.head(RunKeys(run).result) is None
     assert applied(laptop, job) == [run]  # the next sync
     assert laptop.result(run).outcome == "succeeded"
+
+
+FLUX = "kustomize.toolkit.fluxcd.io"
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+# the definition of Flux as far as it is read: a list with a status; by Flux 1.9.5
+KUSTOMIZATIONS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"kustomizations.{FLUX}"},
+    "spec": {
+        "group": FLUX,
+        "names": {"kind": "Kustomization", "plural": "kustomizations", "singular": "kustomization"},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": OPEN}}],
+    },
+}
+
+
+@pytest.fixture
+def flux(laptop: Laptop) -> Iterator[Laptop]:
+    """A cluster with Flux' Kustomizations and the rights that k8s/gitops/flux gives; no controller."""
+    cluster = laptop.cluster
+    cluster.settle("flux-system")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}})
+    there = cluster.get("crd", f"kustomizations.{FLUX}") is not None  # a test with Flux itself came before
+    if not there:
+        cluster.apply(KUSTOMIZATIONS)
+        how = ("get", f"crd/kustomizations.{FLUX}", "-o", "jsonpath={.status.acceptedNames.plural}")
+        cluster.wait_for("the kind", lambda: cluster.kubectl(*how) == "kustomizations", 120)
+        cluster.wait_for("it to be served", lambda: cluster.get("kustomizations", namespace="flux-system") == [], 120)
+    rights = [one for one in objects("gitops/flux") if "inventory" in one["metadata"]["name"]]
+    assert [one["kind"] for one in rights] == ["Role", "RoleBinding"]
+    cluster.apply(rights)
+    yield laptop
+    cluster.kubectl("delete", "namespace", "flux-system", "--wait=false")
+    if not there:
+        cluster.kubectl("delete", "crd", f"kustomizations.{FLUX}", timeout=120)
+
+
+def keeps(laptop: Laptop, *names: str) -> None:
+    """A Kustomization whose inventory has these objects, as kustomize-controller writes it."""
+    entries = [{"id": f"{laptop.namespace}_{each}", "v": "v1"} for each in names]
+    spec = {"interval": "10m", "path": "./jobs", "prune": True, "sourceRef": {"kind": "GitRepository", "name": "jobs"}}
+    kustomization = {"apiVersion": f"{FLUX}/v1", "kind": "Kustomization", "spec": spec}
+    kustomization["metadata"] = {"name": laptop.namespace, "namespace": "flux-system"}
+    laptop.cluster.apply({**kustomization, "status": {"inventory": {"entries": entries}}})
+    patch = json.dumps({"status": {"inventory": {"entries": entries}}})
+    how = ("patch", "kustomization", laptop.namespace, "-n", "flux-system", "--type=merge", "-p", patch)
+    laptop.cluster.kubectl(*how, "--subresource=status", check=False)  # of Flux' own definition
+
+
+@pytest.mark.parametrize("who", ["status", "reap"])
+def test_a_run_whose_file_flux_found_standing_is_one_of_git_by_fluxs_own_list(flux: Laptop, who: str) -> None:
+    """With `ssa: IfNotPresent` Flux sends nothing to a Job that is there, so that nothing on the Job tells."""
+    laptop = flux
+    job = {**laptop.counting("count", 12, pace=8.0), "kubernetes": block(laptop)}
+    (run,) = laptop.submit(job)
+    laptop.wait_for_log(run, "step 1")
+    laptop.launcher("reap", "--backend", "kubernetes")
+    assert not was_applied(read_run(laptop.store, run))
+    keeps(laptop, "other_batch_Job", f"{run}_batch_Job")
+    if who == "reap":  # while the object is there, for those who may not read the list
+        laptop.launcher("reap", "--backend", "kubernetes")
+        assert was_applied(read_run(laptop.store, run))
+    delete(laptop, run)
+    assert laptop.status(run)["state"] not in ("failed", "cancelled", "succeeded")
+    assert was_applied(read_run(laptop.store, run))
+    folder, _ = rendered(laptop, job)  # Flux' next interval
+    laptop.cluster.kubectl("apply", "--server-side", "-n", laptop.namespace, "-f", str(folder))
+    assert laptop.result(run).outcome == "succeeded"
+    assert attempts(laptop, run) == 2
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        ("--as=system:serviceaccount:slipway-system:slipway-reaper",),
+        ("--as=anna", "--as-group=slipway:submitters"),
+        ("--as=rita", "--as-group=slipway:readers"),
+    ],
+)
+def test_the_shipped_rights_show_fluxs_list_and_nothing_else_of_flux(flux: Laptop, who: tuple[str, ...]) -> None:
+    def may(verb: str, what: str, space: str = "flux-system") -> bool:
+        words = ("auth", "can-i", verb, what, "-n", space, *who)
+        return flux.cluster.kubectl(*words, check=False).split()[0] == "yes"
+
+    assert may("list", f"kustomizations.{FLUX}")
+    for verb in ("patch", "create", "delete"):
+        assert not may(verb, f"kustomizations.{FLUX}")
+    assert not may("list", "secrets")
+    assert not may("list", f"kustomizations.{FLUX}", flux.namespace)
 
 
 def test_a_removed_file_cancels_its_run_and_not_the_one_of_the_changed_job(

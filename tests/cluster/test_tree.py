@@ -172,14 +172,15 @@ def test_applying_it_again_changes_nothing(standing: Cluster) -> None:
 
 
 def allowed(cluster: Cluster, who: Who, what: Iterable[str], namespace: str = "slipway") -> set[str]:
-    """Of `VERB RESOURCE[.GROUP][/SUBRESOURCE]`, those that the API server would let somebody do."""
+    """Of `VERB RESOURCE[.GROUP][/SUBRESOURCE][ NAME]`, those that the API server would let somebody do."""
     asked = list(what)
     reviews = []
     for one in asked:
-        verb, _, rest = one.partition(" ")
+        verb, rest, *named = one.split(" ")
         rest, _, part = rest.partition("/")
         resource, _, group = rest.partition(".")
         attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": part}
+        attributes |= {"name": "".join(named)}
         spec = {"user": who[0], "groups": who[1], "resourceAttributes": attributes}
         reviews.append({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
     said = cluster.kubectl("create", "-f", "-", "-o", 'jsonpath={.status.allowed}{"\\n"}', data=listed(reviews)).split()
@@ -200,6 +201,17 @@ NEVER += [
     "deletecollection jobs.batch",
     "get pods/attach",
 ]
+
+
+def test_people_see_the_quota_of_their_queue_and_of_no_other(standing: Cluster) -> None:
+    queue = "clusterqueues.kueue.x-k8s.io"
+    asked = [f"get {queue} slipway", f"get {queue} another", f"list {queue}", f"patch {queue} slipway"]
+    for who in (SUBMITTER, READER, account("slipway-ci")):
+        assert allowed(standing, who, [*asked, "list localqueues.kueue.x-k8s.io"]) == {
+            f"get {queue} slipway",
+            "list localqueues.kueue.x-k8s.io",
+        }
+    assert allowed(standing, account("slipway-run"), asked) == set()
 
 
 def test_people_who_submit(standing: Cluster) -> None:

@@ -7,16 +7,27 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from tests.support.cluster.cluster import Cluster
-from tests.support.cluster.programs import SET
-from tests.unit.kubernetes_validate.verdicts import LESS, NAMESPACE, VERDICTS, manifests, ours, verdicts
+from tests.unit.kubernetes_validate.verdicts import (
+    ASKED,
+    LESS,
+    NAMESPACE,
+    VERDICTS,
+    kept,
+    less,
+    manifests,
+    ours,
+    verdicts,
+)
 
 pytestmark = pytest.mark.cluster("jobset-crds", "kueue-crds")
 HEAD = "# What a real API server says to each manifest. Written by tests/cluster/test_verdicts.py (SLIPWAY_UPDATE=1).\n"
@@ -71,24 +82,35 @@ def _reason(words: str) -> str:
     return re.split(r" is (?:invalid|forbidden): ", words, maxsplit=1)[-1][:160]
 
 
+def _write(file: Path, version: str, head: str, found: dict[str, str], default: dict[str, str]) -> None:
+    """Writes what was found; of another version than the default only what differs ('' where there is nothing)."""
+    if version != schemas.DEFAULT:
+        head = f"# What Kubernetes {version} says otherwise than {file.name} has it.\n{head}"
+        found = {key: found.get(key, "") for key in {**found, **default} if found.get(key) != default.get(key)}
+    kept(file, version).write_text(head + yaml.safe_dump(found, sort_keys=False, width=10_000), encoding="utf-8")
+
+
 def test_the_server_still_says_what_is_known_of_it(cluster: Cluster, api: Api) -> None:
     judge = Judge(api, cluster.namespace(enforce="privileged"))
     answers = {manifest.key: judge.verdict(manifest.value) for manifest in manifests()}
     assert len(answers) == len(manifests()), "two manifests have one key"
     said = {key: answer for key, (answer, _) in answers.items()}
-    if SET == "newest":  # the verdicts in the file are of the other version
-        version = cluster.version()
+    version = cluster.version()
+    if version not in ASKED:  # nobody keeps its verdicts
         refused = [one.key for one in manifests() if said[one.key] == "takes" and ours(one.value, version) == "refuses"]
         assert refused == []
         return
     if os.environ.get("SLIPWAY_UPDATE") == "1":
-        VERDICTS.write_text(HEAD + yaml.safe_dump(said, sort_keys=False, width=10_000), encoding="utf-8")
+        _write(VERDICTS, version, HEAD, said, verdicts() if version != schemas.DEFAULT else {})
         unsaid = {
             manifest.key: _reason(answers[manifest.key][1])
             for manifest in manifests()
-            if said[manifest.key] != "takes" and ours(manifest.value) == "takes"
+            if said[manifest.key] != "takes" and ours(manifest.value, version) == "takes"
         }
-        LESS.write_text(LESS_HEAD + yaml.safe_dump(unsaid, sort_keys=False, width=10_000), encoding="utf-8")
+        known_less = less() if version != schemas.DEFAULT else {}
+        # the same manifest in both versions: the words may differ, which says nothing
+        unsaid = {key: known_less.get(key, words) for key, words in unsaid.items()}
+        _write(LESS, version, LESS_HEAD, unsaid, known_less)
         return
-    known = verdicts()
+    known = verdicts(version)
     assert {key: answers[key] for key in said if said[key] != known.get(key)} == {}

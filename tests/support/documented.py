@@ -19,7 +19,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BLOCK: Final = re.compile(
-    r"(?:<!-- (?P<mark>ci|needs): (?P<why>[^>]*) -->\n)?```(?:sh|console|bash)\n(?P<body>.*?)```", re.DOTALL
+    r"(?:<!-- (?P<mark>ci|needs): (?P<why>[^>]*) -->\n *)?```(?:sh|console|bash)\n(?P<body>.*?)```", re.DOTALL
 )
 _FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 PROGRAMS: Final = ("launcher", "make", "python", ".venv/bin/python", ".venv/bin/pytest", ".venv/bin/launcher")

@@ -244,7 +244,10 @@ def make_base(engine: Engine) -> str:
     with tempfile.TemporaryDirectory(dir=engine.state) as folder:
         root = Path(folder) / "root"
         mirror = debian_mirror()
-        command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(root)]
+        # in namespaces of its own: what it mounts below `root`, and every process of it, goes when it is interrupted;
+        # the folder is removed next, and nobody may remove through a mount
+        command = ["unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child"]
+        command += ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(root)]
         done = subprocess.run([*command, *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
         if done.returncode:
             raise NoEngine(f"debootstrap: {done.stdout.strip().split(chr(10))[-1][:300]}")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from launcher.spec import structures, types
+from launcher.spec import notify, structures, types
 from launcher.spec.profile import PROFILE
 from launcher.spec.schema import JOB
 from tests.support import odd_values
@@ -258,6 +258,8 @@ _MAKERS: Final[dict[type, Callable[[_Maker, Any], Any]]] = {
     structures.Reviewed: lambda maker, kind: maker.value(kind.type),
     structures.Struct: _struct,
     structures.Forms: _forms,
+    notify.ChannelType: lambda maker, kind: _struct(maker, kind.fields),
+    notify.SecretName: lambda maker, kind: maker.text(kind.name),
 }
 
 

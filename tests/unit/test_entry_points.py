@@ -23,9 +23,12 @@ from tests.support.documented import ROOT, tracked
 # jobs in users' repositories and in stores hold these: none may go
 PROMISED: Final = (
     "eval.agentnetbench",
+    "eval.osworld",
     "eval.replay",
     "eval.run",
+    "eval.screenspot",
     "eval.steps",
+    "eval.tryout",
     "launcher.runtime",
     "training.data",
     "training.dpo",
@@ -36,6 +39,7 @@ PROMISED: Final = (
     "training.plan",
     "training.reference",
     "training.reward",
+    "training.rl",
     "training.sft",
     "training.tiny",
 )

@@ -57,11 +57,15 @@ def test_the_wheel_holds_types_licence_and_everything_the_packages_read(wheel: P
     assert not [name for name in data if name not in names and not name.endswith((".md", ".py"))]
 
 
-@pytest.mark.parametrize(("extra", "image"), [("unsloth", "unsloth-sft"), ("vllm", "trl-grpo")])
+@pytest.mark.parametrize(
+    ("extra", "image"), [("unsloth", "unsloth-sft"), ("vllm", "trl-grpo"), ("desktop", "linux-desktop")]
+)
 def test_an_extra_is_what_its_image_installs(extra: str, image: str) -> None:
+    """With the extra `agents`, for the evaluations that run in it."""
     folder = ROOT / "images" / image
     lines = [line.partition("#")[0].strip() for line in (folder / "requirements.in").read_text().splitlines()]
-    asked = {*PROJECT["project"]["optional-dependencies"][extra], *PROJECT["project"]["dependencies"]}
+    extras = PROJECT["project"]["optional-dependencies"]
+    asked = {*extras[extra], *extras["agents"], *PROJECT["project"]["dependencies"]}
     assert asked == {line for line in lines if line}
     locked = (folder / "requirements.lock").read_text()
     for pin in (line for line in asked if "==" in line):

@@ -16,8 +16,8 @@ from launcher.cli import VERBS, arguments, main
 from tests.support.odd_values import ODD_TEXTS
 
 SEED = int(os.environ.get("SLIPWAY_FUZZ_SEED", "0"))
-# they would stay (a shell, a port that is served, a session), start a service, or ask an engine and a network
-LEFT_OUT = {"forward", "cluster", "images", "dev"}
+# they would stay (a shell, a port or a page that is served, a session), start a service, or ask an engine and a network
+LEFT_OUT = {"forward", "cluster", "images", "dev", "monitor"}
 ACTIONS_LEFT_OUT = {"start", "stop", "install", "uninstall", "set"}
 WORDS = (
     *(text for text in ODD_TEXTS if text.encode(errors="replace").decode() == text),

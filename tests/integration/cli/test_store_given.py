@@ -30,6 +30,7 @@ WORDS = {
     "report": [RUN, "--file", "x.html"],
     "gather": [RUN, "--to", "x"],
     "cancel": [RUN],
+    "monitor": ["--no-browser", "--port", "0"],
 }
 OTHERS = (
     "submit",

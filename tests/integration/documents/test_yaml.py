@@ -51,6 +51,8 @@ def test_the_overlays_of_the_administrators_page_can_be_built(tmp_path: Path) ->
         objects |= {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built)}
     for binding, group in (("submitter", "agents-team"), ("operator", "agents-team"), ("reader", "agents-readers")):
         assert objects["RoleBinding", f"slipway-{binding}"]["subjects"][0]["name"] == group
+        if binding != "operator":  # the quota of the queue, which lies in no namespace
+            assert objects["ClusterRoleBinding", f"slipway-{binding}"]["subjects"][0]["name"] == group
     cpus = objects["ClusterQueue", "slipway"]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
     assert cpus == {"name": "cpu", "nominalQuota": "64"}
     assert {each["spec"].get("storageClassName") for (kind, _), each in objects.items() if "VolumeClaim" in kind} == {

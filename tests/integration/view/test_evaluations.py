@@ -12,8 +12,8 @@ import pytest
 
 from eval.benchmarks.agentnetbench.score import VERSIONS
 from eval.rollout import TaskRecord
-from eval.scores.stats import by_cluster
-from eval.scores.summary import row, summarise
+from eval.scores.stats import by_cluster, rate
+from eval.scores.summary import row, summarise, table
 from launcher.cli import main
 from launcher.spec.model import Output
 from launcher.store.base import Store
@@ -107,12 +107,33 @@ def test_identical_answers_do_not_differ_because_one_side_was_scored_by_two_vers
     assert "v1 against v2" in capsys.readouterr().err
 
 
+def test_a_rate_near_1_over_fewer_than_50_trajectories_is_marked(file_store: Store, capsys: Capture) -> None:
+    """A rare kind of trajectory may be missing among them. In `results`, the report and what an evaluation says."""
+    rows = {
+        name: row(
+            "accuracy", rate([9.0] * (clusters - 1) + [share], [10.0] * clusters),
+            benchmark="login", version="1", split="test", infra=0, seed=0, agent="a",
+        )
+        for name, clusters, share in (("near", 49, 8.0), ("many", 50, 8.0))
+    }  # fmt: skip
+    marked = {}
+    for name, one in rows.items():
+        run = stored(file_store, name, [record(0, True)], json.dumps([msgspec.to_builtins(one)]).encode())
+        assert main(["results", run]) == 0
+        marked[name] = "* over fewer than 10 clusters" in capsys.readouterr().out
+        assert main(["report", run, "--file", f"{name}.html"]) == 0
+        assert ("* over fewer than 10 clusters" in Path(f"{name}.html").read_text()) == marked[name]
+        assert ("* over fewer than 10 clusters" in table([one])) == marked[name]
+        capsys.readouterr()
+    assert marked == {"near": True, "many": False}
+
+
 def test_few_trajectories_are_marked_in_results_and_said_in_compare(file_store: Store, capsys: Capture) -> None:
     few = bench("v1", 1.0, 4)
     one, other = (stored(file_store, name, few, summary(few)) for name in ("one", "other"))
     assert main(["results", one, other]) == 0
     told = capsys.readouterr().out
-    assert "* over fewer than 10 clusters (episodes, trajectories): the interval cannot be relied on" in told
+    assert "* over fewer than 10 clusters (episodes, trajectories), or fewer than 50 with a value near 0 or 1" in told
     assert "80 pairs of tasks in 4 clusters" in told
     assert main(["report", one, other, "--file", "report.html"]) == 0
     page = Path("report.html").read_text()

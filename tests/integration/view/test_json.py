@@ -78,7 +78,9 @@ class Scene:
         (folder / "pod.yaml").write_text(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n"
         )
-        (folder / "slipway.yaml").write_text(f"store: {store.url}\nlocal: {{state: {folder / 'state'}}}\n")
+        (folder / "slipway.yaml").write_text(
+            f"store: {store.url}\nlocal: {{state: {folder / 'state'}}}\nnotify: {{desk: {{command: ['true']}}}}\n"
+        )
 
 
 # call -> [(words, exit code)]; names in braces are the scene's
@@ -100,6 +102,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "logs": [("logs {live} -o json", 0), ("logs {group} -o json", 0), ("logs {before} --follow -o json", 0)],
     "cancel": [("cancel {bad} -o json", 0), ("cancel -l no=body -o json", 0), ("cancel {live} -o json", 0)],
     "move": [("move {live} --to local -o json", 0)],
+    "notify": [("notify -o json --dry-run", 0), ("notify -o json", 0), ("notify -o json", 0)],
     "reap": [("reap -o json --dry-run", 0)],
     "retry": [("retry {bad} -o json --dry-run", 0)],
     "retry --follow": [("retry {retried} -o json --follow", 1)],

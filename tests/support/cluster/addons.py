@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.support.cluster import control
-from tests.support.cluster.programs import BIN, STATE
+from tests.support.cluster.programs import BIN, SET, STATE
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def kueue(cluster: Cluster) -> None:
     place = [f"KUBERNETES_SERVICE_HOST={cluster.box.address}", f"KUBERNETES_SERVICE_PORT={control.PORT}"]
     _manager(cluster, "kueue", config, ["unshare", "-m", "env", *place, "sh", "-ec", script, "sh"])
     cluster.apply(_visibility(cluster))
-    cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{QUEUES}", "--timeout=60s", timeout=90)
+    cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{QUEUES}", "--timeout=300s", timeout=330)
 
 
 QUEUES = "v1beta1.visibility.kueue.x-k8s.io"
@@ -173,7 +173,12 @@ def _visibility(cluster: Cluster) -> list[dict[str, Any]]:
         "insecureSkipTLSVerify": True,
         "service": place,
     }
+    # 1.33 looks for the server there, 1.34 and later in slices alone
+    address = {"addresses": [{"ip": cluster.box.address}], "ports": [{"name": "https", "port": VISIBILITY}]}
+    kept = {**place, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
+    endpoints = [{"apiVersion": "v1", "kind": "Endpoints", "metadata": kept, "subsets": [address]}]
     return [
+        *(endpoints if SET == "oldest" else []),
         {"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": {"ports": ports}},
         {
             "apiVersion": "discovery.k8s.io/v1",

@@ -190,6 +190,10 @@ class Cluster:
         """The same with a Kubernetes client and Pillow, in the place of slipway-cpu where nothing is trained."""
         return self._own("test.local/slipway-cpu:1", images.reaper_image)
 
+    def monitor(self) -> str:
+        """The same with what `launcher monitor` needs."""
+        return self._own("test.local/monitor:1", images.monitor_image)
+
     def _own(self, name: str, make: Callable[[], Image]) -> str:
         if name not in self._references:
             self._references[name] = self._import(Imported(name, name, make()))

@@ -3,6 +3,7 @@
 pause     one static program
 py        this machine's Python, a shell and a few tools
 launcher  py with the launcher of this clone and what it depends on: `python -m launcher.runtime` runs; no torch
+monitor   launcher with what `launcher monitor` needs, and a Kubernetes client
 reaper    launcher with a Kubernetes client and Pillow: `launcher reap` and `python -m training.make_episodes` run
 
 Layers are kept in .tools/cluster/images, by a hash of what is in them, and linked into nodes (linking.py).
@@ -113,6 +114,12 @@ def launcher_image() -> Image:
 def reaper_image() -> Image:
     env = {"PATH": PATH, "PYTHONPATH": "/opt/more:/opt/packages:/opt/slipway", "PYTHONDONTWRITEBYTECODE": "1"}
     more = packages_layer("more", ("kubernetes", "pillow"))
+    return image([python_layer(), packages_layer(), more, sources_layer()], ["sh"], env, "1000:1000")
+
+
+def monitor_image() -> Image:
+    env = {"PATH": PATH, "PYTHONPATH": "/opt/monitor:/opt/packages:/opt/slipway", "PYTHONDONTWRITEBYTECODE": "1"}
+    more = packages_layer("monitor", ("kubernetes", "alembic", "jinja2", "sqlalchemy", "starlette", "uvicorn"))
     return image([python_layer(), packages_layer(), more, sources_layer()], ["sh"], env, "1000:1000")
 
 

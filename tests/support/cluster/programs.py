@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.cluster.sandbox import CGROUPS, NoCluster
 
 ROOT = Path(__file__).resolve().parents[3]
-SET = os.environ.get("SLIPWAY_CLUSTER_SET", "")  # of pins: tools/cluster, or tools/cluster/newest
+SET = os.environ.get("SLIPWAY_CLUSTER_SET", "")  # of pins: tools/cluster, or tools/cluster/oldest, tools/cluster/newest
 TOOLS = ROOT / ".tools"
 BIN = TOOLS / SET / "bin"
 STATE = TOOLS / SET / "cluster"
@@ -29,6 +29,7 @@ PARTS = {
     "kueue-crds": ("kueue-manifests",),
     "argocd": ("argocd", "argocd-manifests"),
     "flux": ("source-controller", "kustomize-controller", "flux-manifests"),
+    "coscheduling-crds": ("coscheduling-manifests",),
     "argocd-crds": ("argocd-manifests",),
     "flux-crds": ("flux-manifests",),
     "kind": ("kind", "kind-manifests", "kubeadm", "kind-etcd", "local-path-provisioner", "coredns", "kube-proxy"),

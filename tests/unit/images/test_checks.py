@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -20,6 +22,7 @@ from launcher.spec.images.catalogue import CatalogueEntry
 from launcher.spec.images.definition import select
 from tests.support.documented import ROOT
 from tests.unit.images.project import BASE, project
+from training.options import TrainerConfig
 
 REFERENCE = f"registry.example/slipway/tiny@sha256:{'cd' * 32}"
 
@@ -212,6 +215,16 @@ def test_a_profile_overrides_the_catalogue(
     assert f"digest: sha256:{'ef' * 32}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("image", ["trl-grpo", "unsloth-sft"])
+def test_what_trainings_options_offer_is_in_the_locks_of_the_images_that_a_refusal_names(image: str) -> None:
+    """`report_to` and `deepspeed`; mlflow-skinny is MLflow's client."""
+    (offered,) = get_args(get_type_hints(TrainerConfig)["report_to"])
+    packages = {"mlflow-skinny" if name == "mlflow" else name for name in get_args(offered)} | {"deepspeed"}
+    assert len(packages) == 5
+    locked = (ROOT / "images" / image / "requirements.lock").read_text(encoding="utf-8")
+    assert packages <= set(re.findall(r"^([\w-]+)==", locked, re.MULTILINE))
+
+
 @pytest.mark.parametrize(
     ("pins", "refused"),
     [
@@ -294,6 +307,9 @@ def test_a_build_refuses_packages_that_wrote_the_same_file_with_other_bytes(tmp_
     installed(tmp_path, "cuda_bindings-13.5.0", {"cuda/bindings/__init__.py": "a", "cuda/__init__.py": "same"})
     installed(tmp_path, "other-1", {"cuda/__init__.py": "same", "tests/__init__.py": "b"})
     installed(tmp_path, "another-1", {"tests/__init__.py": "c"})
+    # as the locks of trl-grpo and vllm-serve have it; their builds were refused for it
+    for name in ("flashinfer_python-0.7.0.post1", "torch_c_dlpack_ext-0.1.5"):
+        installed(tmp_path, name, {"build_backend.py": name})
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     installed(tmp_path, "cuda_python-12.6.2.post1", {"cuda/bindings/__init__.py": "b", "cuda/nvrtc.pyx": "c"})

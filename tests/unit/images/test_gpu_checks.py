@@ -17,7 +17,7 @@ from launcher.spec.images.dockerfile import instructions
 from tests.support.engine import ROOT
 
 GPU = ("trl-grpo", "unsloth-sft", "vllm-serve")
-IMAGES = (*GPU, "slipway-cpu", "waa-vm")
+IMAGES = (*GPU, "linux-desktop", "slipway-cpu", "waa-vm")
 
 
 @pytest.fixture

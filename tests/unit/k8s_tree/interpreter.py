@@ -37,7 +37,8 @@ def program() -> Path:
         if not made.exists():
             command = [go, "build", "-buildvcs=false", "-mod=readonly", "-o", str(made), "."]
             environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
-            done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=280)
+            # the limit ends what hangs: on a busy machine a build takes many minutes
+            done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, timeout=1800)
             assert done.returncode == 0, done.stderr
     return made
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.k8s_tree import interpreter
 from tests.unit.k8s_tree.interpreter import JOB, JOBSET, WORKLOAD, script
 
+pytestmark = pytest.mark.timeout(2000)  # the first test waits for the interpreter to be built
+
 QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}
 RUN = {"labels": {"slipway.dev/run": "sft-0123456789ab"}}
 

@@ -30,14 +30,14 @@ from tests.unit.k8s_tree.building import (
 
 EVERYTHING = [pytest.param(folder, id=folder) for folder in FOLDERS]
 # names that an overlay replaces by an image with its digest; the tree can not know it
-NAMED = {"slipway-cpu", "vllm-serve", "generic-device-plugin", plan.STORE_IMAGE}
+NAMED = {"slipway-cpu", "vllm-serve", "oauth2-proxy", "generic-device-plugin", plan.STORE_IMAGE}
 # kinds whose schemas are not among ours: Prometheus' operator's are looked at by hand
 UNCHECKED = ("monitoring.coreos.com/v1",)
 RULES = yaml.safe_load((TREE / "components/monitoring/rules.yaml").read_text())
 
 
 def test_there_is_what_the_issue_names() -> None:
-    assert {"kueue", "jobset", "gpu", "kvm", "store", "monitoring"} <= set(COMPONENTS)
+    assert {"kueue", "jobset", "gpu", "kvm", "store", "monitor", "monitoring"} <= set(COMPONENTS)
     assert {"kind", "gke", "eks", "aks", "plain", "on-prem"} <= set(OVERLAYS)
 
 
@@ -145,11 +145,14 @@ def test_images_are_pinned_or_named_for_an_overlay_to_pin(folder: str) -> None:
 
 
 def test_every_role_is_small() -> None:
-    """No wildcard, no secret, no node, no right on roles; nothing for the whole cluster."""
+    """No wildcard, no secret, no node, no right on roles; of the whole cluster only a look at one ClusterQueue."""
     roles = [one for folder in FOLDERS for one in objects(folder) if one["kind"] in ("Role", "ClusterRole")]
     assert roles
     for one in roles:
-        assert one["kind"] == "Role"
+        if one["kind"] == "ClusterRole":
+            (rule,) = one["rules"]
+            assert (rule["resources"], rule["verbs"]) == (["clusterqueues"], ["get"])
+            assert rule["resourceNames"] == ["slipway"]
         for rule in one["rules"]:
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
             assert not {"secrets", "nodes", "roles", "rolebindings", "serviceaccounts/token"} & set(rule["resources"])

@@ -12,7 +12,7 @@ import yaml
 
 from launcher.backends.kubernetes.compare.allowed import tolerated
 from launcher.backends.kubernetes.compare.carried import inspect
-from launcher.backends.kubernetes.names import RENDERER
+from launcher.backends.kubernetes.names import OWNED_KINDS, RENDERER
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.cli import main
 from launcher.spec.model import ResolvedJob
@@ -42,7 +42,7 @@ def of_many_ranks() -> ResolvedJob:
 
 def inspected(documents: list[dict[str, Any]], *, served: bool = False) -> tuple[list[str], list[str]]:
     """The errors, and the warnings and notes."""
-    maps = {each["metadata"].get("name"): each for each in documents if each["kind"] == "ConfigMap"}
+    maps = {each["metadata"].get("name"): each for each in documents if each["kind"] in OWNED_KINDS}
     faults = inspect(documents[-1], maps, served=served).faults
     return [f.message for f in faults if f.level == "error"], [f.message for f in faults if f.level != "error"]
 

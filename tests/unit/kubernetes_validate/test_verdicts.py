@@ -6,13 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from launcher.backends.kubernetes.check import policies, validate
 from launcher.cli import main
 from launcher.cli.verbs.validate import POLICIES
 from tests.unit.kubernetes_validate.support import cases, line, spoiled
-from tests.unit.kubernetes_validate.verdicts import LESS, manifests, ours, verdicts
+from tests.unit.kubernetes_validate.verdicts import ASKED, less, manifests, ours, verdicts
 
 # sound manifests that were refused before, by a word in their key
 ONCE_REFUSED = (
@@ -30,24 +29,26 @@ spec: {refreshInterval: 1h}
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 
-def test_nothing_that_a_server_takes_is_refused_without_naming_a_house_policy() -> None:
-    known = verdicts()
+@pytest.mark.parametrize("version", ASKED)
+def test_nothing_that_a_server_takes_is_refused_without_naming_a_house_policy(version: str) -> None:
+    known = verdicts(version)
     assert len(known) >= 200
     refused = {}
     for manifest in manifests():
-        if known[manifest.key] == "takes" and ours(manifest.value) != "takes":
-            refused[manifest.key] = [line(item) for item in validate.findings(manifest.value)]
+        if known[manifest.key] == "takes" and ours(manifest.value, version) != "takes":
+            refused[manifest.key] = [line(item) for item in validate.findings(manifest.value, version)]
     assert refused == {}
 
 
-def test_the_same_of_the_single_changes() -> None:
+@pytest.mark.parametrize(("version", "name"), [("1.33", "oldest"), ("1.34", "server")])
+def test_the_same_of_the_single_changes(version: str, name: str) -> None:
     """A JobSet's server is its webhook, which is asked in tests/cluster/test_validation.py."""
     refused = {}
     for case in cases():
         value = spoiled(case)
-        findings = validate.findings(value, policy=validate.NO_POLICY)
+        findings = validate.findings(value, version, validate.NO_POLICY)
         # the test posts to the kind's own address, where the kind may be missing; kubectl could not send it
-        if findings and case.get("server") in ("takes", "warns") and "kind" in value:
+        if findings and case.get(name, case.get("server")) in ("takes", "warns") and "kind" in value:
             refused[str(case)] = [line(item) for item in findings]
     assert refused == {}
 
@@ -56,14 +57,12 @@ def test_every_manifest_has_a_verdict_and_every_verdict_a_manifest() -> None:
     assert sorted(manifest.key for manifest in manifests()) == sorted(verdicts())
 
 
-def test_where_validate_says_less_is_known() -> None:
+@pytest.mark.parametrize("version", ASKED)
+def test_where_validate_says_less_is_known(version: str) -> None:
     """Each such manifest is named, with what the server says to it."""
-    known = verdicts()
-    named = yaml.safe_load(LESS.read_text(encoding="utf-8"))
-    less = [
-        manifest.key for manifest in manifests() if known[manifest.key] != "takes" and ours(manifest.value) == "takes"
-    ]
-    assert sorted(less) == sorted(named)
+    known = verdicts(version)
+    unsaid = [one.key for one in manifests() if known[one.key] != "takes" and ours(one.value, version) == "takes"]
+    assert sorted(unsaid) == sorted(less(version))
 
 
 def test_bad_manifests_are_found() -> None:

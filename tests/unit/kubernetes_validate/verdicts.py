@@ -4,7 +4,8 @@
 `manifests/rendered.yaml`: what the launcher renders, changed at random (made once, by
 `python -m tests.unit.kubernetes_validate.verdicts`). Each holds `manifest`, and under `variants` single changes of it.
 Besides, each field of the first two that the schema calls required is left out. The verdicts are written by the server:
-`SLIPWAY_UPDATE=1 .venv/bin/pytest -q tests/cluster/test_verdicts.py`.
+`SLIPWAY_UPDATE=1 .venv/bin/pytest -q tests/cluster/test_verdicts.py`. With `SLIPWAY_CLUSTER_SET=oldest` that writes
+`verdicts-1.33.yaml` and `less-1.33.yaml`: what the oldest supported server says otherwise.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ FOLDER: Final = Path(__file__).parent / "manifests"
 FILES: Final = ("workloads", "others", "rendered")
 VERDICTS: Final = FOLDER / "verdicts.yaml"
 LESS: Final = FOLDER / "less.yaml"  # what the server refuses and validate takes
+ASKED: Final = ("1.33", schemas.DEFAULT)  # versions whose servers' verdicts are kept
 NAMESPACE: Final = "ml"  # that all these manifests name
 # a random change of what we render
 REPLACEMENTS: Final[tuple[Any, ...]] = (..., None, "", "x", "Not A Name", 0, -1, 7, True, [], {}, ["x"], {"a": "b"})
@@ -95,9 +97,25 @@ def _required(base: Mapping[str, Any], file: str) -> list[str]:
     return routes
 
 
-def verdicts() -> dict[str, str]:
-    """key -> `takes`, `refuses`, or `does not serve`, as the API server of the tests' cluster (1.34) said it."""
-    known: dict[str, str] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
+def kept(file: Path, version: str) -> Path:
+    """VERDICTS or LESS of a version. Those of another version than the default hold what differs."""
+    return file if version == schemas.DEFAULT else file.with_stem(f"{file.stem}-{version}")
+
+
+def verdicts(version: str = schemas.DEFAULT) -> dict[str, str]:
+    """key -> `takes`, `refuses`, or `does not serve`, as an API server of that version said it."""
+    return _merged(VERDICTS, version)
+
+
+def less(version: str = schemas.DEFAULT) -> dict[str, str]:
+    """key -> the server's words, of manifests that it refuses and `validate` takes."""
+    return {key: words for key, words in _merged(LESS, version).items() if words}
+
+
+def _merged(file: Path, version: str) -> dict[str, str]:
+    known: dict[str, str] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if version != schemas.DEFAULT:
+        known.update(yaml.safe_load(kept(file, version).read_text(encoding="utf-8")) or {})
     return known
 
 

@@ -40,6 +40,7 @@ def test_a_part_tells_what_passed_what_was_red_and_what_was_left_out(folder: Pat
     assert counts == {
         "machine": (1, 1, 1),
         "cluster": (0, 1, 0),
+        "cluster-oldest": (0, 0, 0),
         "cluster-newest": (0, 0, 0),
         "alone": (1, 0, 0),
         "cluster-alone": (0, 0, 0),
@@ -48,7 +49,7 @@ def test_a_part_tells_what_passed_what_was_red_and_what_was_left_out(folder: Pat
     assert "test_some.py::test_bad: assert 1 == 2" in text
     assert "test_some.py::test_broken: OSError: no disk" in text
     assert "left out (machine, 1): no GPU here" in text
-    assert text.count("no tests") == 2
+    assert text.count("no tests") == 3
     assert not done["cluster-alone"].found
 
 

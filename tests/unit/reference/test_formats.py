@@ -18,10 +18,13 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.benchmarks.agentnetbench.data import load
 from eval.benchmarks.agentnetbench.run import BenchAnswer
+from eval.benchmarks.screenspot.data import load as load_questions
+from eval.benchmarks.screenspot.run import SpotAnswer
 from eval.episodes import Episode, iter_episodes, jsonl, read_episode
 from eval.rollout import TaskRecord
 from eval.scores.summary import MetricRow
 from eval.steps import StepAnswer
+from launcher.results import training_records
 from launcher.results.read import Metric, TaskResult
 from tests.support.documented import ROOT
 from tools.reference import formats, formats_meanings
@@ -30,12 +33,15 @@ from training.data.chat import ChatSamples
 from training.data.faults import Faults
 from training.data.packed.store import DatasetManifest, read_manifest
 from training.data.pairs.store import read_pairs
+from training.rl.records import RecordWriter
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 SIZE = (320, 200)
 FILE: Final = re.compile(
     r"(?:.*/)?([\w.-]+\.(?:json|jsonl|md|html|csv|txt|png|svg|parquet|tar|sqlite|db|log|yaml|safetensors|bin|pt))"
 )
+# the files that these name lie in the home of a desktop, and are gone with it
+HOMES: Final = (ROOT / "eval/benchmarks/linux_desktop/templates", ROOT / "eval/benchmarks/gtk_forms")
 # names in the source that are no file which we leave for anybody
 FOREIGN: Final = {
     **dict.fromkeys(
@@ -48,7 +54,8 @@ FOREIGN: Final = {
     ),
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
-    "note.txt": "in the home of a real desktop, gone with it",
+    **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
+    "ID.json": "a task in OSWorld's format, which others write",
     "code.tar": "the code of a job, inside the store",
     "progress.jsonl": "the runtime's own, deleted with its folder",
     "metrics.jsonl": "the runtime's own, deleted with its folder; $SLIPWAY_METRICS names it",
@@ -122,6 +129,19 @@ def test_the_chat_is_read(tmp_path: Path) -> None:
     assert len(sample.images) == 1
 
 
+def test_the_records_of_a_training_are_read_by_the_launcher_and_hold_every_kind(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records/000001.jsonl").write_text(example("records/000001.jsonl"))
+    lines = training_records.read_folder(tmp_path)
+    assert {line.KIND for line in lines} == set(training_records.LINES)
+    turn = next(line for line in lines if isinstance(line, training_records.RlTurn))
+    assert (turn.phase, turn.step, turn.token_ids) == ("train", 1, [41, 2])
+    for entry in (json.loads(line) for line in example("records/000001.jsonl").splitlines()[1:]):
+        (kind,) = (kind for kind in RecordWriter.KINDS if kind.__struct_config__.tag == entry["record"])
+        written = json.loads(msgspec.json.encode(msgspec.convert(entry, kind)))
+        assert {name: written[name] for name in entry} == entry
+
+
 def test_the_results_are_read_by_the_evaluation_and_by_the_launcher(tmp_path: Path) -> None:
     summary, tasks = example("summary.json"), example("tasks.jsonl")
     (row,) = msgspec.json.decode(summary, type=list[MetricRow])
@@ -141,6 +161,19 @@ def test_the_trajectory_of_agentnetbench_is_read(tmp_path: Path) -> None:
     assert trajectory.steps[0].options[0][0].boxes == ((0.2, 0.4, 0.1, 0.2),)
     (tmp_path / "responses.jsonl").write_text(example("responses.jsonl"))
     assert [answer.step for answer in jsonl.read(tmp_path / "responses.jsonl", BenchAnswer)] == [1]
+
+
+def test_the_items_of_screenspot_are_read(tmp_path: Path) -> None:
+    for name, folder, edition in (("screenspot_web.json", "one", "v1"), ("vscode_macos.json", "pro", "pro")):
+        place = tmp_path / folder
+        (place / "annotations").mkdir(parents=True)
+        (place / "images").mkdir()
+        names = [f"screenspot_{p}.json" for p in ("mobile", "desktop", "web")] if edition == "v1" else [name]
+        for each in names:
+            (place / "annotations" / each).write_text(example(name))
+        assert load_questions(place).edition == edition
+    (tmp_path / "responses.jsonl").write_text(example("screenspot/responses.jsonl"))
+    assert [answer.size for answer in jsonl.read(tmp_path / "responses.jsonl", SpotAnswer)] == [(1920, 1080)]
 
 
 def test_the_recording_of_agentnet_becomes_an_episode(tmp_path: Path) -> None:
@@ -220,7 +253,8 @@ def named_files(path: Path) -> Iterator[str]:
 
 def test_every_file_that_a_run_leaves_stands_on_a_page() -> None:
     """A file of an output that no page names can be read by nobody but its author."""
-    sources = [path for part in ("eval", "training", "launcher/runtime") for path in (ROOT / part).rglob("*.py")]
+    parts = [ROOT / part for part in ("eval", "training", "launcher/runtime")]
+    sources = [path for part in parts for path in part.rglob("*.py") if not any(map(path.is_relative_to, HOMES))]
     named = {name for path in sources for name in named_files(path)}
     assert {"responses.jsonl", "dataset.json", "collapse.json"} <= named  # the search itself works
     pages = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs/reference").glob("*.md")))

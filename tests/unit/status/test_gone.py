@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from launcher.backends.base import CarriedRun
+from launcher.errors import Unreachable
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.decide import GONE_FOR_GOOD
 from launcher.protocol.read import read_run
@@ -28,6 +31,25 @@ class Own(Cluster):
 
     def here(self, placement: Placement | None, seen: object) -> bool:
         return placement is not None or seen is not None
+
+
+class Kept(Own):
+    """One that Flux applies to, which left no mark on what was there: its inventory alone names the run."""
+
+    kept_runs: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()  # the pods of the run
+
+    def carried_with(self, run: str) -> list[CarriedRun]:
+        return []
+
+    def carried(self, wanted: Callable[[str], bool], store: str) -> Iterator[CarriedRun]:
+        return iter(())
+
+    def kept(self, run: str, placements: Collection[Placement]) -> bool:
+        if self.away:
+            raise Unreachable("no answer")
+        self.told = tuple(placement.container for placement in placements)
+        return run in self.kept_runs
 
 
 def preempted(store: Store, *, applied: bool) -> str:
@@ -86,6 +108,48 @@ def test_who_sees_that_a_submitted_run_is_applied_now_keeps_it_open(
     assert was_applied(read_run(file_store, run))
     assert not status(file_store, run, Own()).final
     assert ended(file_store, run) is None
+
+
+@pytest.mark.parametrize("verb", ["status", "reap"])
+def test_a_tools_own_list_keeps_open_what_bears_no_mark(verb: str, file_store: Store, tmp_path: Path) -> None:
+    """`ssa: IfNotPresent`: Flux sends nothing to a Job that was submitted before its file was committed."""
+    run = preempted(file_store, applied=False)
+    gone = Kept()
+    gone.kept_runs = (run,)
+    if verb == "status":
+        assert "may make it again" in status(file_store, run, gone).detail
+    else:
+        (row,) = go(file_store, gone, tmp_path)
+        assert row.did == "unknown"
+    assert was_applied(read_run(file_store, run))  # also for those who may not read the list
+    assert not status(file_store, run, Own()).final
+    assert ended(file_store, run) is None
+    assert gone.told == ("",)
+
+
+def test_the_reaper_notes_it_while_the_object_is_there(file_store: Store, tmp_path: Path) -> None:
+    """It may read the list; a person's login may not."""
+    run = preempted(file_store, applied=False)
+    there = Kept()
+    there.add(run)
+    go(file_store, there, tmp_path)
+    assert not was_applied(read_run(file_store, run))
+    there.kept_runs = (run,)
+    go(file_store, there, tmp_path, plan=True)
+    assert not was_applied(read_run(file_store, run))
+    go(file_store, there, tmp_path)
+    assert was_applied(read_run(file_store, run))
+
+
+def test_a_list_that_cannot_be_read_ends_nothing(file_store: Store) -> None:
+    run = preempted(file_store, applied=False)
+
+    class Silent(Kept):
+        def kept(self, run: str, placements: Collection[Placement]) -> bool:
+            raise Unreachable("no answer")
+
+    line = status(file_store, run, Silent())
+    assert (line.final, line.detail) == (False, "no answer")
 
 
 def test_without_git_it_is_lost_at_once(file_store: Store) -> None:

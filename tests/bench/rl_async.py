@@ -1,0 +1,126 @@
+"""Rollouts that take turns with updates, against rollouts beside them: python -m tests.bench.rl_async
+
+A model of fixed latency: each call of it takes MODEL_S, however many questions it has. Simulated desktops take STEP_S
+for each of some steps, 4 to 12 by the task, and an update takes TRAIN_S. All three only sleep, so a busy machine
+matters little. As many desktops in both.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from typing import Final
+
+from eval.desktop import Task
+from eval.rollout import RolloutLimits
+from tests.integration.rl.simulated import (
+    Clicking,
+    Endless,
+    FaultyDesktop,
+    Ledger,
+    NoWeights,
+    ThreadWorker,
+    simulated_config,
+)
+from training.rl.config import AsyncConfig
+from training.rl.feed import RolloutFeed
+from training.rl.idle import WorkerTimes
+from training.rl.orders import ages
+from training.rl.rollouts import generate
+
+MODEL_S: Final = 0.5
+STEP_S: Final = 0.5
+TRAIN_S: Final = 4.0
+GROUPS: Final = 4
+SIZE: Final = 4
+UPDATES: Final = 8
+
+
+class Mixed(Endless):
+    """Tasks of 4 to 12 steps."""
+
+    def further(self, count: int) -> list[Task]:
+        found = super().further(count)
+        lengths = [random.Random(f"steps {task.seed}").randint(4, 12) for task in found]
+        return [
+            Task(task.task_id, task.instruction, task.seed, max_steps=long)
+            for task, long in zip(found, lengths, strict=True)
+        ]
+
+
+def row(name: str, took: float, trained: float, told: dict[str, float], staleness: str) -> str:
+    count = UPDATES * GROUPS * SIZE
+    idle = 1 - trained / took
+    shares = " | ".join(f"{100 * each:.0f} %" for each in (idle, told["model_idle"], told["desktop_idle"]))
+    return f"| {name} | {took:.1f} s | {count / took:.2f} | {shares} | {staleness} |"
+
+
+def desktops(ledger: Ledger) -> FaultyDesktop:
+    return FaultyDesktop(ledger, random.Random(0), 0.0, STEP_S)
+
+
+def in_turns() -> str:
+    chosen = simulated_config(
+        tasks_per_generation=GROUPS, group_size=SIZE, limits=RolloutLimits(concurrency=GROUPS * SIZE)
+    )
+    tasks, ledger, policy = Mixed(SIZE), Ledger(), Clicking(MODEL_S)
+    begun, asked, rollouts, waiting = time.perf_counter(), 0.0, 0.0, 0.0
+    for number in range(UPDATES):
+        made = generate(policy, lambda: desktops(ledger), tasks.further(GROUPS), chosen, number)
+        asked, rollouts, waiting = (
+            before + now
+            for before, now in zip(
+                (asked, rollouts, waiting),
+                (made.times.asked, made.times.rollouts, made.times.waiting),
+                strict=True,
+            )
+        )
+        time.sleep(TRAIN_S)
+    took = time.perf_counter() - begun
+    told = WorkerTimes(took, asked, took * GROUPS * SIZE, took * GROUPS * SIZE - (rollouts - waiting)).since(
+        WorkerTimes()
+    )
+    return row("in turns", took, UPDATES * TRAIN_S, told, "0")
+
+
+def beside(staleness: int) -> str:
+    chosen = simulated_config(
+        tasks_per_generation=GROUPS,
+        group_size=SIZE,
+        limits=RolloutLimits(concurrency=GROUPS * SIZE),
+        asynchronous=AsyncConfig(staleness=staleness),
+    )
+    ledger, found = Ledger(), list[int]()
+    worker = lambda: ThreadWorker(Clicking(MODEL_S), lambda: desktops(ledger), chosen)  # noqa: E731
+    feed = RolloutFeed(chosen, Mixed(SIZE), NoWeights(), worker)
+    begun = time.perf_counter()
+    for number in range(UPDATES):
+        found += ages(feed.collect(number), number)
+        time.sleep(TRAIN_S)
+    took, times = time.perf_counter() - begun, feed.times
+    feed.close()
+    assert feed.book is not None
+    # of all seats: also those that have nothing to play
+    seats = times.wall * GROUPS * SIZE
+    told = WorkerTimes(times.wall, times.asked, seats, seats - (times.rollouts - times.waiting)).since(WorkerTimes())
+    told_age = f"{sum(found) / len(found):.2f}, {feed.book.tally.aged} rollouts too old"
+    return row(f"beside, staleness {staleness}", took, UPDATES * TRAIN_S, told, told_age)
+
+
+def main() -> int:
+    print(f"{UPDATES} updates of {GROUPS} groups of {SIZE}; model {MODEL_S:g} s a call, desktops {STEP_S:g} s a step,")
+    print(f"update {TRAIN_S:g} s; load {os.getloadavg()[0]:.0f}\n")
+    print(
+        "| | took | rollouts/s | trainer idle | model idle | desktops idle | mean staleness |\n"
+        "|---|---|---|---|---|---|---|"
+    )
+    print(in_turns(), flush=True)
+    for staleness in (1, 2):
+        print(beside(staleness), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Evaluations that are interrupted and go on, as real processes and as runs."""

@@ -1,0 +1,1 @@
+"""A small phone of ours that speaks adb's protocol, for tests with the real `adb` client."""

@@ -1,0 +1,58 @@
+"""A stage without a desktop: files in a folder, no programs, no windows, an empty accessibility tree. It shows what a
+judge says of files alone, for many instances in little time. A web application runs in this process, as `app`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.accessibility.tree import Tree
+from eval.actions import Action
+from eval.benchmarks.linux_desktop.webapps.app import WebApp
+from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
+from eval.desktops.reading import FileEntry, list_files, read_file
+
+
+class FolderStage:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.started: list[tuple[str, ...]] = []
+        self.app: WebApp | None = None
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    async def read_file(self, path: str) -> bytes:
+        return read_file(self.home, path)
+
+    async def list_files(self, folder: str) -> dict[str, FileEntry]:
+        return list_files(self.home, folder)
+
+    async def start(self, argv: Sequence[str]) -> None:
+        assert not any(os.sep + part in argv[0] for part in ("tmp", "home")), "a program of the machine, by its name"
+        self.started.append(tuple(argv))
+
+    async def serve(self, module: str, order: Mapping[str, Any]) -> str:
+        assert module == MODULE
+        told = json.loads(json.dumps(order))
+        self.app = made(told["app"], told["data"])
+        return "http://127.0.0.1:8080"
+
+    async def served(self) -> dict[str, Any]:
+        assert self.app
+        state: dict[str, Any] = json.loads(json.dumps(self.app.state()))
+        return state
+
+    async def windows(self, count: int) -> None:
+        pass
+
+    async def act(self, actions: Sequence[Action]) -> None:
+        pass
+
+    async def tree(self) -> Tree:
+        return Tree(screen=(1280, 720))
