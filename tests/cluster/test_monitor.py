@@ -107,8 +107,8 @@ def standing(cluster: Cluster) -> Iterator[Standing]:
                 container["resources"] = {"limits": {"memory": "512Mi"}}
     spaces = [one for one in found if one["kind"] == "Namespace"]
     try:
+        cluster.settle(SPACE, "slipway")  # test_tree.py has the same two, and a process may come to these tests twice
         cluster.apply([*spaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slipway"}}])
-        cluster.settle(SPACE, "slipway")
         cluster.secret(SPACE, "slipway-monitor", {"token": TOKEN})
         cluster.secret(SPACE, "slipway-monitor-proxy", {"alpha.yaml": ""})
         cluster.secret(SPACE, "slipway-store", cluster.s3.environment)

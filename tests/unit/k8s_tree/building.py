@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -57,10 +58,15 @@ def text(folder: str) -> str:
 
 
 @cache
-def objects(folder: str) -> tuple[dict[str, Any], ...]:
+def _parsed(folder: str) -> tuple[dict[str, Any], ...]:
     found = tuple(yaml.load_all(text(folder), yaml.CSafeLoader))
     assert found
     return found
+
+
+def objects(folder: str) -> tuple[dict[str, Any], ...]:
+    """What a folder builds, the caller's own to change: the next one gets it as it was built."""
+    return copy.deepcopy(_parsed(folder))
 
 
 def pods(one: dict[str, Any]) -> dict[str, Any] | None:
