@@ -237,6 +237,16 @@ class EndsDuplicates(Protocol):
 
 
 @runtime_checkable
+class Strands(Protocol):
+    """A backend that creates several objects for a run, one after another; `look_up` answers for the last of them."""
+
+    def stranded(self, run: str, job: ResolvedJob) -> BackendObservation | None:
+        """What is left of a run that `look_up` does not find and that can never begin: one of its objects has ended,
+        and its name is used up, before the last one was created. None if it may begin. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
 class Renews(Protocol):
     """A backend whose runs need something anew from time to time, which only a reaper can give them."""
 

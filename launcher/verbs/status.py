@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Spread
+from launcher.backends.base import Backend, BackendObservation, Spread, Strands
 from launcher.decoding import decode_record, unpacker
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide
@@ -251,6 +251,8 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         if observation is None and isinstance(backend, Spread):
             for line in backend.elsewhere([view.run]).values():
                 return Said(None, message=f"unknown from here: {line}")
+        if observation is None and isinstance(backend, Strands):
+            observation = backend.stranded(view.run, job)
         if observation is None and not view.since_move and not view.cancelled:
             command = repair(store.url, view.run, backend.place)
             if command:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
 from launcher.backends.azureml.render import parse, render
@@ -135,6 +137,19 @@ class AzureBackend:
         if leader is None or leader.properties.get(names.RUN) != run:
             return None
         return self._observe(run, [leader, *self._others(leader)])
+
+    def stranded(self, run: str, job: ResolvedJob) -> BackendObservation | None:
+        """The jobs of a run of several roles, all ended, whose leading one nobody sent. A launcher that is about to
+        send it begins nothing either: the nodes end when they see the run's result."""
+        others = [names.job_name(run, role, job.leading) for role in job.roles if role != job.leading]
+        there = [seen for seen in map(self.workspace.get, others) if seen is not None]
+        if not there or any(seen.active or seen.properties.get(names.RUN) != run for seen in there):
+            return None
+        if self.workspace.get(run) is not None:
+            return None  # it was sent before they ended: the next look sees it
+        observation = self._observe(run, there)
+        why = f"{there[0].name} has ended ({there[0].status}) before {run} was sent, so the run cannot begin any more"
+        return replace(observation, reason=str(Reason.INFRASTRUCTURE), evidence=f"{why}: {there[0].studio}")
 
     def _others(self, leader: WorkspaceJob) -> Iterator[WorkspaceJob]:
         """The jobs of the other roles, which were created before the leading one's."""

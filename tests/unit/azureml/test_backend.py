@@ -19,7 +19,7 @@ from launcher.backends.azureml.diagnosis import diagnose
 from launcher.backends.azureml.render import documents
 from launcher.backends.azureml.workspace import Workspace
 from launcher.errors import BadInput, Conflict, Unreachable
-from launcher.protocol.records import Placement
+from launcher.protocol.records import Placement, Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob, Role
@@ -339,6 +339,31 @@ def test_a_run_of_which_a_job_has_ended_before_the_other_was_sent_is_not_sent_ag
     assert tenant.created() == [desk]
     cancel(tenant.store, run, tenant.backend())  # as the message says
     assert tenant.store.head(RunKeys(run).result) is not None
+
+
+def test_reap_ends_a_run_of_which_a_job_has_ended_before_the_other_was_sent(
+    tenant: Tenant, lone: ResolvedJob, tmp_path: Path
+) -> None:
+    """The storm's seed 16162: submit refused it for good, and reap said that it should be submitted again."""
+    run, desk = run_id(lone), f"{run_id(lone)}_desk"
+    backend = tenant.backend()
+
+    def reaped() -> list[tuple[str, str]]:
+        rows = reap(tenant.store, lambda job: backend, {"azureml": backend}, cache=Cache(tmp_path / "cache"))
+        return [(row.run, row.did) for row in rows]
+
+    assert reaped() == [(run, "unsubmitted")]  # it waits, and the leading one may still be sent
+    tenant.azure.admin("set", name=desk, status="Failed")
+    tenant.fault("get", "403", 100)  # nobody who is not answered concludes anything
+    assert (run, "ended") not in reaped()
+    tenant.fault("get", "403", 0)
+    assert tenant.store.head(RunKeys(run).result) is None
+    assert reaped() == [(run, "ended")]
+    result = msgspec.json.decode(tenant.store.get(RunKeys(run).result), type=Result)
+    assert (result.outcome, result.reason) == ("failed", Reason.INFRASTRUCTURE)
+    assert f"{desk} has ended (Failed) before {run} was sent" in result.message
+    assert reaped() == []
+    assert tenant.created() == [desk]
 
 
 def profile(**block: str) -> Profile:

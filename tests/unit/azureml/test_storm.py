@@ -25,6 +25,11 @@ def test_a_short_storm(launchers: int, trials: int) -> None:
     assert sums["jobs"] > trials
 
 
+def test_a_storm_that_once_lost_a_run() -> None:
+    """An image was missing: the first job of a run had ended before a launcher that was killed sent the second."""
+    assert storm(1, 16162, 1)[1] == []
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("launchers", "trials"), [(1, 350), (3, 350), (8, 300)])
