@@ -104,8 +104,9 @@ def test_a_rank_joins_its_leaders_attempt(attempt: AttemptFacts, step: object) -
 
 def test_earlier_attempts_are_waited_out() -> None:
     assert isinstance(settle(run(LIVE), 1), Go)
-    assert isinstance(settle(run(LIVE, LIVE), 2), Wait)
-    assert isinstance(settle(run(GONE, LIVE), 2), Wait)
+    assert settle(run(LIVE, LIVE), 2) == Wait("attempt 1 still beats")
+    assert settle(run(GONE, LIVE), 2) == Wait("attempt 1 gets the time to stop")
+    assert settle(run(over(Reason.PREEMPTED), LIVE, LIVE), 3) == Wait("attempt 2 still beats")
     assert isinstance(settle(run(GONE._replace(settled=True), LIVE), 2), Go)
     assert isinstance(settle(run(over(Reason.PREEMPTED), LIVE), 2), Go)
     assert settle(run(over(Reason.USER_ERROR), LIVE), 2) == Finish(Verdict("failed", 1, Reason.USER_ERROR))

@@ -113,8 +113,9 @@ def test_a_process_of_a_former_or_a_later_backend_leaves() -> None:
 def test_a_submit_gives_it_to_the_backend_whose_turn_it_is_and_to_no_other() -> None:
     moved = run(over(Reason.PREEMPTED), MOVED)
     absent = BackendObject(there=False)
-    assert submit(Submission(moved, job=True, object=absent, turn=0)) == Attached()
-    assert submit(Submission(moved, job=True, object=absent, turn=1)) == Submit()
+    # by their type: steps without fields are equal
+    assert isinstance(submit(Submission(moved, job=True, object=absent, turn=0)), Attached)
+    assert isinstance(submit(Submission(moved, job=True, object=absent, turn=1)), Submit)
 
 
 def test_a_budget_is_spent_when_all_of_it_is() -> None:
