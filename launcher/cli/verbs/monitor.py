@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ SUMMARY = (
     "does not have it sees nothing. The page reads the store and changes nothing, unless --allow-changes is given. "
     "Ctrl-C ends it; the runs continue."
 )
-EXAMPLE = "launcher monitor --no-browser"
+EXAMPLE = "launcher monitor --no-browser\n  launcher monitor --export tables"
 DEFAULT_PORT = 8640
 DATABASE = "SLIPWAY_MONITOR_DATABASE"  # its URL may hold a password, which a command line shows to others
 
@@ -58,6 +58,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=_name,
         metavar="NAME",
         help="the name under which a proxy on this machine serves the pages, which gives the token as X-Slipway-Token",
+    )
+    parser.add_argument(
+        "--export",
+        type=Path,
+        metavar="FOLDER",
+        help="open no page: read the stores once, write the database's tables and views there as Parquet, and end",
     )
     add_profile(parser)
 
@@ -98,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
     stores = [open_known(url) for url in dict.fromkeys((profile.store, *args.also))]
     folder = state_folder()
     database = args.database or os.environ.get(DATABASE) or f"sqlite:///{folder / 'monitor.sqlite'}"
+    if args.export is not None:
+        return _export(args, stores, database)
 
     def ready(address: str) -> None:
         print(address, flush=True)
@@ -118,6 +126,26 @@ def run(args: argparse.Namespace) -> int:
         token=_token(args.token_file) if args.token_file else "",
         said=lambda line: print(foreign.line(f"launcher monitor: {line}"), file=sys.stderr, flush=True),
     )
+    return 0
+
+
+def _export(args: argparse.Namespace, stores: Sequence[Store], database: str) -> int:
+    from launcher.monitor.database import open_database
+    from launcher.monitor.export import export
+    from launcher.monitor.ingest import StoreFollower
+
+    for name in ("allow_changes", "metrics", "token_file", "behind"):
+        if getattr(args, name):
+            raise BadInput(f"--export opens no page: leave out --{name.replace('_', '-')}")
+    engine = open_database(database)
+    try:
+        for store in stores:
+            for problem in StoreFollower(engine, store).once().problems:
+                print(foreign.line(f"launcher monitor: {problem}"), file=sys.stderr, flush=True)
+        for path, rows in export(engine, args.export):
+            print(f"{foreign.line(str(path))}: {rows} rows")
+    finally:
+        engine.dispose()
     return 0
 
 
