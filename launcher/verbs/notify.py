@@ -124,13 +124,21 @@ def notices(store: Store, line: Line, now: float) -> Iterator[Notice]:
 
 
 def _collapse(store: Store, line: Line) -> dict[str, Any] | None:
-    """What collapse.json of the run's results says; None if there is none."""
-    output = open_output(store, line.run, line.attempt) if line.attempt else None
+    """What collapse.json of the run's results says; None if there is none. Damaged results must not keep the end of the
+    run from being told: of a damaged file only that it exists is told. Raises Unreachable."""
+    try:
+        output = open_output(store, line.run, line.attempt) if line.attempt else None
+    except Unreachable:
+        raise
+    except SlipwayError:
+        return None
     if output is None or COLLAPSED not in output.files:
         return None
     try:
         told = json.loads(output.read(COLLAPSED))
-    except (ValueError, RecursionError):
+    except Unreachable:
+        raise
+    except (SlipwayError, ValueError, RecursionError):
         told = {}
     return told if isinstance(told, dict) else {}
 

@@ -121,6 +121,21 @@ def test_a_hostile_collapse_is_told_harmlessly(store: Store, slack: Receiver, ca
     assert all(text.isprintable() for text in slack.texts())
 
 
+@pytest.mark.parametrize("damaged", ["results/collapse.json", ".manifest.json"])
+def test_an_end_is_told_although_its_results_are_damaged(
+    store: Store, slack: Receiver, cache: Cache, damaged: str
+) -> None:
+    """A disk or a hand damages the results: what the final record says is told all the same, once."""
+    job = fake_job("grpo", outputs={"results": Output()})
+    run = write_run(store, job, [just_now(outputs={"results": {"collapse.json": b'{"text": "kl"}'}})])
+    (key,) = [meta.key for meta in store.scan(RunKeys(run).prefix) if meta.key.endswith(damaged)]
+    store.put(key, b"{")
+    first = notifier(store, slack).once(cache)
+    assert ("ended", "sent") in {(row.event, row.did) for row in first}
+    assert f"{run} succeeded" in slack.texts()
+    assert notifier(store, slack).once(cache) == []
+
+
 def test_a_budget_is_told_at_80_percent(store: Store, slack: Receiver, cache: Cache) -> None:
     """20 an hour for one hour, 0.5 minutes of grace twice and a margin kept back: 3,520 s or a little less are paid."""
     limits = Limits(budget=Budget(amount=20.0, currency="USD", hourly=20.0))
