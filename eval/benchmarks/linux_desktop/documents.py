@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree
@@ -27,6 +28,9 @@ _SPACES: Final = {
     "config": "urn:oasis:names:tc:opendocument:xmlns:config:1.0",
     "xlink": "http://www.w3.org/1999/xlink",
 }
+# a cell in a formula, such as [.$B$2], or the corners of a range, as [.B2:.B6]; before the dot stands the sheet
+_CELL: Final = r"[^\[\].:]{0,100}\.\$?([A-Z]{1,3})\$?([0-9]{1,7})"
+_REFERENCE: Final = re.compile(rf"\[{_CELL}(?::{_CELL})?\]")
 SHEET: Final = "application/vnd.oasis.opendocument.spreadsheet"
 CELLS_LIMIT: Final = 20_000  # cells that are read of a sheet
 ROWS_LIMIT: Final = 1000
@@ -214,6 +218,22 @@ def at(rows: Sequence[Sequence[SheetCell]], name: str) -> SheetCell:
     """The cell of a name such as B7; an empty one beyond the end."""
     column, row = ord(name[0]) - ord("A"), int(name[1:]) - 1
     return rows[row][column] if row < len(rows) and column < len(rows[row]) else SheetCell()
+
+
+def refers_to(formula: str, cells: Iterable[str]) -> bool:
+    """Whether a formula, as it was saved, names each of these cells (as B2), alone or in a range; of whatever sheet."""
+    areas = []
+    for left, top, right, bottom in _REFERENCE.findall(formula):
+        areas.append((*_place(left, top), *_place(right or left, bottom or top)))
+    places = [_place(name.rstrip("0123456789"), name.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")) for name in cells]
+    return all(any(a <= x <= c and b <= y <= d for a, b, c, d in areas) for x, y in places)
+
+
+def _place(column: str, row: str) -> tuple[int, int]:
+    number = 0
+    for letter in column:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number, int(row)
 
 
 def style_property(root: ElementTree.Element, style: str, kind: str, space: str, name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
@@ -23,7 +23,7 @@ def text_file(lines: Sequence[str]) -> bytes:
 @dataclass(frozen=True)
 class Paragraph:
     """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `bold`: its words that are bold, as one
-    text each; `listed`: whether it stands in a list; `cell`: whether it stands in a table."""
+    text each; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table."""
 
     text: str
     level: int = 0
@@ -50,23 +50,44 @@ def written(parts: Mapping[str, bytes]) -> Written:
     body = root.find(f"{qualified('office', 'body')}/{qualified('office', 'text')}")
     if body is None:
         return Written()
+    numbered = {*_numbered(root), *(_numbered(parsed(parts, "styles.xml")) if "styles.xml" in parts else ())}
     found: list[Paragraph] = []
-    _read(root, body, found, False, False, 0)
+    _read(root, body, found, numbered, None, False, 0)
     return Written(tuple(found))
 
 
+def _numbered(root: ElementTree.Element) -> set[str]:
+    """The styles of lists whose first level has numbers in the place of bullets."""
+    found = set()
+    for style in root.iter(qualified("text", "list-style")):
+        for level in style.iter(qualified("text", "list-level-style-number")):
+            if level.get(qualified("text", "level")) == "1" and level.get(qualified("style", "num-format")):
+                found.add(style.get(qualified("style", "name"), ""))
+    return found
+
+
 def _read(
-    root: ElementTree.Element, element: ElementTree.Element, found: list[Paragraph], listed: bool, cell: bool, deep: int
+    root: ElementTree.Element,
+    element: ElementTree.Element,
+    found: list[Paragraph],
+    numbered: Collection[str],
+    listed: bool | None,
+    cell: bool,
+    deep: int,
 ) -> None:
+    """`listed`: of the list around; None outside of lists."""
     for each in element if deep < NESTED else ():
         if each.tag in (qualified("text", "p"), qualified("text", "h")):
             level = each.get(qualified("text", "outline-level"), "0") if each.tag == qualified("text", "h") else "0"
             number = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else 0
-            found.append(Paragraph(_plain(each), number, _bold(root, each), listed, cell))
+            found.append(Paragraph(_plain(each), number, _bold(root, each), bool(listed), cell))
         else:
-            inside = each.tag == qualified("text", "list")
+            inside = listed
+            if each.tag == qualified("text", "list"):  # one within another has its style, where it names none
+                style = each.get(qualified("text", "style-name"))
+                inside = style not in numbered if style is not None else listed is not False
             table = each.tag == qualified("table", "table")
-            _read(root, each, found, listed or inside, cell or table, deep + 1)
+            _read(root, each, found, numbered, inside, cell or table, deep + 1)
 
 
 def _plain(element: ElementTree.Element, deep: int = 0) -> str:

@@ -12,6 +12,7 @@ from eval.benchmarks.linux_desktop.documents import (
     SheetCell,
     at,
     profile,
+    refers_to,
     saved,
     sheet_file,
     sheets,
@@ -104,7 +105,8 @@ class SumFormula(SheetTask):
         cell, total = at(first, "B8"), float(sum(self.amounts))
         kept = table_kept(first, self.rows)
         right = cell.value == total and kept
-        return judged(("the sum is in B8", 0.5, right), ("it is a formula", 0.5, right and "B2" in cell.formula))
+        formula = right and refers_to(cell.formula, [f"B{number}" for number in range(2, ROWS + 2)])
+        return judged(("the sum is in B8", 0.5, right), ("it is a formula", 0.5, formula))
 
     def targets(self) -> dict[str, bytes]:
         return {}
@@ -145,9 +147,11 @@ class NewColumn(SheetTask):
 
     def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
         kept = table_kept(first, self.rows)
-        cells = [at(first, f"D{number}") for number in range(2, ROWS + 2)]
         wanted = [float(amount * price) for amount, price in zip(self.amounts, self.prices, strict=True)]
-        right = [cell.value == want and bool(cell.formula) for cell, want in zip(cells, wanted, strict=True)]
+        right = []
+        for number, want in enumerate(wanted, 2):
+            cell = at(first, f"D{number}")
+            right.append(cell.value == want and refers_to(cell.formula, [f"B{number}", f"C{number}"]))
         return judged(
             ("a row has its cost", 0.2, kept and any(right)),
             ("all rows have it", 0.5, kept and all(right)),

@@ -110,7 +110,9 @@ class CopyRows(SheetTask):
         )
 
     def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        copied = [row for row in ([*values([row])[0][4:]] for row in first) if row]
+        copied = [row[4:] for row in values(first)]
+        while copied and not copied[-1]:  # below the copy, where the table is longer
+            copied.pop()
         kept = table_kept(first, self.rows)
         return judged(
             ("the first of the rows is there", 0.3, kept and copied[:2] == self.wanted[:2]),
