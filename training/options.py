@@ -282,6 +282,15 @@ def _not_finite(value: Any, name: str = "") -> Iterator[str]:
         yield name
 
 
+def check_largest_ratio(loss: str, epsilon_high: float | None) -> None:
+    """Raises ConfigError for cispo without a largest ratio: TRL would take `epsilon`, .2, for it, so that every token
+    had the same fifth of its gradient, whatever its ratio."""
+    if loss == "cispo" and (epsilon_high is None or epsilon_high < 1):
+        raise ConfigError(
+            f"epsilon_high: loss cispo needs the largest ratio itself, 1 or more, say 5; not {epsilon_high}"
+        )
+
+
 def installed(name: str) -> bool:
     """Whether a package can be imported. A plain folder of that name (wandb creates one) does not count."""
     spec = importlib.util.find_spec(name)

@@ -16,7 +16,7 @@ from eval.config import Config, ConfigError
 from eval.prompts import PromptConfig
 from training.data.faults import Policy
 from training.data.source import SourceConfig
-from training.options import NotNegative, Positive, TrainerConfig, processes
+from training.options import NotNegative, Positive, TrainerConfig, check_largest_ratio, processes
 from training.rewards.loading import RewardSpec
 
 Loss = Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
@@ -102,7 +102,7 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
     importance            of which the importance ratio is: each token, or the whole answer
     beta                  weight of the KL divergence from the start model; 0 spares its forward pass
     epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
-                          epsilon_high is the largest ratio itself, say 5
+                          epsilon_high is the largest ratio itself, 1 or more, say 5
     scale_rewards         divide advantages by the standard deviation of the group, of the batch, or not
     mask_truncated        answers that were cut off do not count in the loss
     generation            who samples the answers: transformers, vLLM in the trainer, or a server
@@ -158,6 +158,7 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.epsilon >= 1 and self.loss not in ("cispo", "sapo", "vespo"):
             raise ConfigError(f"epsilon must be below 1, not {self.epsilon}")
+        check_largest_ratio(self.loss, self.epsilon_high)
         for name, limit in self.watch.limits().items():
             if (limit.below is None) == (limit.above is None):
                 raise ConfigError(f"watch.{name}: give either below or above")

@@ -11,7 +11,7 @@ from eval.environments.registry import TasksConfig, environment
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig
-from training.options import NotNegative, Positive, Share, TrainerConfig, processes
+from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
 # beyond these bounds the probabilities of a float32 softmax are no numbers
@@ -144,7 +144,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           and sapo over its turns. GSPO is loss grpo with importance sequence
     importance            of which the importance ratio is: each token, or the whole answer
     epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
-                          epsilon_high is the largest ratio itself, say 5
+                          epsilon_high is the largest ratio itself, 1 or more, say 5
     scale_rewards         divide advantages by the standard deviation of the group, or not; with gae, of all tokens of
                           the generation
     sdpo                  the model learns, token by token, from an average of itself that is shown how a sibling did
@@ -283,6 +283,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                 if why:
                     raise ConfigError(f"replay: not with {name}, {why}")
         self._check_sdpo()
+        check_largest_ratio(self.loss, self.epsilon_high)
         self._check_asynchronous()
         if self.batching == "together" and self.limits.concurrency < self.seats:
             raise ConfigError(

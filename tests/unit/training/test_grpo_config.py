@@ -30,6 +30,8 @@ HTTP = {"backend": "vllm", "mode": "http"}
         ({"num_iterations": 3, "save_every": 10}, "save_every must be a multiple of steps_per_generation x num_iter"),
         ({"loss": "ppo"}, "'ppo' - at `$.loss`"),
         ({"epsilon": 1.0}, "epsilon must be below 1"),
+        ({"loss": "cispo"}, "epsilon_high: loss cispo needs the largest ratio itself, 1 or more, say 5; not None"),
+        ({"loss": "cispo", "epsilon_high": 0.28}, "1 or more, say 5; not 0.28"),
         ({"temperature": 0}, "temperature"),
         ({"temperature": 1e-300}, "`float` >= 0.01 - at `$.temperature`"),
         ({"generation": {**HTTP, "url": "nonsense", "adapters": "a"}}, "'nonsense' is no address"),

@@ -33,6 +33,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"num_iterations": 2, "save_every": 3}, "save_every must be a multiple of"),
     ({"num_iterations": 3, "save_every": 3}, "steps must be a multiple of"),
     ({"epsilon": 1.0}, "epsilon must be below 1"),
+    ({"loss": "cispo"}, "epsilon_high: loss cispo needs the largest ratio itself, 1 or more, say 5; not None"),
+    ({"loss": "cispo", "epsilon_high": 0.28}, "1 or more, say 5; not 0.28"),
     ({"average": "rollouts", "loss": "grpo"}, "average: rollouts needs loss dapo or cispo"),
     ({"average": "constant"}, "scale_rewards: none"),
     ({"gamma": 0.9}, "gamma: advantage grpo has no discount"),
@@ -75,7 +77,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"sdpo": {}}, {"sdpo": {"solved": "grpo"}, "advantage": "gigpo", "gamma": 0.95, "loss": "cispo"}]
+    "change",
+    [
+        {},
+        {"sdpo": {}},
+        {"loss": "cispo", "epsilon_high": 1.0},
+        {"sdpo": {"solved": "grpo"}, "advantage": "gigpo", "gamma": 0.95, "loss": "cispo", "epsilon_high": 5.0},
+    ],
 )
 def test_a_good_configuration_passes(change: dict[str, Any]) -> None:
     convert({**GOOD, **change}, RlConfig, "test").check()
