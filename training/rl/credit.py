@@ -15,6 +15,7 @@ from training.rl.advantages import (
     grpo,
     m_grpo_weights,
     per_turn,
+    sampled_tokens,
     uncertain_turns,
 )
 from training.rl.anchors import anchor_keys
@@ -52,7 +53,12 @@ def credit(made: RolloutGeneration, entropies: Mapping[Place, float], config: Rl
             for turn in range(len(facts.turns)):
                 if kept[rollout][turn] and (number, rollout, turn) in entropies:
                     chosen[number, rollout, turn] = values[number][rollout][turn] * weights[number][rollout][turn]
-    return chosen
+    if config.average == "tokens":
+        return chosen
+    # these weights are for a mean over all tokens, and the loss divides by those that are trained on
+    learnt = sum(groups[group].rollouts[rollout].turns[turn].tokens for group, rollout, turn in chosen)
+    share = learnt / max(1, sampled_tokens(groups))
+    return {place: value * share for place, value in chosen.items()}
 
 
 def why_masked(
