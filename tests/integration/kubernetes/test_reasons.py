@@ -246,6 +246,30 @@ def test_a_queue_is_said_with_the_place_in_it() -> None:
     assert judge({**owner, "spec": {}}, [RUNNING], workload=full, now=NOW).phase == "running"
 
 
+def test_a_check_that_is_open_is_said_and_is_no_lack_of_quota() -> None:
+    """Shapes of Kueue 0.14: a ProvisioningRequest that an autoscaler has not fulfilled, or has given up."""
+    owner = job(metadata={"labels": {names.QUEUE: "team-a"}}, spec={"suspend": True})
+    reserved = queued(condition("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue main"))
+    waits = {"name": "nodes", "state": "Pending", "message": "no A100 in this zone; ETA 10 min"}
+    ready = {"name": "license", "state": "Ready", "message": "given"}
+    reserved["status"]["admissionChecks"] = [ready, waits]
+    seen = judge(owner, workload=reserved, now=NOW)
+    assert (seen.active, seen.phase, seen.reason, seen.hopeless) == (True, "queued", Reason.CAPACITY, False)
+    assert seen.evidence == (
+        "queue team-a: it has its quota, and waits: admission check nodes is Pending (no A100 in this zone; ETA 10 min)"
+    )
+    # every check has said yes: Kueue is about to let it in
+    reserved["status"]["admissionChecks"] = [ready]
+    assert judge(owner, workload=reserved, now=NOW).reason == Reason.QUOTA
+    rejected = "The workload is deactivated due to Admission check(s): nodes, were rejected"
+    aside = queued(condition("Evicted", "DeactivatedDueToAdmissionCheck", rejected)) | {"spec": {"active": False}}
+    seen = judge(owner, workload=aside, now=NOW)
+    assert (seen.active, seen.phase, seen.reason, seen.hopeless) == (True, "queued", Reason.CAPACITY, True)
+    assert seen.evidence.endswith(f"`active` is true again: {rejected}")
+    stopped = queued(condition("Evicted", "Deactivated", "The workload is deactivated")) | {"spec": {"active": False}}
+    assert judge(owner, workload=stopped, now=NOW).reason == Reason.QUOTA
+
+
 def waiting_in_queue(name: str, priority: int, at: str, *conditions: dict[str, str], **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "creationTimestamp": f"2026-11-18T14:00:{at}Z"}
     return {"metadata": metadata, "spec": {"priority": priority, **spec}, "status": {"conditions": list(conditions)}}

@@ -245,7 +245,17 @@ def _queued(owner: Object, workload: Object | None, position: int | None) -> Jud
     place = f", place {position + 1} in it" if position is not None else ""
     conditions = {each.get("type"): each for each in at(workload or {}, "status", "conditions") or ()}
     evicted = conditions.get("Evicted") or {}
-    message = (conditions.get("QuotaReserved") or {}).get("message") or "it waits for its turn"
+    if at(workload or {}, "spec", "active") is False:
+        why = evicted.get("message") or "somebody has set its Workload's `active` to false"
+        said = f"queue {queue}: Kueue has put it aside until its Workload's `active` is true again: {why}"
+        # Kueue's words: DeactivatedDueToAdmissionCheck
+        refused = str(evicted.get("reason") or "").endswith("AdmissionCheck")
+        return Judgement(True, "queued", Reason.CAPACITY if refused else Reason.QUOTA, cut(said), True)
+    reserved = conditions.get("QuotaReserved") or {}
+    if reserved.get("status") == "True" and (checks := _open_checks(workload)):
+        held = cut(f"queue {queue}: it has its quota, and waits: {checks}")
+        return Judgement(True, "queued", Reason.CAPACITY, held)
+    message = reserved.get("message") or "it waits for its turn"
     evidence = cut(f"queue {queue}{place}: {message}")
     if "doesn't exist" in message or "does not exist" in message:
         return Judgement(True, "queued", Reason.CONFIG_ERROR, evidence, True)
@@ -253,6 +263,17 @@ def _queued(owner: Object, workload: Object | None, position: int | None) -> Jud
         eviction = cut(f"queue {queue}{place}: {evicted.get('message') or 'preempted'}")
         return Judgement(True, "queued", Reason.PREEMPTED, eviction)
     return Judgement(True, "queued", Reason.QUOTA, evidence)
+
+
+def _open_checks(workload: Object | None) -> str:
+    """The admission checks of a queue that have not said yes: a ProvisioningRequest for nodes, another cluster. A check
+    is no quota: what it waits for is room that does not exist yet."""
+    told = []
+    for check in at(workload or {}, "status", "admissionChecks") or ():
+        if check.get("state") != "Ready":
+            message = f" ({check['message']})" if check.get("message") else ""
+            told.append(f"admission check {check.get('name')} is {check.get('state')}{message}")
+    return "; ".join(told)
 
 
 # runs that hang
