@@ -242,7 +242,10 @@ def _turn(key: int, part: RlTurn) -> Row:
         texts = part.texts if part.texts is not None and len(part.texts) == len(part.logprobs) else None
         named = texts or [str(token) for token in part.token_ids or ()]
         if len(named) == len(part.logprobs):
-            tokens = _json([[one, number(likely)] for one, likely in zip(named, part.logprobs, strict=True)])
+            unsure = part.entropies or ()
+            known = unsure if len(unsure) == len(named) else [None] * len(named)
+            told = zip(named, part.logprobs, known, strict=True)
+            tokens = _json([[one, number(likely), number(entropy)] for one, likely, entropy in told])
     return {
         "rollout_id": key,
         "number": part.turn,

@@ -112,6 +112,7 @@ class RlTurn(RlPlaced, frozen=True):
     token_ids: list[int] | None = None
     logprobs: list[float | None] | None = None
     texts: list[str] | None = None
+    entropies: list[float | None] | None = None
     masked: str | None = None
 
 

@@ -17,7 +17,7 @@ SCREEN = (320, 240)
 
 
 def piece(number: int, lines: Iterable[Mapping[str, Any]]) -> bytes:
-    head = {"record": "piece", "schema_version": "1.1.0", "piece": number}
+    head = {"record": "piece", "schema_version": "1.2.0", "piece": number}
     return b"".join(json.dumps(line).encode() + b"\n" for line in (head, *lines))
 
 
@@ -73,6 +73,7 @@ def group_lines(
                     "token_ids": [7, 8 + number, 2],
                     "logprobs": [-0.01, -1.5 - number, -6.0],
                     "texts": ["CLICK", f"(x={x}, y=0.5)", "<end>"],
+                    "entropies": [0.05, 0.7, 3.0] if turn == 0 else None,
                     "masked": None if flat or turn == 0 else MASKED,
                 }
             )

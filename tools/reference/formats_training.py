@@ -78,6 +78,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "token_ids": "the sampled tokens",
         "logprobs": "their log probabilities when they were sampled",
         "texts": "the text of each of them alone",
+        "entropies": "the policy's entropy at each of `token_ids`, nats; since 1.2.0",
         "masked": "why the turn is not in the loss, where that is not its group's `dropped`; null: it is",
     },
     "action": {
@@ -100,7 +101,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
 }
 _AT: Final[dict[str, Any]] = {"phase": "train", "step": 1, "group": 0, "rollout": 0}
 EXAMPLE: Final[tuple[dict[str, Any], ...]] = (
-    {"record": "piece", "schema_version": "1.1.0", "piece": 1},
+    {"record": "piece", "schema_version": "1.2.0", "piece": 1},
     {
         "record": "training",
         "name": "rl-login",

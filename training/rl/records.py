@@ -19,7 +19,7 @@ import msgspec
 
 from eval.config import ConfigError
 
-SCHEMA_VERSION: Final = "1.1.0"
+SCHEMA_VERSION: Final = "1.2.0"
 FOLDER: Final = "records"
 PIECE: Final = 1 << 20  # bytes after which a piece is closed; a live output sends the open one anew at each round
 Phase = Literal["train", "eval", "baseline"]
@@ -99,7 +99,8 @@ class RolloutEntry(Entry, frozen=True, kw_only=True, tag="rollout"):
 class TurnEntry(Entry, frozen=True, kw_only=True, tag="turn"):
     """One answer of the model. `logprobs`: of `token_ids`, when they were sampled; `texts`: of each of them alone.
 
-    masked  why the turn is not in the loss, where that is not its group's `dropped`
+    entropies  of the policy at each of them, nats; `entropy` is their mean
+    masked    why the turn is not in the loss, where that is not its group's `dropped`
     """
 
     phase: Phase
@@ -117,6 +118,7 @@ class TurnEntry(Entry, frozen=True, kw_only=True, tag="turn"):
     token_ids: list[int] | None = None
     logprobs: list[float | None] | None = None
     texts: list[str] | None = None
+    entropies: list[float | None] | None = None
     masked: str | None = None
 
 

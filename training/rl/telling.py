@@ -91,10 +91,12 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         entropies: Mapping[Place, float],
         taught: Collection[int] = (),
         masked: Mapping[Place, str] = MappingProxyType({}),
+        by_token: Mapping[Place, list[float | None]] = MappingProxyType({}),
     ) -> None:
         """Tells of a generation before its first step, `step`. `taught`: the groups of which SDPO's teacher told
-        something, as indices in the generation. `masked`: why turns of kept groups are not in the loss."""
-        self.writer.write(*self._entries(made, step, advantages, entropies, taught, masked))
+        something, as indices in the generation. `masked`: why turns of kept groups are not in the loss. `entropies`:
+        of turns, nats, the mean over their tokens; `by_token`: at each of these tokens."""
+        self.writer.write(*self._entries(made, step, advantages, entropies, taught, masked, by_token))
 
     def _entries(
         self,
@@ -104,6 +106,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         entropies: Mapping[Place, float],
         taught: Collection[int],
         masked: Mapping[Place, str],
+        by_token: Mapping[Place, list[float | None]],
     ) -> Iterator[Entry]:
         kept = {group.number: (index, group) for index, group in enumerate(made.groups)}
         kept |= {group.number: (UNUSED, group) for group in made.unused}
@@ -125,7 +128,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
             for at, played in enumerate(() if group is None else group.rollouts):
                 assert group is not None
                 place = {"phase": "train", "step": step, "group": number, "rollout": played.number}
-                yield from self._turns(group, played, place, (index, at), advantages, entropies, masked)
+                yield from self._turns(group, played, place, (index, at), advantages, entropies, masked, by_token)
                 yield from self._judged(played, place, self._pictures(made, number, played, place))
         for number, member, why in made.lost:
             yield RolloutEntry(
@@ -151,6 +154,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         advantages: Mapping[Place, float],
         entropies: Mapping[Place, float],
         masked: Mapping[Place, str],
+        by_token: Mapping[Place, list[float | None]],
     ) -> Iterator[Entry]:
         for number, (step, turn) in enumerate(zip(played.episode.steps, played.turns, strict=True)):
             yield TurnEntry(
@@ -165,6 +169,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
                 token_ids=list(turn.ids),
                 logprobs=list(turn.logprobs),
                 texts=[self.text_of(token) for token in turn.ids] if self.text_of is not None else None,
+                entropies=by_token.get((*at, number)),
                 masked=masked.get((*at, number)),
             )
             for count, action in enumerate(step.actions):

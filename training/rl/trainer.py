@@ -226,10 +226,10 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         """The tensors of some rows (`training.rl.rows.tensors`)."""
         return tensors(rows, self.pictures, self._tokenizer.pad_token_id, self.accelerator.device)
 
-    def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[float]]:
-        """By the forward of the loss, in nats: of each row's sampled tokens (T,), and each row's mean entropy."""
+    def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
+        """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,)."""
         found: list[Tensor] = []
-        entropies: list[float] = []
+        entropies: list[Tensor] = []
         self.model.train()  # as the loss has it; there is no dropout
         for some in parts(rows, self.chosen.batch_size):
             made = self.inputs(some)
@@ -244,7 +244,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
                 )
             for row, line, each in zip(some, likely, unsure, strict=True):
                 found.append(line[: len(row.turn.ids)].float())
-                entropies.append(float(each[: len(row.turn.ids)].float().mean()))
+                entropies.append(each[: len(row.turn.ids)].float())
         return found, entropies
 
     def prepare(self, number: int) -> Prepared:
@@ -275,7 +275,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         for name, value in figures(told_of, sampled, len(faults), told).items():
             self.note(name, value)
         print(in_words(told_of, len(sampled)), flush=True)
-        unsure = dict(zip((row.at for row in sampled), entropies, strict=True))
+        unsure = {row.at: float(line.mean()) for row, line in zip(sampled, entropies, strict=True)}
         tokens: dict[tuple[int, int, int], tuple[float, ...]] = {}
         if self.critic is not None:
             tokens = dict(zip((row.at for row in sampled), self.critic.learn(made, sampled, number), strict=True))
@@ -303,7 +303,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
             values = {at: value for at, value in values.items() if at[:2] not in replayed}
             unsure = {at: value for at, value in unsure.items() if at[:2] not in replayed}
         masked = why_masked(told_of, sampled, uncertain, [row.at for row in rows], replayed)
-        self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked)
+        by_token = {row.at: line.tolist() for row, line in zip(sampled, entropies, strict=True) if row.at in unsure}
+        self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked, by_token)
         return Prepared(rows, before)
 
     def teach(

@@ -17,12 +17,23 @@ from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
 
 UNLIKELY: Final = (-0.1, -0.5, -1.0, -2.0, -4.0)  # nats; below each the colour is stronger
+UNSURE: Final = (0.1, 0.5, 1.0, 2.0, 4.0)  # nats; above each the colour is stronger
 
 
 class ShownToken(NamedTuple):
     text: str
     logprob: float | None
     shade: int
+    entropy: float | None
+    unsure: int
+
+
+class _Token(msgspec.Struct, array_like=True, frozen=True):
+    """As the database has it; a row from before entropies were told has none."""
+
+    text: str
+    logprob: float | None
+    entropy: float | None = None
 
 
 class LinePoint(NamedTuple):
@@ -116,16 +127,22 @@ class TrainingPages:
 
 
 def tokens_of(turn: RowMapping) -> Sequence[ShownToken]:
-    """The sampled tokens of a turn with their log probabilities; none where they were not told."""
+    """The sampled tokens of a turn with their log probabilities and entropies; none where they were not told."""
     try:
-        told = decode(turn["tokens"], list[tuple[str, float | None]]) if turn["tokens"] else []
+        told = decode(turn["tokens"], list[_Token]) if turn["tokens"] else []
     except msgspec.MsgspecError:
         return ()
-    return [ShownToken(text, likely, _shade(likely)) for text, likely in told]
+    return [
+        ShownToken(each.text, each.logprob, _shade(each.logprob), each.entropy, _unsure(each.entropy)) for each in told
+    ]
 
 
 def _shade(logprob: float | None) -> int:
     return 0 if logprob is None else sum(logprob < limit for limit in UNLIKELY)
+
+
+def _unsure(entropy: float | None) -> int:
+    return 0 if entropy is None else sum(entropy > limit for limit in UNSURE)
 
 
 def _line(moments: Sequence[Moment]) -> list[LinePoint]:

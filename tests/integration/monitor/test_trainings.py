@@ -140,11 +140,16 @@ def numbers_of_a_training(visitor: Visitor, store: Store, run: str) -> None:
     turns = [x for x in lines if isinstance(x, RlTurn) and (x.phase, x.step, x.group, x.rollout) == place]
     for number, turn in enumerate(turns):
         page.goto(f"{page.url.partition('?')[0]}?turn={number}")
-        tokens = page.locator(".tokens span")
-        assert [text or "·" for text in turn.texts or []] == [t or "·" for t in tokens.all_text_contents()]
-        assert [f"{x:.6g}" for x in turn.logprobs or [] if x is not None] == [
-            one.get_attribute("title") for one in tokens.all()
-        ]
+        tokens, unsure = page.locator(".said > .tokens span"), page.locator(".by-entropy .tokens span")
+        texts = [text or "·" for text in turn.texts or []]
+        assert texts == [t or "·" for t in tokens.all_text_contents()]
+        entropies = [f"{x:.6g}" for x in turn.entropies or [] if x is not None]
+        likely = [f"{x:.6g}" for x in turn.logprobs or [] if x is not None]
+        titles = [f"{a}, entropy {b}" for a, b in zip(likely, entropies, strict=True)] if entropies else likely
+        assert titles == [one.get_attribute("title") for one in tokens.all()]
+        assert entropies == [one.get_attribute("title") for one in unsure.all()]
+        assert unsure.all_text_contents() == (texts if entropies else [])
+        assert ("The entropy of its tokens was not told." in page.locator(".said").inner_text()) == (not entropies)
         said = page.locator(".said").inner_text()
         assert turn.advantage is None or f"advantage {turn.advantage:.6g}" in said
         assert turn.entropy is None or f"entropy {turn.entropy:.6g}" in said

@@ -61,6 +61,18 @@ def test_it_trains_and_tells_so(straight: Path, start: Path) -> None:
         values.setdefault(told["name"], []).append(told["value"])
     for name in ("reward", "success", "turns", "void", "dropped_groups", "gate_mean", "loss", "entropy"):
         assert steps[f"train/{name}"] == [1, 2, 3, 4], name
+    turns = [
+        line
+        for line in read_folder(straight / "results")
+        if isinstance(line, reading.RlTurn) and line.entropy is not None
+    ]
+    assert turns
+    for turn in turns:  # each token has its own, and they are not all the same
+        told = [value for value in turn.entropies or [] if value is not None]
+        assert len(told) == len(turn.token_ids or []) == turn.tokens
+        assert turn.entropy == pytest.approx(sum(told) / len(told), rel=1e-5)
+        assert min(told) > -1e-6
+    assert len({value for turn in turns for value in turn.entropies or []}) > len(turns)
     assert min(values["train/zero_variance"]) < 1  # so that there was something to learn
     gate = json.loads((straight / "results" / "gate.json").read_text())
     assert (gate["generation"], gate["outside"]) == (3, 0)

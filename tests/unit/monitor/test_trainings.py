@@ -82,7 +82,9 @@ def test_what_the_rows_say(engine: Engine, file_store: Store) -> None:
     assert [(row["advantage"], row["entropy"], row["masked"][:9]) for row in turns] == [
         (0.5, 0.25, ""), (None, 0.5, "not among")
     ]  # fmt: skip
-    assert json.loads(turns[0]["tokens"]) == [["CLICK", -0.01], ["(x=0.5, y=0.5)", -1.5], ["<end>", -6.0]]
+    told = [["CLICK", -0.01, 0.05], ["(x=0.5, y=0.5)", -1.5, 0.7], ["<end>", -6.0, 3.0]]
+    assert json.loads(turns[0]["tokens"]) == told
+    assert [entropy for _, _, entropy in json.loads(turns[1]["tokens"])] == [None, None, None]
     (judged,) = [row for row in found["validations"] if row["rollout_id"] == first["id"]]
     assert (judged["success"], judged["evidence"]) == (1, '{"screen":"welcome"}')
     screens = [row for row in found["observations"] if row["rollout_id"] == first["id"]]

@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_half_a_line_at_the_end_of_a_piece_only(tmp_path: Pat
     [
         (lambda body: body.replace(b'"step":3', b'"step":"3"', 1), r"000001\.jsonl:4: Expected `int`"),
         (lambda body: body.replace(b"{", b"", 1), r"000001\.jsonl:1: "),
-        (lambda body: body.replace(b'"1.1.0"', b'"2.1.0"', 1), r":1: schema 2\.1\.0 is newer than this program"),
+        (lambda body: body.replace(b'"1.2.0"', b'"2.1.0"', 1), r":1: schema 2\.1\.0 is newer than this program"),
         (lambda body: body.replace(b'"piece":1', b'"piece":7', 1), r":1: the first line is not that of piece 1"),
         (lambda body: body.partition(b"\n")[2], r":1: the first line is not that of piece 1"),
         (lambda body: body.replace(b"Log in.", b"\xff"), r":4: "),

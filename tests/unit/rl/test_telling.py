@@ -83,8 +83,11 @@ def test_groups_say_whether_they_taught_something(tmp_path: Path) -> None:
 def test_tokens_have_their_texts_and_masked_turns_their_reason(tmp_path: Path) -> None:
     teller = RecordTeller(config(), tmp_path, lambda token: f"<{token}>")
     teller.generation(generation(), 1, {}, {}, (), {(0, 1, 0): "its pictures do not fit its tokens"})
+    teller.generation(generation(), 2, {}, {(0, 0, 1): 0.75}, by_token={(0, 0, 1): [0.5, 1.0]})
     teller.writer.cut()
-    turns = of(reading.RlTurn, list(read_folder(tmp_path)))
+    every = of(reading.RlTurn, list(read_folder(tmp_path)))
+    assert [(turn.turn, turn.entropies, turn.entropy) for turn in every if turn.entropies] == [(1, [0.5, 1.0], 0.75)]
+    turns = [turn for turn in every if turn.step == 1]
     assert turns[1].texts == ["<5>", "<1>"]
     assert [(turn.group, turn.rollout, turn.turn) for turn in turns if turn.masked] == [(0, 2, 0)]
 
