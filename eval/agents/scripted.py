@@ -13,9 +13,13 @@ from eval.prompts.marks import to_mark, to_point
 
 
 def expected(observation: Observation, history: History) -> Action:
-    """The action of the environment's expert. Raises ValueError for an environment that has none."""
+    """The action of the environment's expert. Raises ConfigError, which ends the evaluation, where there is none: no
+    later try would have one."""
     if observation.expected is None:
-        raise ValueError(f"task {history.task.task_id}: this environment has no scripted expert")
+        raise ConfigError(
+            f"agent.kind: scripted: nobody wrote an expert for task {history.task.task_id}; allowed: another kind, or "
+            "tasks of an environment with an expert"
+        )
     return observation.expected.action
 
 

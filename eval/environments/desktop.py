@@ -155,7 +155,11 @@ def servers_of(role: str) -> Servers:
 def missing() -> list[str]:
     """A line for each program and Python package that is not installed, with what installs it."""
     lines = missing_programs(programs={**DESKTOP_PROGRAMS, **PROGRAMS})
-    return lines + [f"no Python package {name}: it is in slipway[desktop]" for name in PACKAGES if not find_spec(name)]
+    packages = [name for name in PACKAGES if not find_spec(name)]
+    if packages:
+        what = f"no Python package {', '.join(packages)}"
+        lines.append(f"{what}: `make dev` in a clone, or the extra slipway-cua[desktop], installs what is missing")
+    return lines
 
 
 def check_screen(screen: tuple[int, int], where: str) -> None:

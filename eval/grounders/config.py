@@ -37,7 +37,7 @@ class ServedGrounderConfig(Config, frozen=True, tag_field="kind", tag="openai-co
 
 
 class GeminiGrounderConfig(Config, frozen=True, tag_field="kind", tag="gemini"):
-    """Gemini, through Google's SDK, asked for boxes on each screenshot. It needs slipway[gemini].
+    """Gemini, through Google's SDK, asked for boxes on each screenshot. It needs slipway-cua[gemini].
 
     model       its name
     base_url    address of the API; none: Google's

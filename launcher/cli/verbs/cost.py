@@ -27,6 +27,7 @@ SUMMARY = (
 )
 EXAMPLE = "launcher cost --by team\n  launcher cost -l team=agents --by day\n  launcher cost --job examples/login"
 COLUMNS = ("run", "state", "hours", "cost", "per_hour", "at_most", "labels")
+NOT_LABELS = ("day", "backend", "job")
 RIGHT = ("hours", "cost", "per_hour", "at_most", "runs", "unknown", "expected", "deadline", "earlier")
 
 
@@ -101,7 +102,7 @@ def _before(args: argparse.Namespace, profile: Profile) -> int:
             "budget": f"{one.budget:.2f} {one.rate.currency}" if one.budget is not None else None,
             "expected": _money(one.expected, one.rate.currency),
             "earlier": one.earlier or None,
-            "at_most": _money(one.worst, one.rate.currency) or ("not known" if not one.rate.known else "no limit"),
+            "at_most": _most(one),
         }
         for one in found
     ]
@@ -110,6 +111,15 @@ def _before(args: argparse.Namespace, profile: Profile) -> int:
     if any(one.rate.origin for one in found):
         print(f"\nprices: {', '.join(dict.fromkeys(one.rate.origin for one in found if one.rate.origin))}")
     return 0
+
+
+def _most(one: JobEstimate) -> str:
+    """In words where it is no sum. A run without a price costs nothing, also without a deadline."""
+    if not one.rate.known:
+        return "not known"
+    if one.rate.free:
+        return "free"
+    return _money(one.worst, one.rate.currency) or "no limit"
 
 
 def _earlier(store: Store, names: set[str]) -> dict[str, list[float]]:
@@ -165,7 +175,16 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
         sums = " and ".join(f"{amount:.2f} {currency}" for currency, amount in sorted(totals(found).items()))
         print(f"\n{len(found)} run{'s' if len(found) != 1 else ''}: {sums or 'nothing has a price'}")
         _tell([(one.line.run, one.bill.missing) for one in found])
+        if args.by and args.by not in NOT_LABELS and not any(args.by in one.line.labels for one in found):
+            _no_label(args.by, {label for one in found for label in one.line.labels})
     return 0
+
+
+def _no_label(label: str, there: set[str]) -> None:
+    """Says that no run has the label of --by: all of them are in one line then, which looks like a sum by it."""
+    have = f"they have: {', '.join(sorted(there))}" if there else "they have none (`labels` of the job)"
+    text = f"launcher cost: --by: no run here has a label `{label}`; {have}; allowed besides: {', '.join(NOT_LABELS)}"
+    print(foreign.line(text), file=sys.stderr)
 
 
 def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     if not profile.notify:
-        raise BadInput("the profile has no `notify`; allowed: notify: {team: {webhook: NAME_OF_A_SECRET}}")
+        raise BadInput("slipway.yaml has no `notify`; allowed: notify: {team: {webhook: NAME_OF_A_SECRET}}")
     store = open_known(profile.store)
     notifier = Notifier(store, profile.notify, secret_reader(profile, os.environ), within=args.within)
     if args.test:

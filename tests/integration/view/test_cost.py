@@ -99,6 +99,27 @@ def test_the_table_says_the_sum_and_who_has_no_price(file_store: Store, capsys: 
     assert "3.60 USD" in capsys.readouterr().out
 
 
+def test_a_label_that_no_run_has_is_said(file_store: Store, capsys: Capture) -> None:
+    bill(file_store)
+    assert main(["cost", "--by", "taem"]) == 0
+    said = capsys.readouterr().err
+    assert "no run here has a label `taem`; they have: team; allowed besides: day, backend, job" in said
+    for what in ("team", "day", "backend", "job"):
+        assert main(["cost", "--by", what]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_a_free_job_costs_at_most_nothing(file_store: Store, capsys: Capture) -> None:
+    """Without prices; it has a deadline, so `no limit` would be wrong twice."""
+    bill(file_store)
+    Path("slipway.yaml").write_text("")
+    Path("job.yaml").write_text("name: free\ncommand: ['true']\nbackend: local\nlimits: {deadline: 5m}\n")
+    assert main(["cost", "--job", "job.yaml"]) == 0
+    heads, row = capsys.readouterr().out.splitlines()
+    assert heads.split()[-2:] == ["AT", "MOST"]
+    assert row.split()[-1] == "free"
+
+
 def test_a_store_without_runs_is_said(file_store: Store, capsys: Capture) -> None:
     bill(file_store)
     assert main(["cost", "-l", "team=nobody"]) == 0

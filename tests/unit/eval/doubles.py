@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from PIL import Image
@@ -92,6 +93,19 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 
 def desktop(options: Mapping[str, Any]) -> Counting:
     return Counting()
+
+
+class WithoutExpert(Counting):
+    """The same tasks, where nobody says what an expert would do."""
+
+    tasks = staticmethod(tasks)
+
+    @staticmethod
+    def desktop(options: Mapping[str, Any]) -> Counting:
+        return WithoutExpert()
+
+    def look(self) -> Observation:
+        return replace(super().look(), expected=None)
 
 
 class Saying:

@@ -95,6 +95,16 @@ def test_an_evaluation_writes_the_three_shapes_and_tells_its_progress(
     assert "scripted" in capsys.readouterr().out
 
 
+def test_the_expert_of_an_environment_without_one_is_one_line_and_78(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write(tmp_path / "c.json", environment="tests.unit.eval.doubles:WithoutExpert")
+    assert entry.main(["--config", str(config), "--out", str(tmp_path / "out")]) == 78
+    said = capsys.readouterr().err.strip()
+    assert said.count("\n") == 0
+    assert said.startswith("config: agent.kind: scripted: nobody wrote an expert for task count-")
+
+
 def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
     config = write(tmp_path / "c.json")
     for _ in range(2):
