@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -15,6 +15,9 @@ from launcher.protocol.records import Placement
 from launcher.spec.backends import backends, traits
 from launcher.spec.model import ResolvedJob
 from launcher.userdata.reached import reached
+
+if TYPE_CHECKING:
+    from launcher.store import Store
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -253,6 +256,16 @@ class Renews(Protocol):
     def renew(self, *, plan: bool) -> Iterator[tuple[str, str, bool]]:
         """Gives it to every run for which it is time; yields (run, what was done, or why it could not be; whether it
         was). `plan`: gives nothing. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class EndsUnused(Protocol):
+    """A backend whose account may hold what people made for runs, and what they left of it."""
+
+    def end_unused(self, store: Store, *, plan: bool) -> Iterator[tuple[str, str]]:
+        """Deletes what is marked as this store's and was found unused twice; yields (stopped | unknown | unreachable,
+        what and why). `plan`: changes nothing. Raises Unreachable."""
         ...
 
 

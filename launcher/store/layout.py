@@ -65,6 +65,11 @@ def reaper(backend: str, account: str) -> str:
     return f"reapers/{backend}-{account}.json"
 
 
+def unused(backend: str, place: str) -> str:
+    """The prefix of the marks of what a reaper has found unused in a place of a provider; their times count."""
+    return f"reapers/{backend}-unused/{place}/"
+
+
 def verdict(run: str, name: str) -> str:
     return f"{VERDICTS}{run}/{name}.json"
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, Renews
+from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, EndsUnused, Renews
 from launcher.decoding import decode_record
 from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide, steps
@@ -44,7 +44,7 @@ PARALLEL: Final = 16
 
 @dataclass(frozen=True)
 class Reaped:
-    """One action, taken or (`plan`) only planned. `did`: noted (written into the store) | ended | moved |
+    """One action, taken or (`plan`) only planned. `run`: or the backend's name, for what is of no run. `did`: noted (written into the store) | ended | moved |
     stopped | renewed | unsubmitted | unknown | unreachable; with a profile's `notify` told | untold."""
 
     run: str
@@ -69,6 +69,7 @@ def reap(
     rows: list[Reaped] = []
     for name, backend in backends.items():  # first what is billed: a reaper may be interrupted
         rows += _objects(store, name, backend, plan) + _duplicates(name, backend, plan) + _renewed(name, backend, plan)
+        rows += _unused(store, name, backend, plan)
     try:
         runs = list_runs(store)
     except Unreachable as error:
@@ -342,6 +343,16 @@ def _renewed(name: str, backend: Backend, plan: bool) -> list[Reaped]:
             rows += [
                 Reaped(run, "renewed" if done else "unreachable", text) for run, text, done in backend.renew(plan=plan)
             ]
+        except SlipwayError as error:
+            rows.append(Reaped(name, "unreachable", str(error)))
+    return rows
+
+
+def _unused(store: Store, name: str, backend: Backend, plan: bool) -> list[Reaped]:
+    rows: list[Reaped] = []
+    if isinstance(backend, EndsUnused):
+        try:
+            rows += [Reaped(name, did, text) for did, text in backend.end_unused(store, plan=plan)]
         except SlipwayError as error:
             rows.append(Reaped(name, "unreachable", str(error)))
     return rows

@@ -13,6 +13,7 @@ from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
 from launcher.backends.azureml.render import parse, render
 from launcher.backends.azureml.resources import ADDRESSES, DISKS
+from launcher.backends.azureml.unused import end_unused
 from launcher.backends.azureml.workspace import (
     PATIENCE,
     AzureRefused,
@@ -250,6 +251,9 @@ class AzureBackend:
                 why = f"no machine has it: `az network public-ip delete --ids {address.id}`"
                 found.append(BilledOther(f"address {address.name}", "", address.location, 0, why=why))
         return found
+
+    def end_unused(self, store: Store, *, plan: bool) -> Iterator[tuple[str, str]]:
+        return end_unused(self.workspace, store, plan=plan)
 
     def _unsent(self, handle: Handle, jobs: Sequence[WorkspaceJob]) -> str:
         """The name of a job of the run that the workspace does not have; "" if it has all. `jobs`: those of its list,

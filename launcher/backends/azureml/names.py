@@ -15,6 +15,8 @@ from launcher.spec.model import ResolvedJob
 NAME: Final = "azureml"  # the backend's name
 # a tag, because a listing can be asked for it; people can change tags
 TAG: Final = "slipway-run"
+# a tag of a compute instance, disk or address: the store whose reaper may delete it once nobody uses it
+OWNER: Final = "slipway-store"
 # properties, which nobody can change once a job has them
 RUN: Final = "slipway.run"
 ROLE: Final = "slipway.role"

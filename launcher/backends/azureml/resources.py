@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 URL: Final = "https://management.azure.com"
 DISKS: Final = ("Microsoft.Compute/disks", "2024-03-02")
 ADDRESSES: Final = ("Microsoft.Network/publicIPAddresses", "2024-05-01")
+COMPUTES: Final = ("Microsoft.MachineLearningServices/workspaces/computes", "2024-04-01")
 GIB: Final = 2**30
 
 
@@ -62,13 +63,17 @@ def ask(client: ARMPipelineClient, method: str, path: str, version: str, body: A
 
 def listed(client: ARMPipelineClient, group: str, kind: tuple[str, str]) -> Iterator[LooseResource]:
     """All pages. `group`: the path of the resource group."""
-    page = ask(client, "GET", f"{group}/providers/{kind[0]}", kind[1])
+    yield from map(_loose, pages(client, f"{group}/providers/{kind[0]}", kind[1]))
+
+
+def pages(client: ARMPipelineClient, path: str, version: str) -> Iterator[Mapping[str, Any]]:
+    """All resources of a list, as Azure describes them."""
+    page = ask(client, "GET", path, version)
     while True:
-        for each in page.get("value", ()):
-            yield _loose(each)
+        yield from page.get("value", ())
         if not page.get("nextLink"):
             return
-        page = ask(client, "GET", page["nextLink"], kind[1])
+        page = ask(client, "GET", page["nextLink"], version)
 
 
 def _loose(each: Mapping[str, Any]) -> LooseResource:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from launcher.backends.azureml import names
 from launcher.backends.azureml.names import workspace_of
-from launcher.backends.azureml.resources import LooseResource, listed, pipeline
+from launcher.backends.azureml.resources import COMPUTES, URL, LooseResource, ask, listed, pages, pipeline
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.foreign import line
 from launcher.install import install
@@ -168,6 +168,23 @@ class Workspace:
                 self.must_exist()
             raise
 
+    def raw(self, kind: tuple[str, str]) -> list[Mapping[str, Any]]:
+        """The disks or the addresses of the resource group, or the workspace's computes, as Azure describes them."""
+        path = f"/subscriptions/{self.place[0]}/resourceGroups/{self.place[1]}/providers/{kind[0]}"
+        if kind == COMPUTES:
+            path = path.replace("/workspaces/", f"/workspaces/{self.place[2]}/")
+        return self._read(lambda client: list(pages(self._manager(client), path, kind[1])))
+
+    def resource(self, path: str, kind: tuple[str, str]) -> Mapping[str, Any] | None:
+        """One of them by its id; None if there is none."""
+        try:
+            found: Mapping[str, Any] = self._read(lambda client: ask(self._manager(client), "GET", path, kind[1]))
+        except AzureRefused as error:
+            if error.status != 404:
+                raise
+            return None
+        return found
+
     def must_exist(self) -> None:
         """Raises Unreachable when this login does not see the workspace."""
         if self._exists:
@@ -196,6 +213,17 @@ class Workspace:
     def cancel(self, name: str) -> None:
         """Asks for the end of a job. Raises AzureRefused, RequestUnanswered."""
         self._call(lambda client: client.jobs.begin_cancel(name, polling=False))
+
+    def delete(self, path: str, kind: tuple[str, str]) -> None:
+        """Deletes one of the resources of `raw` by its id; one that is gone already is deleted. Raises AzureRefused (a
+        machine has it, a lock), RequestUnanswered."""
+        action = "&underlyingResourceAction=Delete" if kind == COMPUTES else ""
+        url = f"{URL}{path}?api-version={kind[1]}{action}"
+        try:
+            self._call(lambda client: ask(self._manager(client), "DELETE", url, kind[1]))
+        except AzureRefused as error:
+            if error.status != 404:
+                raise
 
     # requests
 

@@ -30,6 +30,10 @@ def respond(cloud: Cloud, now: float, method: str, url: str, authorization: str,
         kind = cloud.beside(unquote(parts.path))
         rest = [kind] if kind is not None else cloud.place(unquote(parts.path)).strip("/").split("/")
         call = _call(method, rest) if kind is None else "resources"
+        if kind is not None and kind.count("/") == 2:
+            call, rest = f"{method.lower()} resource", kind.rsplit("/", 1)
+        if call == "compute" and rest[1] in cloud.settings.instances:
+            call = "get resource"
         cloud.note(now, "request", call=call, method=method, path="/".join(rest))
         fault = cloud.fault(call)
         if fault == "drop_before":
@@ -58,6 +62,10 @@ def _do(cloud: Cloud, call: str, rest: list[str], query: dict[str, str], body: d
             return Answer(200, cloud.compute(rest[1]))
         case "computes":
             return Answer(200, cloud.all_computes())
+        case "get resource":
+            return Answer(200, cloud.one_resource("GET", rest[0], rest[1], now))
+        case "delete resource":
+            return Answer(202, cloud.one_resource("DELETE", rest[0], rest[1], now))
         case "resources":
             return Answer(200, cloud.resources(rest[0], int(query.get("$skip", 0))))
         case "environment":
@@ -83,6 +91,8 @@ def _call(method: str, rest: list[str]) -> str:
             return "workspace"
         case "GET", ["computes", _]:
             return "compute"
+        case "DELETE", ["computes", _]:
+            return "delete resource"
         case "GET", ["computes"]:
             return "computes"
         case "PUT", ["environments", _, "versions", _]:

@@ -57,6 +57,7 @@ class Settings:
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> the properties of an instance
     # path below the resource group's providers -> what is there: disks and addresses
     resources: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    lag: bool = False  # lists show what was deleted
     faults: list[dict[str, Any]] = field(default_factory=list)  # {"on": call, "kind": ..., "times": n}
 
 
@@ -66,6 +67,7 @@ class Cloud:
         self.jobs: dict[str, StandInJob] = {}
         self.environments: dict[tuple[str, str], dict[str, Any]] = {}
         self.ledger: list[dict[str, Any]] = []
+        self.deleted: set[tuple[str, str]] = set()  # kind and name of resources
 
     def note(self, now: float, event: str, **fields: Any) -> None:
         self.ledger.append({"at": now, "event": event, **fields})
@@ -85,7 +87,8 @@ class Cloud:
     def beside(self, path: str) -> str | None:
         """The kind of resource that a path lists, of another provider than the workspace's; None: it lists none."""
         match = re.fullmatch(
-            r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/(Microsoft\.(?:Compute|Network)/\w+)", path
+            r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/(Microsoft\.(?:Compute|Network)/\w+(?:/[\w-]+)?)",
+            path,
         )
         if match is None or match[1] != SUBSCRIPTION or match[2].lower() != GROUP:
             return None
@@ -93,14 +96,36 @@ class Cloud:
             raise Refused(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
         return match[3]
 
-    def resources(self, kind: str, skip: int) -> dict[str, Any]:
-        found = self.settings.resources.get(kind, [])
+    def resources(self, kind: str, skip: int | None) -> dict[str, Any]:
+        """A page; `skip` None: all of them."""
+        there = self.settings.resources.get(kind, [])
+        found = [each for each in there if self.settings.lag or (kind, each["name"]) not in self.deleted]
         ids = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{kind}"
         value = [{"id": f"{ids}/{each['name']}", "location": "westeurope", **each} for each in found]
+        if skip is None:
+            return {"value": value}
         answer: dict[str, Any] = {"value": value[skip : skip + PAGE]}
         if skip + PAGE < len(value):
             answer["nextLink"] = f"https://management.azure.com{ids}?api-version=2024-03-02&$skip={skip + PAGE}"
         return answer
+
+    def one_resource(self, method: str, kind: str, name: str, now: float) -> dict[str, Any] | None:
+        """Answers GET and DELETE of a disk, an address or a compute instance."""
+        if kind == "computes":
+            there = name in self.settings.instances
+            body = self.instance(name) if there else {}
+        else:
+            (body,) = [each for each in self.resources(kind, None)["value"] if each["name"] == name] or [{}]
+            there = bool(body)
+        if not there or (kind, name) in self.deleted:
+            raise Refused(404, "ResourceNotFound", f"The Resource {name} was not found.")
+        if method == "GET":
+            return body
+        if body.get("managedBy") or body.get("properties", {}).get("ipConfiguration"):
+            raise Refused(409, "OperationNotAllowed", f"{name} is attached.")
+        self.note(now, "deleted", kind=kind, name=name)
+        self.deleted.add((kind, name))
+        return None
 
     def place(self, path: str) -> str:
         """The rest of a path below the workspace. Raises Refused as the resource manager does for another place."""
@@ -150,16 +175,24 @@ class Cloud:
         properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": inner}
         return {"id": f"{ID}/computes/{name}", "name": name, "location": "westeurope", "properties": properties}
 
+    def instance(self, name: str) -> dict[str, Any]:
+        """`tags` of its settings are those of the resource."""
+        given = {**self.settings.instances[name]}
+        tags = given.pop("tags", {})
+        inner = {"computeType": "ComputeInstance", "provisioningState": "Succeeded", "properties": given}
+        return {
+            "id": f"{ID}/computes/{name}",
+            "name": name,
+            "location": "eastus",
+            "tags": tags,
+            "properties": inner,
+        }
+
     def all_computes(self) -> dict[str, Any]:
-        instances = [
-            {
-                "id": f"{ID}/computes/{name}",
-                "name": name,
-                "location": "eastus",
-                "properties": {"computeType": "ComputeInstance", "provisioningState": "Succeeded", "properties": given},
-            }
-            for name, given in self.settings.instances.items()
+        names = [
+            name for name in self.settings.instances if self.settings.lag or ("computes", name) not in self.deleted
         ]
+        instances = list(map(self.instance, names))
         return {"value": [*map(self.compute, self.settings.computes), *instances]}
 
     def put_environment(self, name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._answer()
 
+    def do_DELETE(self) -> None:
+        self._answer()
+
     def do_POST(self) -> None:
         self._answer()
 
