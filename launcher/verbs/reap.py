@@ -44,8 +44,9 @@ PARALLEL: Final = 16
 
 @dataclass(frozen=True)
 class Reaped:
-    """One action, taken or (`plan`) only planned. `run`: or the backend's name, for what is of no run. `did`: noted (written into the store) | ended | moved |
-    stopped | renewed | unsubmitted | unknown | unreachable; with a profile's `notify` told | untold."""
+    """One action, taken or (`plan`) only planned. `run`: or the backend's name, for what is of no run.
+    `did`: noted (written into the store) | ended | moved | stopped | renewed | unsubmitted | unknown | unreachable;
+    with a profile's `notify` told | untold."""
 
     run: str
     did: str
@@ -68,8 +69,10 @@ def reap(
     """
     rows: list[Reaped] = []
     for name, backend in backends.items():  # first what is billed: a reaper may be interrupted
-        rows += _objects(store, name, backend, plan) + _duplicates(name, backend, plan) + _renewed(name, backend, plan)
-        rows += _unused(store, name, backend, plan)
+        objects = _objects(store, name, backend, plan)
+        rows += objects + _duplicates(name, backend, plan) + _renewed(name, backend, plan)
+        if Reaped(name, "unreachable") not in (Reaped(row.run, row.did) for row in objects):
+            rows += _unused(store, name, backend, plan)
     try:
         runs = list_runs(store)
     except Unreachable as error:

@@ -55,7 +55,8 @@ class UnusedResource:
 
 def end_unused(workspace: Workspace, store: Store, *, plan: bool) -> Iterator[tuple[str, str]]:
     """Deletes what nobody has used for GRACE; yields (stopped | unknown | unreachable, what it was and why). `plan`:
-    deletes and writes nothing."""
+    deletes and writes nothing. Raises Unreachable where this login does not see the workspace."""
+    workspace.must_exist()
     prefix = layout.unused(names.NAME, hashlib.sha256(workspace.name.encode()).hexdigest()[:16])
     marks: set[str] = set()
     whole = True
