@@ -293,18 +293,19 @@ class Supervisor:
 
     def tell(self, run: QueuedRun, result: Result | None) -> None:
         """Removes a run whose end is recorded, after people were told of it."""
-        child = self.teller.start(run.name, run.entry.job.store, run.site) if result is not None else None
-        if child is None:
+        if result is None or run.site.notify is None:
             self.retire(run, result)
             return
         run.busy = True
 
-        def work() -> None:
-            code = self.teller.wait(child)
-            if code != 0:
-                log(f"{run.name}: not everybody was told of its end: `launcher notify` says why")
-            self.results.append((run, "told", result))
-            self.state.wake()
+        def work() -> None:  # the process starts here, too: many runs may end at once
+            try:
+                child = self.teller.start(run.name, run.entry.job.store, run.site)
+                if child is not None and self.teller.wait(child) != 0:
+                    log(f"{run.name}: not everybody was told of its end: `launcher notify` says why")
+            finally:
+                self.results.append((run, "told", result))
+                self.state.wake()
 
         self.tellers.submit(work)
 
