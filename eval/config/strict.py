@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
+from eval.config.allowed import allowed
+
 EXIT_CONFIG: Final = 78
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ def convert(data: Any, kind: type[T], where: str) -> T:
         now = next(
             (f"; it is {now!r} now" for name, now in renamed.items() if f"unknown field `{name}`" in str(error)), ""
         )
-        raise ConfigError(f"{where}: {error}{now}") from None
+        raise ConfigError(f"{where}: {error}{now or allowed(data, kind, str(error))}") from None
 
 
 def load(path: Path, kind: type[T]) -> T:

@@ -115,9 +115,12 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"benchmrk": "x"}, "unknown field `benchmrk`"),
-        ({"limits": {"max_step": 1}}, "unknown field `max_step` - at `$.limits`"),
-        ({"agent": {"kind": "oracle"}}, "Invalid value 'oracle' - at `$.agent.kind`"),
+        ({"benchmrk": "x"}, "unknown field `benchmrk` (did you mean `benchmark`?); allowed: agent, baselines, bench"),
+        ({"limits": {"max_step": 1}}, "unknown field `max_step` - at `$.limits` (did you mean `max_steps`?); allowed"),
+        ({"agent": {"kind": "oracle"}}, "Invalid value 'oracle' - at `$.agent.kind`; allowed: claude, commonest, cus"),
+        ({"baselines": [{"kind": "randm"}]}, "at `$.baselines[0].kind` (did you mean `random`?); allowed: claude, "),
+        ({"agent": {"kind": "random", "nam": "x"}}, "`nam` - at `$.agent` (did you mean `name`?); allowed: name, seed"),
+        ({"interface": "tool"}, "'tool' - at `$.interface` (did you mean `tools`?); allowed: both, gui, tools"),
         ({"agent": {"kind": "scripted", "model": "x"}}, "unknown field `model`"),
         (
             {"environment": "moon"},
