@@ -16,7 +16,8 @@ records/
 A piece grows and is never changed otherwise. A last line without a line break was cut off by a crash, and is passed
 over. Each line says in `record` what it is. Readers pass over lines and fields that they do not know; a schema with
 a newer first number is refused. `launcher/results/training_records.py` reads the pieces, and leaves out what was
-thrown away: after a line of status `resumed` the lines before it about steps after its `step`.
+thrown away: after a line of status `resumed` the lines before it about steps after its `step`, which is -1 where the
+training began anew, with its baseline.
 
 A group and everything below it belong to exactly one `phase` and `step`: a step of the training (`train`), an
 evaluation (`eval`) or the evaluation before the first step (`baseline`). The numbers `group`, `rollout` and `turn`

@@ -19,12 +19,13 @@ import msgspec
 
 from eval.agents.base import Agent, Decision, History
 from eval.config import Config, ConfigError
-from eval.desktop import Desktop, Observation
+from eval.desktop import Desktop, Observation, Task
 from eval.environments.registry import TasksConfig, environment
 from eval.episodes import Episode
 from eval.prompts import PromptBuilder
 from eval.rollout import RolloutLimits
 from eval.scores.stats import Estimate, by_cluster
+from eval.task_run import Rollout
 from training.data.held_out import check_source, open_held_out
 from training.data.samples import Sample
 from training.options import Positive
@@ -34,6 +35,7 @@ LOSS: Final = "loss"  # the training's own, on held-out data: the lower the bett
 WITH_BOX: Final = "with_box"  # the share of the steps that have a box: a count, which no metric can be chosen by
 OF_TASKS: Final = ("success", "score", "step_accuracy", "click_in_box")
 Scores = dict[str, Estimate]
+TriedTasks = list[tuple[Task, Rollout]]
 
 
 class EvaluationConfig(Config, frozen=True, kw_only=True):
@@ -131,17 +133,19 @@ class InterruptibleAgent:
         return await self.agent.act(observations, histories)
 
 
-def evaluate(config: EvaluationConfig, agent: Agent, builder: PromptBuilder) -> Scores:
-    """The agent's metrics, by name. Raises Interrupted."""
+def evaluate(
+    config: EvaluationConfig, agent: Agent, builder: PromptBuilder, hear: Callable[[TriedTasks], None] = lambda _: None
+) -> Scores:
+    """The agent's metrics, by name. `hear` is given the tasks that were tried, in order. Raises Interrupted."""
     try:
-        return _tasks(config, agent) if config.environment is not None else _steps(config, agent, builder)
+        return _tasks(config, agent, hear) if config.environment is not None else _steps(config, agent, builder)
     except BaseExceptionGroup as group:
         if group.subgroup(Interrupted) is None:
             raise
         raise Interrupted from None
 
 
-def _tasks(config: EvaluationConfig, agent: Agent) -> Scores:
+def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], None]) -> Scores:
     from eval.rollout import rollout
     from eval.scores.summary import summarise
 
@@ -170,6 +174,7 @@ def _tasks(config: EvaluationConfig, agent: Agent) -> Scores:
                 keep_episodes=0,
             )
         )
+    hear(list(zip(tasks, results, strict=True)))
     rows = summarise([result.record for result in results], version="1", split="", seed=config.tasks.seed)
     scores = {
         row.metric: Estimate(row.value, row.ci_low, row.ci_high, row.n, row.clusters)

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
@@ -24,6 +24,7 @@ from training.common.evaluation import (
     Interrupted,
     InterruptibleAgent,
     Scores,
+    TriedTasks,
     evaluate,
     told_of_boxes,
     told_of_hacking,
@@ -62,13 +63,20 @@ class PredictionPictures(TrainerCallback):  # type: ignore[misc]
                 metric(state.global_step, f"samples/{name}", value.value)
 
 
+class EvaluationListener(Protocol):
+    """Is told of each evaluation as it ends, in the first process. phase: baseline, the one before the first step."""
+
+    def __call__(self, phase: Literal["eval", "baseline"], step: int, scores: Scores, tried: TriedTasks) -> None: ...
+
+
 class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Evaluates, keeps the checkpoint of the best step, and ends the training when patience runs out.
 
     The first process evaluates and sends the result to the others; a loss is computed by all together. Each checkpoint
     holds this callback's state; an evaluation that SIGTERM interrupted is repeated when the training resumes.
 
-    loss  for `metric: loss`; then there is no agent
+    loss   for `metric: loss`; then there is no agent
+    heard  who is told of each evaluation
     """
 
     def __init__(
@@ -77,11 +85,14 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         agent: MakeAgent | None = None,
         builder: PromptBuilder | None = None,
         loss: HeldOutLoss | None = None,
+        heard: EvaluationListener | None = None,
     ) -> None:
         self.config = config
         self.agent = agent
         self.builder = builder
         self.loss = loss
+        self.heard = heard
+        self.tried: TriedTasks = []  # of the last evaluation
         self.stop = StopRequest()  # run_training replaces it
         self.resume: str | None = None  # set by run_training
         self.now: tuple[Path, int] | None = None  # folder of the checkpoints, current step
@@ -128,7 +139,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         elif self.config.at_start and state.global_step == 0:
             scores = self._scores(args, state, model)
             if scores is not None:  # else interrupted: nothing is trained, and the next attempt begins here again
-                value = self._told(state, scores)
+                value = self._told(state, scores, "baseline")
                 self.first = [value.value, *_interval(value)]
 
     def on_step_end(
@@ -151,12 +162,13 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
             with undisturbed(model):
                 try:
                     agent = InterruptibleAgent(self.agent(model), lambda: self.stop.asked)
-                    scores = evaluate(self.config, agent, self.builder)
+                    self.tried = []
+                    scores = evaluate(self.config, agent, self.builder, self.tried.extend)
                 except Interrupted:
                     scores = None
         return _from_first(args, scores)
 
-    def _told(self, state: TrainerState, scores: Scores) -> Estimate:
+    def _told(self, state: TrainerState, scores: Scores, phase: Literal["eval", "baseline"] = "eval") -> Estimate:
         """Tells the scores; gives the one that decides. Raises ConfigError when it is not among them."""
         if self.config.decides not in scores:
             raise ConfigError(f"evaluation.metric: {self.config.decides} is not among {', '.join(sorted(scores))}")
@@ -164,6 +176,8 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if state.is_world_process_zero:
             for name, score in scores.items():
                 metric(step, f"eval/{name}", score.value)
+            if self.heard is not None:
+                self.heard(phase, step, scores, self.tried)
             if self.loss is not None:
                 best = value.value if self.best is None else min(value.value, self.best)
                 print(f"step {step}: held-out loss {value.value:.4g} (n {value.n}), best {best:.4g}", flush=True)

@@ -164,7 +164,7 @@ class ValidationEntry(Entry, frozen=True, kw_only=True, tag="validation"):
 
 class StatusEntry(Entry, frozen=True, kw_only=True, tag="status"):
     """What the training does now. `resumed`: it goes on after `step`; what earlier lines say of later steps was thrown
-    away."""
+    away. -1: it began anew, with its baseline."""
 
     status: Literal["started", "resumed", "running", "stopped", "failed", "done"]
     step: int

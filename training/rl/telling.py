@@ -1,7 +1,7 @@
 """Writes what a training does into its records (`training.rl.records`), as it does it: results/records/ of its outputs.
 
-Every generation's groups, rollouts, turns, actions and judgements are there; of `kept_groups` groups of each generation
-also the screens before their turns, as PNG files under results/rollouts/.
+Every evaluation's and every generation's groups, rollouts, turns, actions and judgements are there; of `kept_groups`
+groups of each generation also the screens before their turns, as PNG files under results/rollouts/.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from typing import Any, Literal
 import msgspec
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from eval.desktop import Task
 from eval.episodes import frame_name
+from eval.task_run import Rollout
+from training.common.evaluation import Scores
 from training.rl.config import RlConfig
 from training.rl.credit import Place
+from training.rl.evaluated import evaluation_entries
 from training.rl.records import (
     ActionEntry,
     Entry,
@@ -35,6 +39,7 @@ from training.rl.records import (
 from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
 
 FLAT = "all rollouts have the same return"
+BEGINNING = -1  # the step after which everything is told anew
 UNUSED = -1  # in place of a group's index in the generation
 
 
@@ -58,8 +63,12 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
             self.writer.write(
                 TrainingEntry(name=name, method=_method(config), model=config.model, config=given, time=time.time())
             )
-        # a training that was killed before its first checkpoint begins anew, after what it told
-        self.status("resumed" if state.global_step or self.again else "started", state.global_step)
+        # a training that was killed before its first checkpoint begins anew, after what it told: also of its baseline,
+        # which is of step 0
+        if self.again and not state.global_step:
+            self.status("resumed", BEGINNING)
+        else:
+            self.status("resumed" if state.global_step else "started", state.global_step)
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
@@ -78,7 +87,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         step: int,
         reason: str | None = None,
     ) -> None:
-        share = step / self.config.steps if self.config.steps else None
+        share = max(0, step) / self.config.steps if self.config.steps else None
         self.writer.write(StatusEntry(status=status, step=step, progress=share, reason=reason, time=time.time()))
         if status not in ("started", "resumed"):
             self.writer.cut()
@@ -97,6 +106,14 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         something, as indices in the generation. `masked`: why turns of kept groups are not in the loss. `entropies`:
         of turns, nats, the mean over their tokens; `by_token`: at each of these tokens."""
         self.writer.write(*self._entries(made, step, advantages, entropies, taught, masked, by_token))
+
+    def evaluation(
+        self, phase: Literal["eval", "baseline"], step: int, scores: Scores, tried: Sequence[tuple[Task, Rollout]]
+    ) -> None:
+        """Tells of an evaluation when it has ended, or of the baseline before the first step."""
+        chosen = self.config.evaluation
+        environment = self.config.environment if chosen is None else chosen.environment or self.config.environment
+        self.writer.write(*evaluation_entries(phase, step, environment, scores, tried))
 
     def _entries(
         self,

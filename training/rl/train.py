@@ -97,7 +97,9 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         from training.common.answering import agents_in_memory
         from training.common.watch import Watch
 
-        trainer.add_callback(Watch(config.evaluation, agents_in_memory(config), builder))
+        trainer.add_callback(
+            Watch(config.evaluation, agents_in_memory(config), builder, heard=trainer.teller.evaluation)
+        )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
     return trainer
 

@@ -160,7 +160,7 @@ def _line(moments: Sequence[Moment]) -> list[LinePoint]:
 
 def _resumed(moments: Sequence[Moment], statuses: Sequence[RowMapping]) -> list[float]:
     last = max((each.step for each in moments), default=0)
-    return [round(10 + 980 * row["step"] / max(1, last), 2) for row in statuses if row["status"] == "resumed"]
+    return [round(10 + 980 * max(0, row["step"]) / max(1, last), 2) for row in statuses if row["status"] == "resumed"]
 
 
 SHOWN_FIGURES: Final = ("loss", "grad_norm", "learning_rate", "entropy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from eval.run import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
+from training.common.evaluation import EvaluationConfig
 from training.rl.config import RlConfig
 from training.rl.train import train
 
@@ -130,3 +133,32 @@ def test_a_void_rollout_is_told_with_its_reason(start: Path, tmp_path: Path, mon
     assert [(line.total, line.success, line.error) for line in void] == [(None, None, "DesktopGone: the cable")]
     assert len(of(reading.RlRollout, tmp_path / "results")) == 8
     assert not (tmp_path / "results" / "rollouts").exists()
+
+
+def test_a_training_tells_of_its_baseline_and_its_evaluations(start: Path, tmp_path: Path) -> None:
+    """By the numbers that the evaluation itself gives in the metrics: no line of them is missing or there twice."""
+    evaluation = EvaluationConfig(
+        environment="tests.integration.rl.worlds:Sides", tasks=TasksConfig(count=3, seed=50), every=1, at_start=True
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
+        assert train(rl_config(start, steps=2, evaluation=evaluation), tmp_path / "out", None)
+    results = tmp_path / "out" / "results"
+    told = [line for line in of(reading.RlRollout, results) if line.phase != "train"]
+    moments = [("baseline", 0), ("eval", 1), ("eval", 2)]
+    assert [(line.phase, line.step, line.group) for line in told] == [
+        (*moment, group) for moment in moments for group in range(3)
+    ]
+    figures = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    scores = {line["step"]: line["value"] for line in figures if line["name"] == "eval/score"}
+    assert scores.keys() == {0, 1, 2}
+    for phase, step in moments:
+        mine = [line.total for line in told if (line.phase, line.step) == (phase, step)]
+        assert sum(mine) / 3 == pytest.approx(scores[step])
+    turns = Counter(
+        (line.phase, line.step, line.group) for line in of(reading.RlTurn, results) if line.phase != "train"
+    )
+    assert turns == {(line.phase, line.step, line.group): line.turns for line in told}
+    seeds = {line.seed for line in of(reading.RlGroup, results) if line.phase != "train"}
+    assert len(seeds) == 3
+    assert not seeds & {line.seed for line in of(reading.RlGroup, results) if line.phase == "train"}

@@ -12,7 +12,10 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.desktop import Task
 from eval.episodes import Episode, Step
+from eval.records import TaskRecord
 from eval.run import TasksConfig
+from eval.scores.stats import Estimate
+from eval.task_run import Rollout
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
@@ -194,3 +197,65 @@ def test_a_group_that_the_teacher_told_of_is_not_dropped(tmp_path: Path) -> None
     lines = list(read_folder(tmp_path))
     assert [line.dropped for line in of(reading.RlGroup, lines)] == [None, "fewer than two valid rollouts", None]
     assert [line.method for line in of(reading.RlTraining, lines)] == ["sdpo"]
+
+
+def evaluated() -> list[tuple[Task, Rollout]]:
+    """Task 0 is solved, task 1 failed by an answer that is no action, task 2 was lost to a desktop."""
+    tasks = [Task(f"test-{n}", f"Do {n}.", 100 + n) for n in range(3)]
+
+    def record(number: int, **changes: Any) -> TaskRecord:
+        given = {"benchmark": "login", "agent": "trained", "task_id": f"test-{number}", "seed": 100 + number}
+        return TaskRecord(**given, duration_ms=1500, **changes)
+
+    good, bad = played(0, 1.0).episode, played(0, 0.0, turns=1).episode
+    return [
+        (tasks[0], Rollout(record(0, score=1.0, success=True, outcome="scored"), good)),
+        (tasks[1], Rollout(record(1, score=0.0, success=False, outcome="scored"), bad)),
+        (tasks[2], Rollout(record(2, score=None, success=None, outcome="infra", error="DesktopGone: x"))),
+    ]
+
+
+def test_an_evaluation_and_the_baseline_are_told_as_groups_of_one(tmp_path: Path) -> None:
+    teller = RecordTeller(config(), tmp_path)
+    scores = {"success": Estimate(0.5, 0.1, 0.9, 2)}
+    teller.evaluation("baseline", 0, scores, evaluated())
+    teller.evaluation("eval", 2, scores, evaluated())
+    teller.writer.cut()
+    lines = list(read_folder(tmp_path))
+    rollouts = of(reading.RlRollout, lines)
+    once = [("scored", 1.0, True, None), ("scored", 0.0, False, None), ("void", None, None, "DesktopGone: x")]
+    assert [(r.outcome, r.total, r.success, r.error) for r in rollouts] == once * 2
+    assert [(r.phase, r.step, r.group, r.rollout) for r in rollouts] == [
+        (phase, step, group, 0) for phase, step in (("baseline", 0), ("eval", 2)) for group in range(3)
+    ]
+    assert [(r.turns, r.errors, r.seconds) for r in rollouts[:2]] == [(2, {"parse": 1}, 1.5), (1, {"parse": 1}, 1.5)]
+    groups = of(reading.RlGroup, lines)
+    assert [(g.task_id, g.seed, g.instruction) for g in groups[:3]] == [
+        (f"test-{n}", 100 + n, f"Do {n}.") for n in range(3)
+    ]
+    judged = of(reading.RlValidation, lines)
+    assert [(v.phase, v.group, v.score) for v in judged] == [
+        (phase, group, score) for phase in ("baseline", "eval") for group, score in ((0, 1.0), (1, 0.0))
+    ]
+    assert [(s.phase, s.step, s.metrics) for s in of(reading.RlStep, lines)] == [
+        ("baseline", 0, {"success": 0.5}),
+        ("eval", 2, {"success": 0.5}),
+    ]
+
+
+def test_a_baseline_that_is_told_again_counts_once(tmp_path: Path) -> None:
+    """Killed while it told of the baseline, before any checkpoint: what was told of it, whole or half, is thrown
+    away."""
+    scores = {"success": Estimate(0.5, 0.1, 0.9, 2)}
+    for cut in (True, False):
+        teller = RecordTeller(config(), tmp_path)
+        teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
+        teller.evaluation("baseline", 0, scores, evaluated())
+        teller.writer.cut()
+        if cut:
+            piece = tmp_path / "records" / "000001.jsonl"
+            piece.write_bytes(b"".join(piece.read_bytes().splitlines(keepends=True)[:6]))
+    lines = list(read_folder(tmp_path))
+    assert [(line.group, line.total) for line in of(reading.RlRollout, lines)] == [(0, 1.0), (1, 0.0), (2, None)]
+    assert [(line.group, line.turn) for line in of(reading.RlTurn, lines)] == [(0, 0), (0, 1), (1, 0)]
+    assert [line.step for line in of(reading.RlStatus, lines)] == [0, -1]
