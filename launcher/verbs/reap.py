@@ -44,9 +44,9 @@ PARALLEL: Final = 16
 
 @dataclass(frozen=True)
 class Reaped:
-    """One action, taken or (`plan`) only planned. `run`: or the backend's name, for what is of no run.
-    `did`: noted (written into the store) | ended | moved | stopped | renewed | unsubmitted | unknown | unreachable;
-    with a profile's `notify` told | untold."""
+    """One action, taken or (`plan`) only planned. `run`: or the backend's name, a store's URL or "notify", where it is
+    of no run. `did`: noted (written into the store) | ended | moved | stopped | renewed | unsubmitted | unknown |
+    unreachable; with a profile's `notify` told | untold."""
 
     run: str
     did: str
@@ -343,9 +343,8 @@ def _renewed(name: str, backend: Backend, plan: bool) -> list[Reaped]:
     rows: list[Reaped] = []
     if isinstance(backend, Renews):
         try:
-            rows += [
-                Reaped(run, "renewed" if done else "unreachable", text) for run, text, done in backend.renew(plan=plan)
-            ]
+            for run, text, done in backend.renew(plan=plan):  # one by one: what was done is told, whatever fails next
+                rows.append(Reaped(run, "renewed" if done else "unreachable", text))
         except SlipwayError as error:
             rows.append(Reaped(name, "unreachable", str(error)))
     return rows
@@ -355,7 +354,8 @@ def _unused(store: Store, name: str, backend: Backend, plan: bool) -> list[Reape
     rows: list[Reaped] = []
     if isinstance(backend, EndsUnused):
         try:
-            rows += [Reaped(name, did, text) for did, text in backend.end_unused(store, plan=plan)]
+            for did, text in backend.end_unused(store, plan=plan):
+                rows.append(Reaped(name, did, text))
         except SlipwayError as error:
             rows.append(Reaped(name, "unreachable", str(error)))
     return rows

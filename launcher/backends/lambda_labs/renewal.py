@@ -80,13 +80,24 @@ def renew_all(
             stores.add(url)
             if job is None or not access.too_long(job) or store.head(RunKeys(run).result) is not None:
                 continue
-            launched = min(float(each.tag(names.LAUNCHED) or 0.0) for each in living)
+            launched = min(map(_launched, living))
             if renew(job, run, launched, store.now(), plan=plan):
                 yield run, f"new credentials of {url} for {access.life(job) / 3600:.0f} h", True
         except (SlipwayError, OSError) as error:  # one run's trouble is not that of the others
             yield run, str(error), False
     for url in () if plan else sorted(stores):
-        store_of(url).put(layout.reaper(names.NAME, account), MARK)
+        try:
+            store_of(url).put(layout.reaper(names.NAME, account), MARK)
+        except (SlipwayError, OSError) as error:
+            yield url, f"the reaper leaves no mark there: {error}", False
+
+
+def _launched(machine: CloudInstance) -> float:
+    """Seconds since the epoch; 0 without the tag. Raises SlipwayError for a tag that somebody else wrote."""
+    try:
+        return float(machine.tag(names.LAUNCHED) or 0.0)
+    except ValueError as error:
+        raise SlipwayError(f"its machine's tag {names.LAUNCHED} is not a time: {error}") from None
 
 
 def _job(store: Store, run: str) -> ResolvedJob | None:

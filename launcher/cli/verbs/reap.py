@@ -40,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.backends.base import backend
+    from launcher.errors import Unreachable
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.userdata.cache import Cache
@@ -54,8 +55,12 @@ def run(args: argparse.Namespace) -> int:
         if profile.notify:
             from launcher.verbs.notify import Notifier, secret_reader
 
-            told = Notifier(store, profile.notify, secret_reader(profile, os.environ)).once(cache, plan=args.dry_run)
-            rows += [Reaped(row.run, _told(row.did), f"{row.event} by {row.channel}: {row.detail}") for row in told]
+            notifier = Notifier(store, profile.notify, secret_reader(profile, os.environ))
+            try:
+                for row in notifier.once(cache, plan=args.dry_run):
+                    rows.append(Reaped(row.run, _told(row.did), f"{row.event} by {row.channel}: {row.detail}"))
+            except Unreachable as error:  # what was reaped is told all the same
+                rows.append(Reaped("notify", "unreachable", str(error)))
     if not args.dry_run:
         _expose(rows, store.url)
     if rows or args.output != "table":
