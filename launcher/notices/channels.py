@@ -66,7 +66,7 @@ def _webhook(url: str, notice: Notice) -> str:
         return f"the receiver answered {error.code}"
     except urllib.error.URLError as error:
         reason = error.reason
-        return f"no connection: {reason.strerror if isinstance(reason, OSError) else type(reason).__name__}"
+        return f"no connection: {getattr(reason, 'strerror', None) or type(reason).__name__}"
     except TimeoutError:
         return f"no answer within {PATIENCE:g} s"
     except (OSError, HTTPException, ValueError) as error:  # their texts may quote the address

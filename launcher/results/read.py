@@ -74,7 +74,8 @@ class TaskResult(msgspec.Struct, frozen=True):
     @property
     def edition(self) -> str:
         """The version, and the revision of the task set where the rules name one: other tasks make another table."""
-        revision = (self.rules.get("options") or {}).get("revision")
+        options = self.rules.get("options")
+        revision = options.get("revision") if isinstance(options, dict) else None
         return f"{self.version} ({revision})".strip() if isinstance(revision, str) else str(self.version)
 
     @property

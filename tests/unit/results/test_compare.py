@@ -194,3 +194,9 @@ def test_benchmarks_are_compared_each_with_itself() -> None:
     assert [(first.benchmark, first.pairs), (second.benchmark, second.pairs)] == [("login", 1), ("other", 4)]
     alone = compare("a", [*other, task(0, True)], "b", [task(0, True)])
     assert len(alone.only_a) == 4
+
+
+@pytest.mark.parametrize("options", [[1], "x", 3, None, {}, {"revision": 2}])
+def test_strange_rules_name_no_revision(options: object) -> None:
+    assert task(1, True, version="2", rules={"options": options}).edition == "2"
+    assert task(1, True, version="2", rules={"options": {"revision": "r"}}).edition == "2 (r)"

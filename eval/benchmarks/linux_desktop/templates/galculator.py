@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Self
@@ -16,14 +17,18 @@ from eval.desktops.stage import DesktopStage
 
 CALCULATOR: Final = "galculator"
 EDITOR: Final = "mousepad"
+NUMBER: Final = re.compile(r"[-+]?[0-9.]{1,40}(e[-+]?[0-9]{1,3})?", re.IGNORECASE)
 
 
 def display(tree: Tree) -> Fraction | None:
     """The number that the calculator shows; None where it does not run, or shows none."""
     node = node_of(tree, "text", program=CALCULATOR)
+    text = (node.text or "").strip().replace(",", "") if node is not None else ""
+    if not NUMBER.fullmatch(text):  # also where the window is another program's: 1e99999999 takes seconds to read
+        return None
     try:
-        return Fraction((node.text or "").strip().replace(",", "")) if node is not None else None
-    except (ValueError, ZeroDivisionError):
+        return Fraction(text)
+    except ValueError:
         return None
 
 
