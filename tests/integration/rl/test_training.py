@@ -157,7 +157,7 @@ def test_dynamic_sampling_tells_what_it_left_out_and_goes_on_with_the_same_bits(
 def test_sigterm_in_the_rollouts_throws_them_away_and_saves(
     straight: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.rl import gate
+    from training.rl import gate, rollouts
     from training.rl.policy import Policy
 
     act, check, played = Policy._act, gate.check, []
@@ -173,6 +173,7 @@ def test_sigterm_in_the_rollouts_throws_them_away_and_saves(
 
     monkeypatch.setattr(Policy, "_act", stopping)
     monkeypatch.setattr(gate, "check", generation)
+    monkeypatch.setattr(rollouts, "POLL", 0.001)  # the tiny model's rollouts may all end within the usual 0.2 s
     chosen = rl_config(start, save_every=100)
     assert not train(chosen, tmp_path, None)
     monkeypatch.undo()
