@@ -191,7 +191,8 @@ def test_steps_groups_rollouts_and_back_by_links_and_keys(visitor: Visitor, trai
     page.get_by_role("link", name="2: void").click()
     page.wait_for_url("**/rollouts/*")
     assert "no: it is void" in page.locator("main").inner_text()
-    page.get_by_role("link", name="1: failed, -0.04").click()
+    with page.expect_navigation():  # the page before it looks alike and has the same keys
+        page.get_by_role("link", name="1: failed, -0.04").click()
     page.wait_for_selector(".said")
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**turn=1")
