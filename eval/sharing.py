@@ -164,6 +164,22 @@ def _listening(host: str) -> str | None:
     return host if host in ("127.0.0.1", "localhost", "::1") else None
 
 
+class _Hello(msgspec.Struct):
+    """The first message of a worker."""
+
+    rank: int
+    phase: int
+    digest: str
+
+
+class _Done(msgspec.Struct):
+    """A task's record, and the files of its episode: in base64, as msgspec writes bytes."""
+
+    number: int
+    record: TaskRecord
+    files: dict[str, bytes]
+
+
 async def _serve(
     ranks: Ranks,
     queue: WorkQueue,
@@ -173,17 +189,17 @@ async def _serve(
     writer: asyncio.StreamWriter,
 ) -> None:
     """One connection of a worker."""
-    hello = await _read(reader)
-    if hello["phase"] != ranks.phase:
-        return await _write(writer, {"say": "over" if hello["phase"] < ranks.phase else "later"})
-    if hello["digest"] != digest:
+    hello = msgspec.convert(await _read(reader), _Hello)
+    if hello.phase != ranks.phase:
+        return await _write(writer, {"say": "over" if hello.phase < ranks.phase else "later"})
+    if hello.digest != digest:
         return await _write(writer, {"say": "refused", "why": "it has other tasks, another agent or is of another run"})
     await _write(writer, {"say": "ok"})
     held: int | None = None
     try:
         while True:
             message = await _read(reader)
-            if message["say"] == "take":
+            if message.get("say") == "take":
                 taking = asyncio.create_task(queue.take())
                 try:
                     await _while_alive(reader, taking)
@@ -192,21 +208,21 @@ async def _serve(
                     await asyncio.wait({taking})
                     held = None if taking.cancelled() else taking.result()
                 if held is None:
-                    ranks.told.add(str(hello["rank"]))
+                    ranks.told.add(str(hello.rank))
                     return await _write(writer, {"say": "over"})
                 await _write(writer, {"say": "task", "number": held})
-            elif message["say"] == "done":
-                number = int(message["number"])
-                record = msgspec.convert(message["record"], TaskRecord)
-                files = {name: base64.b64decode(data) for name, data in message["files"].items()}
-                if not all(FILE.fullmatch(name) for name in files):
+            elif message.get("say") == "done":
+                done = msgspec.convert(message, _Done)
+                if not all(FILE.fullmatch(name) for name in done.files):
                     raise ValueError("a file with an odd name")
-                first = await queue.finish(number)
-                if held == number:
+                first = await queue.finish(done.number)
+                if held == done.number:
                     held = None
                 if first:
-                    await keep(number, record, files)
+                    await keep(done.number, done.record, done.files)
                 await _write(writer, {"say": "taken", "first": first})
+            elif message.get("say") != "alive":
+                raise ValueError("a message that no worker sends")
     finally:
         if held is not None:
             await queue.give_back(held)
@@ -226,9 +242,13 @@ async def _while_alive(reader: asyncio.StreamReader, taking: asyncio.Task[int | 
 
 
 async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next message. Raises TimeoutError after LOST seconds, IncompleteReadError at the end."""
+    """The next message. Raises TimeoutError after LOST seconds, IncompleteReadError at the end, ValueError for what is
+    none."""
     async with asyncio.timeout(LOST):
-        line = await reader.readuntil(b"\n")
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.LimitOverrunError as error:
+            raise ValueError(str(error)) from None
     message: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
     return message
 

@@ -35,7 +35,9 @@ def newer(environ: Mapping[str, str]) -> dict[str, str]:
         config=Config(connect_timeout=10, read_timeout=20, retries={"total_max_attempts": 2}),
     )
     try:
-        found: dict[str, str] = json.loads(client.get_parameter(Name=arn, WithDecryption=True)["Parameter"]["Value"])
+        found = json.loads(client.get_parameter(Name=arn, WithDecryption=True)["Parameter"]["Value"])
+        if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+            raise ValueError(f"the parameter {arn} holds something else")
     except ClientError as error:
         if str(error.response.get("Error", {}).get("Code", "")) != "ParameterNotFound":
             _say(f"AWS does not give new credentials of the store: {error}")

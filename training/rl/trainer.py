@@ -263,7 +263,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         for fault in faults[:3]:
             print(f"generation {number}: left out: {fault}", flush=True)
         if not sampled:
-            raise InfraError(f"generation {number}: not one turn is left: {faults[0]}")
+            why = faults[0] if faults else "no rollout had a turn"
+            raise InfraError(f"generation {number}: not one turn is left: {why}")
         before, entropies = self.log_probabilities(sampled)
         then = before if self.beside is None else self.beside.at_sampling(sampled, before, number)
         gaps = [

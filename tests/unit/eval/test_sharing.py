@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -139,6 +140,45 @@ def test_a_worker_that_goes_or_hangs_gives_its_task_back(monkeypatch: pytest.Mon
 
     asyncio.run(all_())
     assert sorted(leader.kept) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b"{}",
+        b'{"say": "hello", "rank": 1, "digest": "d"}',
+        b'{"say": "hello", "rank": 1, "phase": "0", "digest": "d"}',
+        b'{"say": "hello", "rank": 1, "phase": 0, "digest": "d"}\n{"number": 0}',
+        b'{"say": "hello", "rank": 1, "phase": 0, "digest": "d"}\n{"say": "take"}\n{"say": "done", "number": 0}',
+        b'{"say": "hello", "rank": 1, "phase": 0, "digest": "d"}\n{"say": "take"}\n{"say": "done", "number": "x"}',
+        b"x" * 5000,
+    ],
+)
+def test_a_connection_that_says_something_else_is_closed_without_a_word_and_holds_nothing(
+    line: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sharing, "LINE", 4096)
+    leader = Leader(2)
+    odd: list[dict[str, Any]] = []
+
+    async def work(number: int, folder: Path) -> TaskRecord:
+        return record(number)
+
+    async def all_() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: odd.append(context))
+        async with serving(leader.ranks, leader.queue, "d", leader.keep):
+            reader, writer = await asyncio.open_connection("127.0.0.1", leader.ranks.port)
+            for message in line.split(b"\n"):
+                writer.write(message + b"\n")
+                with contextlib.suppress(ConnectionError):
+                    last = await reader.readline()
+            assert last == b""
+            writer.close()
+            await helping(leader.worker(), 1, "d", work)
+
+    asyncio.run(all_())
+    assert (sorted(leader.kept), odd, caplog.records) == ([0, 1], [], [])
 
 
 def test_a_worker_that_waits_for_others_stays_and_one_that_went_while_it_waited_keeps_nothing() -> None:

@@ -157,7 +157,14 @@ def test_a_store_is_opened_with_what_comes_later(aws: str, monkeypatch: pytest.M
     ssm = boto3.client("ssm")
     ssm.put_parameter(Name="/slipway/access/run", Value=json.dumps(newer), Type="SecureString")
     assert given()["token"] == environ["AWS_SESSION_TOKEN"] == "second"
-    for worse in ("{", json.dumps({EXPIRES: f"{now + 9000:.0f}"}), json.dumps({**newer, EXPIRES: "soon"})):
+    for worse in (
+        "{",
+        "[]",
+        "7",
+        json.dumps({**newer, EXPIRES: 9e12}),
+        json.dumps({EXPIRES: f"{now + 9000:.0f}"}),
+        json.dumps({**newer, EXPIRES: "soon"}),
+    ):
         ssm.put_parameter(Name="/slipway/access/run", Value=worse, Type="SecureString", Overwrite=True)
         assert given()["token"] == "second"
     for name, value in environ.items():
