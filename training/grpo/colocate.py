@@ -15,43 +15,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from eval.config import ConfigError
+from training.common.vllm_prompts import check_prompt_ids, one_placeholder
 from training.data.faults import BadSample
 from training.data.samples import Sample, open_images
 from training.grpo.prompts import Prompts
 
 LOOKED_AT: Final = 64  # prompts that are tokenized to know how long they are
 ROUND: Final = 64  # the context is a multiple of it
-
-
-def one_placeholder(ids: Sequence[int], image_token: int, images: int) -> list[int]:
-    """The prompt with one image token for each image, in place of a run of them.
-
-    Raises ConfigError when the number of runs is not the number of images.
-    """
-    short: list[int] = []
-    runs = 0
-    for place, token in enumerate(ids):
-        if token == image_token:
-            if place and ids[place - 1] == image_token:
-                continue
-            runs += 1
-        short.append(token)
-    if runs != images:
-        raise ConfigError(f"generation: a prompt with {images} images has {runs} runs of image tokens")
-    return short
-
-
-def check_prompt_ids(ours: Sequence[int], ran: Sequence[int] | None, image_token: int, who: str) -> None:
-    """Raises ConfigError unless the ids that a sampler ran are the trainer's; `who` names the sampler in the text."""
-    if ran is not None and list(ours) == list(ran):
-        return
-    if ran is None:
-        raise ConfigError(f"generation: {who} does not tell which prompt it ran, so nothing proves that it is ours")
-    here, there = (sum(token == image_token for token in ids) for ids in (ours, ran))
-    raise ConfigError(
-        f"generation: {who} reads a prompt as {len(ran)} tokens ({there} of images), the trainer as {len(ours)} "
-        f"({here} of images): it needs the same processor, chat template and max_pixels"
-    )
 
 
 class CheckedEngine:
@@ -89,17 +59,6 @@ class CheckedEngine:
         images = prompt.get("multi_modal_data", {}).get("image", [])
         count = len(images) if isinstance(images, list) else 1
         return {**prompt, "prompt_token_ids": one_placeholder(ids, self.image_token, count)}
-
-
-def processor_bounds(processor: Any) -> dict[str, int]:
-    """The bounds of an image's area in pixels, as vLLM's mm_processor_kwargs; those of the trainer's processor."""
-    size = processor.image_processor.size
-    return {"min_pixels": int(size["shortest_edge"]), "max_pixels": int(size["longest_edge"])}
-
-
-def revisions(revision: str | None) -> dict[str, str]:
-    """vLLM's arguments for a model's revision: TRL gives it the name alone, which means the newest one."""
-    return {} if revision is None else {"revision": revision, "tokenizer_revision": revision}
 
 
 @contextmanager

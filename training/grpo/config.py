@@ -28,7 +28,7 @@ class GenerationConfig(Config, frozen=True):
     """
     backend      transformers: the model that is trained. vllm: see mode
     mode         colocate: vLLM in the trainer's process and on its GPU. http: a plain vLLM server on any device, see
-                 training.grpo.vllm_client; needs a lora. server, TRL's own, is refused: its answers do not tell which
+                 training.common.vllm_client; needs a lora. server, TRL's own, is refused: its answers do not tell which
                  prompt was run
     url          of the server (http)
     served_name  what the server calls the base model (http)

@@ -80,8 +80,8 @@ def remote(config: GrpoConfig, suppressed: Sequence[int]) -> Any:
     generation = config.generation
     if generation.backend != "vllm" or generation.mode != "http":
         return None
+    from training.common.vllm_client import Client, Sampling
     from training.grpo.trainer import Remote
-    from training.grpo.vllm_client import Client, Sampling
 
     assert generation.url is not None
     assert generation.adapters is not None

@@ -4,7 +4,7 @@ Written for TRL 1.16: methods whose name begins with an underscore override TRL'
 - rewards: an answer that could not be judged is removed from its group, and its tokens from the loss. TRL counts a
   missing reward as 0 when the answer has another reward, and the tokens of such an answer in the loss's divisor.
 - order: TRL's sampler loses the epoch when a training resumes; ours computes the order from the seed and the epoch.
-- generation on a plain vLLM server (training.grpo.vllm_client), with TRL's correction for a sampler that differs from
+- generation on a plain vLLM server (training.common.vllm_client), with TRL's correction for a sampler that differs from
   the trained model; generation by vLLM in this process (training.grpo.colocate). The ids of the prompts that vLLM ran
   are compared with ours, always.
 - images: the number of image tokens is compared with the images' patches for each sample. transformers compares only
@@ -33,10 +33,11 @@ from eval.config import ConfigError
 from eval.desktop import InfraError
 from eval.prompts import PromptBuilder
 from eval.prompts.tokens import VISION_TOKENS
-from training.grpo.colocate import CheckedEngine, check_prompt_ids, engine_options, processor_bounds, revisions
+from training.common.vllm_client import Client, Sampling
+from training.common.vllm_prompts import check_prompt_ids, processor_bounds, revisions
+from training.grpo.colocate import CheckedEngine, engine_options
 from training.grpo.prompts import Prompts, name_of
 from training.grpo.tally import RewardTally
-from training.grpo.vllm_client import Client, Sampling
 from training.rewards import Reward, SampledAnswer, score
 
 

@@ -21,11 +21,11 @@ from eval.config import ConfigError
 from tests.integration.training import clicks
 from tests.integration.training.clicks import PROMPT
 from training.common.models import load_processor
+from training.common.vllm_client import SERVER, Client, SampledCompletion, Sampling, ServerGone
 from training.data.samples import Sample, open_images
 from training.data.source import open_source
 from training.grpo.config import GenerationConfig, GrpoConfig
 from training.grpo.train import train
-from training.grpo.vllm_client import SERVER, Client, SampledCompletion, Sampling, ServerGone
 from training.options import LoraConfig
 from training.rewards import RewardSpec
 from training.weights.tiny import TinyConfig, build

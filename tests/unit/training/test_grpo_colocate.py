@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from training.grpo.colocate import CheckedEngine, check_prompt_ids, engine_options, one_placeholder, revisions
+from training.common.vllm_prompts import check_prompt_ids, one_placeholder, revisions
+from training.grpo.colocate import CheckedEngine, engine_options
 
 IMAGE, START, END = 151655, 151652, 151653
 PATCHES = 475  # tokens of one image: those of issue 14's measurement
@@ -145,9 +146,10 @@ def test_trl_makes_the_engine_with_our_arguments_and_only_then(monkeypatch: pyte
 def test_room_is_made_for_the_longest_prompt_and_an_answer(tmp_path: Path) -> None:
     from tests.integration.training import clicks
     from training.common.models import load_processor
+    from training.common.vllm_prompts import processor_bounds
     from training.data.faults import Faults
     from training.data.source import open_source
-    from training.grpo.colocate import context_for, processor_bounds
+    from training.grpo.colocate import context_for
     from training.grpo.prompts import Prompts
     from training.weights.tiny import TinyConfig, build
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import shutil
 import time
 import urllib.error
@@ -39,30 +40,43 @@ SERVER: Final = (
     *("--logprobs-mode", "processed_logprobs"),
 )
 PARALLEL: Final = 32  # requests at a time
+KEY: Final = "VLLM_API_KEY"  # a secret of the job, where the server wants one
 
 
 class ServerGone(InfraError):
     """The generation server does not answer, or fails; the job is retried from its checkpoint."""
 
 
+class ServerRefuses(ConfigError):
+    """The server refuses a request. `code`: its status, 4xx."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 @dataclass(frozen=True)
 class SampledCompletion:
-    """One sampled answer: its token ids (with the end token), their log probabilities, and the prompt's ids."""
+    """One sampled answer: its token ids (with the end token), their log probabilities, the prompt's ids, and the name
+    of the model or LoRA that sampled it."""
 
     prompt_ids: list[int]
     ids: list[int]
     logprobs: list[float]
+    model: str | None = None
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters. `suppressed`: token ids that must never be sampled."""
+    """Sampling parameters. `suppressed`: token ids that must never be sampled; `ends`: those that end an answer besides
+    the ones that the server knows."""
 
     max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     suppressed: Sequence[int] = ()
+    ends: Sequence[int] = ()
 
     def body(self) -> dict[str, Any]:
         """All sampling fields of a request: the server takes missing ones from the model's generation_config.json."""
@@ -74,13 +88,16 @@ class Sampling:
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "logit_bias": {str(token): -100 for token in self.suppressed},
+            **({"stop_token_ids": list(self.ends)} if self.ends else {}),
         }
 
 
 class Client:
-    """`model`: the base model's name on the server. `timeout`: seconds, for the start and for each answer."""
+    """`model`: the base model's name on the server. `timeout`: seconds, for the start and for each answer. `field`: of
+    the configuration, which begins the texts of errors."""
 
-    def __init__(self, url: str, model: str, *, timeout: float = 240.0) -> None:
+    def __init__(self, url: str, model: str, *, timeout: float = 240.0, field: str = "generation") -> None:
+        self.field = field
         self.url = url.rstrip("/")
         self.model = model
         self.timeout = timeout
@@ -92,22 +109,34 @@ class Client:
         end = time.monotonic() + self.timeout
         while True:
             try:
-                served = [entry["id"] for entry in self._call("/v1/models", None)["data"]]
+                served = self.served()
                 break
             except ServerGone:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.5)
         if self.model not in served:
-            raise ConfigError(f"generation: {self.url} serves {', '.join(served)}, not {self.model}")
+            raise ConfigError(f"{self.field}: {self.url} serves {', '.join(served)}, not {self.model}")
+
+    def served(self) -> list[str]:
+        """What requests may name: the model and its adapters. Raises ServerGone, ConfigError."""
+        return [entry["id"] for entry in self._call("/v1/models", None)["data"]]
+
+    def load(self, name: str, folder: Path) -> None:
+        """Loads the LoRA in `folder` under a name. Raises ServerGone, ServerRefuses."""
+        self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())})
+
+    def unload(self, name: str) -> None:
+        """Raises ServerGone, ServerRefuses."""
+        self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     def update(self, folder: Path, name: str) -> None:
         """Loads the LoRA in `folder` under a new name for later requests; unloads the previous one and deletes its
         folder. Raises ServerGone, or ConfigError for a LoRA that the server refuses.
         """
-        self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())})
+        self.load(name, folder)
         if self.adapter is not None:
-            self._call("/v1/unload_lora_adapter", {"lora_name": self.adapter})
+            self.unload(self.adapter)
         self.adapter = name
         self.folders.append(folder)
         while len(self.folders) > 1:
@@ -125,21 +154,14 @@ class Client:
             for image in images:
                 urls.setdefault(id(image), data_url(image))
         bodies = [
-            {
-                "model": self.adapter or self.model,
-                "messages": filled(messages, [urls[id(image)] for image in images]),
-                **sampling.body(),
-                "seed": seed,
-                "logprobs": True,
-                "return_token_ids": True,
-                "skip_special_tokens": False,
-            }
+            question(self.adapter or self.model, messages, [urls[id(image)] for image in images], sampling, seed)
             for (messages, images), seed in zip(prompts, seeds, strict=True)
         ]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(self._answer, bodies))
+            return list(pool.map(self.answer, bodies))
 
-    def _answer(self, body: dict[str, Any]) -> SampledCompletion:
+    def answer(self, body: dict[str, Any]) -> SampledCompletion:
+        """The answer to one `question`. Raises ServerGone, ConfigError."""
         reply = self._call("/v1/chat/completions", body)
         try:
             (choice,) = reply["choices"]
@@ -147,27 +169,29 @@ class Client:
                 [int(token) for token in reply["prompt_token_ids"]],
                 [int(token) for token in choice["token_ids"]],
                 [float(entry["logprob"]) for entry in choice["logprobs"]["content"]],
+                reply.get("model"),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"generation: {self.url} answers without token ids and logprobs ({error!r})") from None
+            raise ConfigError(f"{self.field}: {self.url} answers without token ids and logprobs ({error!r})") from None
         if not answer.ids or len(answer.ids) != len(answer.logprobs):
             raise ServerGone(f"{self.url}: {len(answer.logprobs)} log probabilities for {len(answer.ids)} tokens")
         return answer
 
     def _call(self, path: str, body: Mapping[str, Any] | None) -> Any:
-        """Sends a JSON request. Raises ConfigError for status 4xx, ServerGone for any other failure."""
-        request = urllib.request.Request(
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
+        """Sends a JSON request. Raises ServerRefuses for status 4xx, ServerGone for any other failure."""
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(KEY):
+            headers["Authorization"] = f"Bearer {key}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 text = response.read().decode()
         except urllib.error.HTTPError as error:
             said = " ".join(error.read().decode(errors="replace").split())[:300]
             if 400 <= error.code < 500 and error.code not in (408, 429):
-                raise ConfigError(f"generation: {self.url}{path} refuses ({error.code}): {said}") from None
+                said = f"{self.field}: {self.url}{path} refuses ({error.code}): {said}"
+                raise ServerRefuses(said, error.code) from None
             raise ServerGone(f"{self.url}{path}: {error.code}: {said}") from None
         except (OSError, TimeoutError) as error:
             raise ServerGone(f"{self.url}{path}: {error}") from None
@@ -175,6 +199,21 @@ class Client:
             return json.loads(text)
         except ValueError:
             return text  # the LoRA endpoints answer with plain text
+
+
+def question(
+    model: str, messages: Sequence[Message], urls: Sequence[str], sampling: Sampling, seed: int
+) -> dict[str, Any]:
+    """The body of a chat completion whose tokens and log probabilities are kept."""
+    return {
+        "model": model,
+        "messages": filled(messages, urls),
+        **sampling.body(),
+        "seed": seed,
+        "logprobs": True,
+        "return_token_ids": True,
+        "skip_special_tokens": False,
+    }
 
 
 def data_url(image: Image.Image) -> str:
