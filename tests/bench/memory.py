@@ -318,7 +318,8 @@ def examples() -> None:
         )
         total = plan.needed(config, method, Shape(), gpus, size)
         numbers = " | ".join(f"{value / 2**30:.1f}" for value in (stay, total - stay, total, size))
-        print(f"| `{path.stem}` | {gpu} | {gpus} | {made.tokens} | {numbers} |")
+        of = " (its trainer)" if "8x" in path.stem and gpus == 1 else ""  # of a job with servers on the other cards
+        print(f"| `{path.stem}`{of} | {gpu} | {gpus} | {made.tokens} | {numbers} |")
 
 
 def main(names: list[str]) -> int:

@@ -24,7 +24,7 @@ from eval import config as configuration
 from eval.config import ConfigError
 from training.memory.architecture import UnknownArchitecture
 from training.memory.estimate import GIB, MemoryEstimate
-from training.memory.workload import MemoryPlan, Shape, VllmNeed, colocated, describe
+from training.memory.workload import MemoryPlan, Shape, VllmNeed, colocated, describe, served, vllm_share
 from training.options import LoraConfig, TrainerConfig, processes
 
 METHODS: Final[dict[str, tuple[str, str]]] = {
@@ -79,7 +79,7 @@ def table(config: TrainerConfig, method: str, plan: MemoryPlan, gpus: int, size:
     if plan.vllm is not None:
         lines.append(f"vLLM needs {_vllm(plan.vllm)}")
         if size:
-            room = colocated(config) * size - plan.vllm.weights - plan.vllm.activations
+            room = vllm_share(config) * size - plan.vllm.weights - plan.vllm.activations
             lines.append(f"its share holds {max(0, int(room // plan.vllm.cache))} such sequences at a time")
     if size:
         verdict = "fits" if total <= size else "tight" if total - reserve(made) <= size else "does not fit"
@@ -102,10 +102,16 @@ def _vllm(need: VllmNeed) -> str:
 
 def refuse_vllm(config: TrainerConfig, need: VllmNeed | None, size: float) -> None:
     """Raises ConfigError when vLLM's share of a device of `size` bytes is less than vLLM starts with."""
-    if need is None or need.least <= (share := colocated(config) * size):
+    if need is None or need.least <= (share := vllm_share(config) * size):
         return
+    if served(config):
+        raise ConfigError(
+            f"asynchronous.vllm.servers: {share / GIB:.1f} GiB of a card like this one are too little for a server: "
+            f"vLLM needs {_vllm(need)}; give each server larger cards, or lower max_pixels or max_completion"
+        )
+    field = "generation.memory" if hasattr(config, "generation") else "asynchronous.vllm.memory"
     raise ConfigError(
-        f"generation.memory: vLLM's share of {share / GIB:.1f} GiB is too small: it needs {_vllm(need)}; raise it to "
+        f"{field}: vLLM's share of {share / GIB:.1f} GiB is too small: it needs {_vllm(need)}; raise it to "
         f"{math.ceil(100 * need.least / size) / 100:.2f} at least, or lower max_pixels or max_completion"
     )
 

@@ -23,6 +23,7 @@ from training.options import TrainerConfig, loaded_dtype
 SCREEN: Final = (1920, 1080)
 LESSON_TOKENS: Final = 1024  # of five errors of 200 characters and 40 lines of a tree
 EPISODES_READ: Final = 64  # episodes whose screen sizes are read
+SERVER_SHARE: Final = 0.9  # of its GPU that vLLM takes, where nobody tells it another
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VllmNeed(msgspec.Struct, frozen=True, kw_only=True):
-    """What vLLM beside the trainer (GRPO, mode colocate) holds on one device.
+    """What vLLM holds on one device: GRPO's in the trainer, or the sampler of rl's rollouts.
 
     weights  bytes, in bfloat16; activations: bytes of its forward passes
     context  tokens of the longest sequence that it takes, prompt and answer
@@ -90,7 +91,8 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
     told, shown = _lesson(config)
     taught = (tokens + told + shown * (patches // model.merge**2), (images + shown) * patches)
     generation = _generation(config, method, *taught)
-    if generation is not None and getattr(getattr(config, "asynchronous", None), "device", "other") is None:
+    beside_it = getattr(config, "asynchronous", None)
+    if generation is not None and beside_it is not None and beside_it.device is None and beside_it.vllm is None:
         # a second copy of the model on the same device samples while this one trains
         beside = sum(model.parameters().values()) * training.size + memory.sampling(model, training, generation)
         training = replace(training, others=training.others + beside)
@@ -104,7 +106,7 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
         image_tokens=image_tokens,
         sequences=sequences,
         screen=screen,
-        vllm=_vllm(config, model, tokens) if colocated(config) else None,
+        vllm=_vllm(config, model, tokens) if colocated(config) or _sampler(config) is not None else None,
     )
 
 
@@ -278,25 +280,45 @@ def _generation(config: Any, method: str, tokens: int, patches: int) -> Generati
     return Generation(sequences, tokens, sequences * patches)
 
 
+def _sampler(config: Any) -> Any:
+    """rl's `asynchronous.vllm`, or None."""
+    return getattr(getattr(config, "asynchronous", None), "vllm", None)
+
+
 def _vllm(config: Any, model: Architecture, tokens: int) -> VllmNeed:
-    """Its default context is what training.grpo.colocate sets: the longest prompt and a tenth more, and an answer."""
-    generation, parts = config.generation, model.parameters()
+    """GRPO's default context is that of training.grpo.colocate: the longest prompt and a tenth more, and an answer."""
+    sampler, parts = _sampler(config), model.parameters()
     answer = config.max_completion
-    context = generation.context or tokens + (tokens - answer) // 10
+    if sampler is not None:
+        context, gpus = sampler.context or tokens, sampler.gpus
+    else:
+        context, gpus = config.generation.context or tokens + (tokens - answer) // 10, config.generation.parallel
     text = memory.BITS4 if config.quantization == "4bit" else 2.0
-    weights = parts[architecture.TEXT] * text + (sum(parts.values()) - parts[architecture.TEXT]) * 2.0
-    cache = 2 * model.layers * model.keys * 2.0 * context  # keys and values in bfloat16
-    return VllmNeed(
-        weights=weights / generation.parallel,
-        activations=memory.VLLM_ACTIVATIONS,
-        context=context,
-        cache=cache / generation.parallel,
-    )
+    size = 4.0 if sampler is not None and config.precision == "float32" else 2.0
+    text = max(text, size) if sampler is not None else text
+    weights = parts[architecture.TEXT] * text + (sum(parts.values()) - parts[architecture.TEXT]) * size
+    cache = 2 * model.layers * model.keys * size * context  # keys and values
+    return VllmNeed(weights=weights / gpus, activations=memory.VLLM_ACTIVATIONS, context=context, cache=cache / gpus)
 
 
-def colocated(config: TrainerConfig) -> float:
-    """Colocated vLLM's share of the device, else 0."""
+def colocated(config: Any) -> float:
+    """vLLM's share of the trainer's device, else 0."""
+    if (sampler := _sampler(config)) is not None:
+        here = sampler.mode == "process" and config.asynchronous.device is None
+        return float(sampler.memory) if here else 0.0
     generation = getattr(config, "generation", None)
     if generation is None or generation.backend != "vllm" or generation.mode != "colocate":
         return 0.0
     return float(generation.memory)
+
+
+def served(config: TrainerConfig) -> bool:
+    """Whether vLLM servers sample rl's rollouts."""
+    return (sampler := _sampler(config)) is not None and sampler.mode == "server"
+
+
+def vllm_share(config: TrainerConfig) -> float:
+    """vLLM's share of the device that it is on. Of a server's nothing is known here: vLLM's own default."""
+    if (sampler := _sampler(config)) is not None:
+        return SERVER_SHARE if served(config) else float(sampler.memory)
+    return colocated(config)

@@ -14,7 +14,8 @@ from weakref import proxy
 import torch
 from torch import Tensor
 
-from training.rl.config import RlConfig
+from eval.config import ConfigError
+from training.rl.config import AsyncConfig, RlConfig
 from training.rl.drawing import TaskDrawer
 from training.rl.feed import RolloutFeed, WorkerProcess
 from training.rl.following import PublishedWeights
@@ -36,7 +37,7 @@ class RolloutsBeside:
         """The rollouts that update `number` learns from. Raises what `RolloutFeed.collect` raises."""
         if self.feed is None:
             assert self.config.asynchronous is not None
-            folder = Path(tempfile.mkdtemp(prefix="slipway-weights-"))
+            folder = weights_folder(self.config.asynchronous)
             self.weights = PublishedWeights(self.trainer.model, folder, self.config.asynchronous.staleness + 2)
             feed = RolloutFeed(self.config, self.drawer, self.weights, lambda: WorkerProcess(self.config, folder))
             feed.before, self.drawer.unused = self.drawer.before, lambda: feed.unused
@@ -76,6 +77,20 @@ class RolloutsBeside:
             self.feed.close()
         if self.weights is not None:
             shutil.rmtree(self.weights.folder, ignore_errors=True)
+
+
+def weights_folder(chosen: AsyncConfig) -> Path:
+    """A new folder for the weights. Raises ConfigError where there can be none."""
+    place = None if chosen.vllm is None else chosen.vllm.folder
+    try:
+        if place is not None:
+            Path(place).mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="slipway-weights-", dir=place))
+    except OSError as error:
+        raise ConfigError(f"asynchronous.vllm.folder: nothing can be written there: {error}") from None
+    if chosen.vllm is not None and chosen.vllm.mode == "server":
+        folder.chmod(0o755)  # the servers may be another user
+    return folder
 
 
 def truncated_weights(now: Tensor, then: Sequence[float], cap: float) -> tuple[float, ...]:

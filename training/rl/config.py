@@ -12,11 +12,13 @@ from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
+from training.rl.sampler import SamplerConfig, visible
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
 # beyond these bounds the probabilities of a float32 softmax are no numbers
 Temperature = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
 TOLERANCES = {"float32": 1e-3, "bf16": 0.1}  # nats
+BY_VLLM = {"float32": 1e-2, "bf16": 0.2}  # other kernels, in another order
 
 
 class SdpoConfig(Config, frozen=True, kw_only=True):
@@ -77,12 +79,14 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
                that sampled it
     restarts   of the process that plays rollouts, where it ends by itself, before the training gives up
     device     of its model, as torch names it. None: the first GPU, which it shares with the training, or the CPU
+    vllm       vLLM samples the rollouts. None: transformers
     """
 
     staleness: Positive = 2
     cap: Annotated[float, msgspec.Meta(ge=1)] = 2.0
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
     device: str | None = None
+    vllm: SamplerConfig | None = None
 
 
 # what nothing reads where every turn learns from the teacher
@@ -155,7 +159,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           again from what the loss sees. Where a turn's mean absolute difference from those of the
                           rollout is larger, the training stops with exit code 78 and results/gate.json names the turns.
                           With asynchronous, by the weights that sampled the turn.
-                          None: .001 with precision float32, .1 with bf16
+                          None: .001 with precision float32, .1 with bf16; by vLLM .01 and .2
     kept_groups           groups of each generation whose screens are kept, beside the records of all of them
     successes             so many of the newest rollouts that succeeded are kept as episodes, in `episodes`: an SFT can
                           learn from them, as Entropulse does. None: none
@@ -217,7 +221,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     @property
     def tolerance(self) -> float:
         """Of the gate, nats."""
-        return TOLERANCES[self.precision] if self.gate is None else self.gate
+        by_vllm = self.asynchronous is not None and self.asynchronous.vllm is not None
+        usual = (BY_VLLM if by_vllm else TOLERANCES)[self.precision]
+        return usual if self.gate is None else self.gate
 
     @property
     def keeps_screens(self) -> bool:
@@ -344,6 +350,14 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         ):
             if why:
                 raise ConfigError(f"asynchronous: not with {name}: {why}")
+        if (vllm := self.asynchronous.vllm) is None:
+            return
+        vllm.check(self.lora, self.adapter, self.max_completion)
+        if vllm.mode == "server" and self.asynchronous.device is not None:
+            raise ConfigError("asynchronous.device: not with vllm.mode server, whose servers have their own")
+        visible(self.asynchronous.device, vllm.gpus)
+        if self.quantization is not None:
+            raise ConfigError("asynchronous.vllm: not with quantization: vLLM would sample with other weights")
 
     def _check_sdpo(self) -> None:
         if self.sdpo is None:

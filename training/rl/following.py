@@ -5,6 +5,7 @@ Published is what is trained: all weights, or those of a LoRA alone. A version i
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,8 +17,10 @@ import torch
 
 from eval.agents.base import Decision, History
 from eval.agents.transformers import Ready
+from eval.config import ConfigError
 from eval.desktop import Desktop, Observation
 from eval.environments.registry import environment
+from training.common.models import readable
 from training.rl.config import RlConfig
 from training.rl.policy import Policy
 
@@ -28,13 +31,20 @@ def trained(model: Any) -> dict[str, torch.Tensor]:
 
 
 class PublishedWeights:
-    """Files of a model's trained weights in `folder`, of the newest `kept` versions."""
+    """Files of a model's trained weights in `folder`, of the newest `kept` versions; with a LoRA also its settings.
+
+    Raises ConfigError where the disk has no room for them.
+    """
 
     def __init__(self, model: Any, folder: Path, kept: int) -> None:
         self.model = model
         self.folder = folder
         self.kept = kept
         self.version = -1
+        check_room(folder, sum(w.numel() * w.element_size() for w in trained(model).values()), kept)
+        for settings in getattr(model, "peft_config", {}).values():
+            settings.save_pretrained(str(folder))
+            readable(folder)
 
     def file(self, version: int) -> Path:
         return self.folder / f"{version}.safetensors"
@@ -46,6 +56,7 @@ class PublishedWeights:
         place = self.file(version)
         partial_file = place.with_suffix(".part")
         save_file({name: w.detach().cpu().contiguous() for name, w in trained(self.model).items()}, partial_file)
+        partial_file.chmod(0o644)  # a vLLM server may be another user
         partial_file.replace(place)
         self.version = version
         self.file(version - self.kept).unlink(missing_ok=True)
@@ -65,6 +76,17 @@ class PublishedWeights:
             with torch.no_grad():
                 for name, weight in trained(self.model).items():
                     weight.copy_(held[name])
+
+
+def check_room(folder: Path, size: int, kept: int) -> None:
+    """Raises ConfigError where there is no room for `kept` files of `size` bytes and the one that is being written."""
+    wanted, free = size * (kept + 1), shutil.disk_usage(folder).free
+    if wanted > free:
+        raise ConfigError(
+            f"asynchronous: {kept + 1} versions of the trained weights take {wanted / 1e9:.1f} GB in {folder.parent}, "
+            f"which has {free / 1e9:.1f} GB free; lower staleness, train a lora, or name another folder: vllm.folder, "
+            "else $TMPDIR"
+        )
 
 
 @torch.no_grad()
@@ -119,13 +141,18 @@ class FollowingPolicy(Policy):
         return super()._act(observations, histories, ready, stopped)
 
 
-def make_following(config: RlConfig) -> tuple[FollowingPolicy, Callable[[], Desktop]]:
-    """The worker's policy and its desktops. The model is made as the training makes its own. Raises ConfigError."""
+def make_following(config: RlConfig, folder: str) -> tuple[Any, Callable[[], Desktop]]:
+    """The worker's policy and its desktops. The model is made as the training makes its own. `folder`: where the
+    weights are published. Raises ConfigError, InfraError."""
     from training.common.models import load_model, load_processor, lora
     from training.common.precision import float32_masters
 
     assert config.asynchronous is not None
     world = environment(config.environment)
+    if config.asynchronous.vllm is not None:
+        from training.rl.vllm_here import make_vllm_policy
+
+        return make_vllm_policy(config, folder), lambda: world.desktop(config.options)
     model, _ = load_model(config)
     if (adapter := lora(config, model)) is not None:
         from peft import get_peft_model

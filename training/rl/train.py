@@ -88,7 +88,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         out=out,
         critic=None if config.critic is None else critic,
         model=model,
-        args=with_trl(arguments(config, out), config.trl, _kind()),
+        args=one_device(with_trl(arguments(config, out), config.trl, _kind())),
         train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size)}),
         processing_class=processor,
         peft_config=lora(config, model),
@@ -102,6 +102,12 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
     return trainer
+
+
+def one_device(args: Any) -> Any:
+    """Arguments for one GPU, whatever others the worker uses: transformers would spread each pass over all it sees."""
+    args._n_gpu = min(1, args.n_gpu)
+    return args
 
 
 def _kind() -> Any:

@@ -162,17 +162,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(each, signal.SIG_IGN)
     config, folder = link.recv()
     assert isinstance(config, RlConfig)
+    policy: Any = None
     try:
         from training.rl.following import make_following
 
-        RolloutWorker(*make_following(config), config, link).run()
+        policy, make_desktop = make_following(config, folder)
+        RolloutWorker(policy, make_desktop, config, link).run()
+        shutil.rmtree(Path(folder), ignore_errors=True)  # where SIGKILL ended the training
     except ConfigError as error:
         with contextlib.suppress(OSError):
             link.send(WorkerFailed(str(error), wrong=True))
         return 78
     finally:
         threading.Thread(target=_leave_later, daemon=True).start()
-        shutil.rmtree(Path(folder), ignore_errors=True)  # where SIGKILL ended the training
+        if hasattr(policy, "close"):
+            policy.close()
     return 0
 
 

@@ -18,6 +18,7 @@ from training.memory.estimate import GIB
 from training.memory.workload import Shape, describe
 from training.options import LoraConfig
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
+from training.rl.sampler import SamplerConfig
 from training.sft.train import SftConfig
 from training.sft.train import main as sft
 
@@ -300,3 +301,41 @@ def test_sdpo_s_teacher_has_longer_prompts_and_a_worker_a_model_of_its_own() -> 
     assert beside.components["weights: other models"] == pytest.approx(both)
     assert "generation" not in beside.moments
     assert elsewhere.components == plain.components
+
+
+def test_vllm_beside_a_training_takes_its_share_and_is_refused_where_its_model_has_no_room() -> None:
+    """8.77e9 weights in bfloat16 are 16.3 GiB; on two cards each has half of them and of the cache."""
+
+    def made(card: float = 80.0, **vllm: Any) -> tuple[Any, float]:
+        tasks = TasksConfig(count=8, seed=0)
+        device = vllm.pop("device", None)
+        given = RlConfig(
+            model="hf://Qwen/Qwen3-VL-8B-Instruct",
+            environment="login",
+            tasks=tasks,
+            steps=4,
+            batch_size=1,
+            precision="bf16",
+            lora=LoraConfig(),
+            freeze_vision=True,
+            asynchronous=AsyncConfig(device=device, vllm=SamplerConfig(**vllm)),
+        )
+        need = describe(given, "rl", Shape(), 1).vllm
+        plan.refuse_vllm(given, need, card * GIB)
+        return need, plan.needed(given, "rl", Shape(), 1, card * GIB) / GIB
+
+    need, shared = made(memory=0.4)
+    assert need.weights / GIB == pytest.approx(16.33, abs=0.02)
+    _, elsewhere = made(memory=0.9, device="cuda:1")
+    _, served = made(mode="server", servers=["http://x:1"], folder="/w")
+    assert shared - elsewhere == pytest.approx(0.4 * 80)
+    assert served == elsewhere
+    split, _ = made(memory=0.9, device="cuda:1", gpus=2)
+    assert (split.weights, split.cache) == (need.weights / 2, need.cache / 2)
+    longer, _ = made(memory=0.4, context=10 * need.context)
+    assert longer.cache == pytest.approx(10 * need.cache)
+    for refused in ({"memory": 0.2}, {"memory": 0.2, "device": "cuda:1"}):
+        with pytest.raises(ConfigError, match=r"asynchronous\.vllm\.memory: vLLM's share of 16\.0 GiB is too small"):
+            made(**refused)
+    with pytest.raises(ConfigError, match=r"vllm\.servers: 14\.4 GiB of a card like this one are too little"):
+        made(card=16.0, mode="server", servers=["http://x:1"], folder="/w")

