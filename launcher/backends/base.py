@@ -307,11 +307,22 @@ class QueueQuota(msgspec.Struct, frozen=True):
         return max(0.0, self.quota - self.used)
 
 
+class QueueCheck(msgspec.Struct, frozen=True):
+    """What a queue asks besides its quota. `state`: of the queue's own, active or inactive, "" where it is unknown; of
+    a run, the backend's word."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
 class QueuePosition(msgspec.Struct, frozen=True):
-    """A run of ours that waits in a queue. `position` counts from 1, other users' jobs included; None: unknown."""
+    """A run of ours that waits in a queue. `position` counts from 1, other users' jobs included; None: unknown, or it
+    has its quota and waits for its `checks` alone."""
 
     run: str
     position: int | None
+    checks: tuple[QueueCheck, ...] = ()
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -324,6 +335,7 @@ class QueueState(msgspec.Struct, frozen=True):
     waiting        jobs that wait in it, of anybody
     running        jobs that hold a part of its quota; of the cluster queue, those of this queue only
     ours           the waiting runs of Slipway that this login can see, in their order
+    checks         what it asks of each job besides quota
     """
 
     name: str
@@ -338,6 +350,7 @@ class QueueState(msgspec.Struct, frozen=True):
     running: int = 0
     ours: tuple[QueuePosition, ...] = ()
     quotas: tuple[QueueQuota, ...] = ()
+    checks: tuple[QueueCheck, ...] = ()
 
 
 class QueueListing(msgspec.Struct, frozen=True):

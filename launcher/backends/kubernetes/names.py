@@ -19,6 +19,7 @@ LABEL_PREFIX: Final = "slipway.dev/label-"  # the user's labels
 QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Kueue's LocalQueue, on the object
 QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # Kueue's WorkloadPriorityClass, on the object
 PROVISIONING: Final = "provreq.kueue.x-k8s.io/"  # parameters of Kueue's ProvisioningRequest: annotations of the object
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"  # in `managedBy`: another cluster's controller has the Job or JobSet
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"  # annotation of a Job: Kueue may start fewer pods at once
 POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"  # of pods: their PodGroup, for the coscheduling plugin
 SELECTOR: Final = f"{APP_MANAGED}={APP}"  # selects all objects of ours

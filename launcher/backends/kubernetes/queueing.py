@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from launcher.backends.base import QueueListing, QueuePosition, QueueQuota, QueueState
+from launcher.backends.base import QueueCheck, QueueListing, QueuePosition, QueueQuota, QueueState
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.admission import awaited, checks_of
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, ApiRefused
 from launcher.backends.kubernetes.check.quantity import NANO, nanos
 from launcher.backends.kubernetes.connection import Connection
@@ -38,6 +39,7 @@ def listing(place: Connection) -> QueueListing:
         return QueueListing((), (INSTALL,))
     local, cluster = kinds
     problems: list[str] = []
+    unchecked: list[str] = []
     try:
         listed = [item for page in place.api.pages(local.path(place.namespace)) for item in page.get("items") or ()]
     except ApiRefused as error:
@@ -45,13 +47,20 @@ def listing(place: Connection) -> QueueListing:
             raise
         return QueueListing((), (f"the queues are not known: {_missing(error, 'list', local, place.namespace)}",))
     behind: dict[str, Object | None] = {}
+    checks: dict[str, tuple[QueueCheck, ...]] = {}
+    held: dict[str, dict[str, tuple[QueueCheck, ...]]] | None = None
     states = []
     for queue in sorted(listed, key=lambda item: str(item["metadata"]["name"])):
         name = str((queue.get("spec") or {}).get("clusterQueue") or "")
         if name not in behind:
             behind[name] = _cluster_queue(place, cluster, name, problems)
-        states.append(_state(place, queue, behind[name], *_waiting(place, str(queue["metadata"]["name"]), problems)))
-    return QueueListing(tuple(states), tuple(dict.fromkeys(problems)))
+            checks[name] = checks_of(place, behind[name] or {}, cluster.group, problems)
+        if held is None and (checks[name] or behind[name] is None):
+            held = awaited(place, unchecked)
+        open_checks = (held or {}).get(str(queue["metadata"]["name"]), {})
+        waiting = _waiting(place, str(queue["metadata"]["name"]), open_checks, problems)
+        states.append(_state(place, queue, behind[name], checks[name], *waiting))
+    return QueueListing(tuple(states), tuple(dict.fromkeys([*problems, *unchecked])))
 
 
 def set_policy(place: Connection, name: str, policy: str, *, cluster_queue: bool) -> None:
@@ -98,11 +107,14 @@ def _cluster_queue(place: Connection, kind: Kind, name: str, problems: list[str]
     return answer.json() if answer is not None else {}
 
 
-def _waiting(place: Connection, queue: str, problems: list[str]) -> tuple[int, tuple[QueuePosition, ...]]:
-    """How many jobs wait in a queue, and the runs of Slipway among them, in its order."""
+def _waiting(
+    place: Connection, queue: str, held: Mapping[str, tuple[QueueCheck, ...]], problems: list[str]
+) -> tuple[int, tuple[QueuePosition, ...]]:
+    """How many jobs wait for quota in a queue, and the runs of Slipway that wait in it, in its order. `held`: uid ->
+    the checks that it waits for."""
     try:
         places = order(place.api, place.namespace, queue)
-        ours = list(_carried(place, queue, places))
+        ours = list(_carried(place, queue, places, held))
     except ApiRefused as error:
         if error.status != 403:
             raise
@@ -111,19 +123,28 @@ def _waiting(place: Connection, queue: str, problems: list[str]) -> tuple[int, t
     return len(places), tuple(sorted(ours, key=lambda each: (each.position or 0, each.run)))
 
 
-def _carried(place: Connection, queue: str, places: Mapping[str, int]) -> Iterator[QueuePosition]:
+def _carried(
+    place: Connection, queue: str, places: Mapping[str, int], held: Mapping[str, tuple[QueueCheck, ...]]
+) -> Iterator[QueuePosition]:
     selector = f"{names.SELECTOR},{names.QUEUE}={queue}"
     for kind in place.looking.kinds():
         for page in place.api.pages(kind.path(place.namespace), accept=ONLY_METADATA_LIST, labelSelector=selector):
             for item in page.get("items") or ():
                 metadata = msgspec.convert(item.get("metadata") or {}, Metadata, strict=False)
-                if metadata.uid in places and names.JOBSET_NAME not in metadata.labels:
-                    for run in metadata.runs:
-                        yield QueuePosition(run, places[metadata.uid] + 1)
+                if metadata.uid not in {*places, *held} or names.JOBSET_NAME in metadata.labels:
+                    continue
+                position = places[metadata.uid] + 1 if metadata.uid in places else None
+                for run in metadata.runs:
+                    yield QueuePosition(run, position, held.get(metadata.uid, ()))
 
 
 def _state(
-    place: Connection, queue: Object, behind: Object | None, waiting: int, ours: tuple[QueuePosition, ...]
+    place: Connection,
+    queue: Object,
+    behind: Object | None,
+    checks: tuple[QueueCheck, ...],
+    waiting: int,
+    ours: tuple[QueuePosition, ...],
 ) -> QueueState:
     spec, status = queue.get("spec") or {}, queue.get("status") or {}
     theirs = (behind or {}).get("spec") or {}
@@ -152,6 +173,7 @@ def _state(
         running=int(status.get("reservingWorkloads") or 0),
         ours=ours,
         quotas=tuple(_quotas(behind)) if behind is not None else (),
+        checks=checks,
     )
 
 

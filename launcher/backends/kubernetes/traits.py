@@ -129,7 +129,7 @@ TRAITS: Final = Traits(
         Field("spot", Flag(), "only on the platform's spot nodes, which it may take back at any time", "false"),
         Field(
             "provisioning",
-            MapOf(_PARAMETER, Text()),
+            MapOf(_PARAMETER, Text(longest=255)),  # of the ProvisioningRequest's definition
             "parameters of the ProvisioningRequest that Kueue makes for a job in such a queue",
             "the queue's",
         ),

@@ -482,17 +482,28 @@ class Quota(Document, frozen=True):
     free: float
 
 
+class Check(Document, frozen=True):
+    """What a queue asks besides its quota (Kueue's admission checks). `state`: of the queue's own, active or inactive,
+    null where this login may not read it; of a run, Kueue's word: Pending, Retry, Rejected. `message`: why."""
+
+    check: str
+    state: str | None
+    message: str
+
+
 class Position(Document, frozen=True):
-    """A run of Slipway that waits. `position` counts from 1, other jobs in the queue included."""
+    """A run of Slipway that waits. `position` counts from 1, other jobs in the queue included; null where it is
+    unknown, or where the run has its quota and waits for its `checks`."""
 
     run: str
     position: int | None
+    checks: list[Check]
 
 
 class Queue(Document, frozen=True):
     """A queue. `state`: open, held (it lets nothing in), draining (it also takes out what runs) or inactive (it cannot
     be used); `detail`: why. `waiting` and `running`: jobs of anybody in this queue. `quotas`: of its ClusterQueue,
-    which other queues may share."""
+    which other queues may share. `checks`: what it asks of each job besides quota."""
 
     queue: str
     backend: str
@@ -506,6 +517,7 @@ class Queue(Document, frozen=True):
     running: int
     runs: list[Position]
     quotas: list[Quota]
+    checks: list[Check]
 
 
 class Slots(Document, frozen=True):

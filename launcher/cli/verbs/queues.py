@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,19 @@ from launcher.cli.printing.output import emit, show
 from launcher.errors import BadInput
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
-    from launcher.backends.base import QueueQuota, QueueState
+    from launcher.backends.base import QueueCheck, QueueQuota, QueueState
     from launcher.spec.profile import Profile
 
 SUMMARY = (
     "Show the queues that runs wait in: this machine's, and Kueue's in the namespace of the settings. For each: its "
-    "length, the places of our runs in it, and the quota that is used and free. A queue of Kueue can be stopped and "
-    "resumed."
+    "length, the places of our runs in it, the quota that is used and free, and the admission checks. A queue of Kueue "
+    "can be stopped and resumed."
 )
 EXAMPLE = "launcher queues\n  launcher queues team-a --stop"
 COLUMNS = ("queue", "backend", "namespace", "cluster_queue", "state", "waiting", "running", "detail")
 RIGHT = ("waiting", "running", "position", "quota", "used", "free", "borrowed")
 QUOTAS = ("queue", "flavor", "resource", "quota", "used", "free", "borrowed")
+CHECKS = ("queue", "check", "run", "state", "message")
 IN_BYTES = ("memory", "ephemeral-storage")
 
 
@@ -128,7 +129,7 @@ def _print(queues: Sequence[QueueState], problems: Sequence[str], output: str) -
 
 
 def _print_tables(queues: Sequence[QueueState]) -> None:
-    """The queues; then their quotas; then the runs in them."""
+    """The queues; then their quotas; then the runs in them; then what is asked of runs besides quota."""
     if not queues:
         print("no queues", file=sys.stderr)
         return
@@ -145,6 +146,15 @@ def _print_tables(queues: Sequence[QueueState]) -> None:
     if runs:
         print()
         show(runs, ("run", "queue", "position"), RIGHT)
+    if checks := [row for each in queues for row in _check_rows(each)]:
+        print()
+        show(checks, CHECKS, RIGHT)
+
+
+def _check_rows(queue: QueueState) -> Iterator[dict[str, str | None]]:
+    """The checks of a queue, then those that its runs wait for."""
+    yield from ({"queue": queue.name, "run": "", **_check(check)} for check in queue.checks)
+    yield from ({"queue": queue.name, "run": each.run, **_check(check)} for each in queue.ours for check in each.checks)
 
 
 def _amounts(quota: QueueQuota) -> dict[str, str]:
@@ -174,7 +184,10 @@ def record(queue: QueueState) -> dict[str, Any]:
         "detail": queue.detail,
         "waiting": queue.waiting,
         "running": queue.running,
-        "runs": [{"run": each.run, "position": each.position} for each in queue.ours],
+        "runs": [
+            {"run": each.run, "position": each.position, "checks": [_check(check) for check in each.checks]}
+            for each in queue.ours
+        ],
         "quotas": [
             {
                 "flavor": each.flavor,
@@ -186,4 +199,9 @@ def record(queue: QueueState) -> dict[str, Any]:
             }
             for each in queue.quotas
         ],
+        "checks": [_check(check) for check in queue.checks],
     }
+
+
+def _check(check: QueueCheck) -> dict[str, str | None]:
+    return {"check": check.name, "state": check.state or None, "message": check.message}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
-from launcher.backends.kubernetes.watch.endings import moment
+from launcher.backends.kubernetes.watch.endings import Judgement, moment
 from launcher.backends.kubernetes.watch.queues import in_order
-from launcher.backends.kubernetes.watch.reasons import Judgement, index_outcome, judge
+from launcher.backends.kubernetes.watch.reasons import index_outcome, judge
 from launcher.backends.kubernetes.watch.snapshot import Snapshot
 from launcher.reasons import Reason
 
@@ -262,12 +262,55 @@ def test_a_check_that_is_open_is_said_and_is_no_lack_of_quota() -> None:
     reserved["status"]["admissionChecks"] = [ready]
     assert judge(owner, workload=reserved, now=NOW).reason == Reason.QUOTA
     rejected = "The workload is deactivated due to Admission check(s): nodes, were rejected"
-    aside = queued(condition("Evicted", "DeactivatedDueToAdmissionCheck", rejected)) | {"spec": {"active": False}}
+    aside = queued(condition("Evicted", "DeactivatedDueToAdmissionCheck", rejected)) | {
+        "metadata": {"name": "job-x", "namespace": "ml"},
+        "spec": {"active": False},
+    }
     seen = judge(owner, workload=aside, now=NOW)
     assert (seen.active, seen.phase, seen.reason, seen.hopeless) == (True, "queued", Reason.CAPACITY, True)
-    assert seen.evidence.endswith(f"`active` is true again: {rejected}")
+    command = """kubectl patch workload job-x -n ml --type=merge -p '{"spec":{"active":true}}'"""
+    assert seen.evidence == f"queue team-a: Kueue has put it aside: {rejected}. It goes on after: {command}"
+    # the check's own words are in an event alone, and another Workload's are not taken
+    text = "Deactivating workload because AdmissionCheck for nodes was Rejected: {}"
+    events = [
+        {**event(name, "AdmissionCheckRejected", text.format(words)), "type": "Warning"}
+        for name, words in (("job-x", "no A100 in this zone"), ("job-y", "no H100"))
+    ]
+    seen = judge(owner, events=events, workload=aside, now=NOW)
+    assert seen.evidence.startswith(f"queue team-a: Kueue has put it aside: {rejected}: no A100 in this zone. It goes")
     stopped = queued(condition("Evicted", "Deactivated", "The workload is deactivated")) | {"spec": {"active": False}}
     assert judge(owner, workload=stopped, now=NOW).reason == Reason.QUOTA
+
+
+def test_what_is_asked_again_is_no_lack_of_quota() -> None:
+    """Kueue 0.14 takes the quota back between two ProvisioningRequests."""
+    owner = job(metadata={"labels": {names.QUEUE: "team-a"}}, spec={"suspend": True})
+    out = queued(
+        condition("QuotaReserved", "Pending", "At least one admission check is false", "False"),
+        condition("Evicted", "AdmissionCheck", "At least one admission check is false"),
+    )
+    words = "Reset to Pending after eviction. Previously: Retry"
+    out["status"]["admissionChecks"] = [{"name": "nodes", "state": "Pending", "message": words}]
+    seen = judge(owner, workload=out, now=NOW)
+    assert (seen.phase, seen.reason, seen.hopeless) == ("queued", Reason.CAPACITY, False)
+    assert seen.evidence.endswith(f"asks again after a check that said no: admission check nodes is Pending ({words})")
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"managedBy": "kueue.x-k8s.io/multikueue"}])
+def test_what_kueue_gave_to_another_cluster_is_said_to_be_there(spec: dict[str, Any]) -> None:
+    """MultiKueue of Kueue 0.14: a Job stays suspended here, a JobSet is another controller's."""
+    owner = job(metadata={"labels": {names.QUEUE: "team-a"}}, spec=spec)
+    given = queued(condition("QuotaReserved", "QuotaReserved", "Quota reserved"))
+    waits = {"name": "clusters", "state": "Pending", "message": ""}
+    given["status"]["admissionChecks"] = [waits]
+    assert judge(owner, workload=given, now=NOW).phase in ("queued", "pending")
+    given["status"] |= {"clusterName": "west"}
+    seen = judge(owner, workload=given, now=NOW)
+    assert (seen.active, seen.phase, seen.reason) == (True, "starting", "")
+    assert (
+        seen.evidence
+        == "queue team-a: Kueue has given it to cluster west (MultiKueue); its pods are there, not in this one"
+    )
 
 
 def waiting_in_queue(name: str, priority: int, at: str, *conditions: dict[str, str], **spec: Any) -> dict[str, Any]:

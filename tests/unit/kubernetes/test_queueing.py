@@ -76,7 +76,7 @@ LOCAL = {
     "spec": {"clusterQueue": "all", "stopPolicy": "None"},
     "status": {"pendingWorkloads": 7, "reservingWorkloads": 2, "admittedWorkloads": 1},
 }
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "metadata": {"name": "all"},
     "spec": {
         "cohortName": "team",
@@ -140,3 +140,62 @@ def test_each_missing_right_is_named_and_the_rest_is_shown() -> None:
         set_policy(FakePlace(answers), "team-a", "Hold", cluster_queue=False)
     with pytest.raises(NotFound, match="no ClusterQueue `other` in this cluster"):
         set_policy(FakePlace(answers), "other", "Hold", cluster_queue=True)
+
+
+# shapes of Kueue 0.14
+CHECKED = {**CLUSTER, "spec": {**CLUSTER["spec"], "admissionChecksStrategy": {"admissionChecks": [{"name": "nodes"}]}}}
+BROKEN = {"type": "Active", "status": "False", "reason": "BadParametersRef", "message": "no config `gpus`"}
+
+
+def waits(uid: str, *conditions: str, **status: Any) -> dict[str, Any]:
+    checks = [{"name": "nodes", "state": "Pending", "message": "ETA 10 min"}, {"name": "license", "state": "Ready"}]
+    true = [{"type": kind, "status": "True", "reason": "AdmissionCheck"} for kind in conditions]
+    return {
+        "metadata": {"name": f"job-{uid}", "ownerReferences": [{"uid": uid}]},
+        "spec": {"queueName": "team-a"},
+        "status": {"conditions": true, "admissionChecks": checks, **status},
+    }
+
+
+def test_checks_are_told_of_the_queue_and_of_each_run_that_waits_for_one() -> None:
+    version = f"{GROUP}/v1beta1"
+    runs = {uid: f"{uid}-0123456789ab" for uid in ("has-quota", "refused", "in-line", "elsewhere", "done")}
+    jobs = [
+        {"metadata": {"name": run, "uid": uid, "annotations": {"slipway.dev/runs": f'{{"{run}": "h"}}'}}}
+        for uid, run in runs.items()
+    ]
+    workloads = [
+        waits("has-quota", "QuotaReserved"),
+        waits("refused", "Evicted"),
+        waits("in-line"),
+        waits("elsewhere", "QuotaReserved", clusterName="west"),
+        waits("done", "QuotaReserved", "Finished"),
+    ]
+    answers: dict[str, Any] = {
+        GROUP: served("v1beta1"),
+        f"{version}/namespaces/ml/localqueues": {"items": [LOCAL]},
+        f"{version}/clusterqueues/all": CHECKED,
+        f"{version}/admissionchecks/nodes": {"status": {"conditions": [BROKEN]}},
+        f"{version}/namespaces/ml/workloads": {"items": workloads},
+        "/apis/batch/v1/namespaces/ml/jobs": {"items": jobs},
+    }
+    (queue,) = listing(FakePlace(answers)).queues
+    assert [(each.name, each.state, each.message) for each in queue.checks] == [
+        ("nodes", "inactive", "no config `gpus`")
+    ]
+    told = {each.run: (each.position, [(check.name, check.state) for check in each.checks]) for each in queue.ours}
+    assert told[runs["has-quota"]] == (None, [("nodes", "Pending")])
+    assert told[runs["refused"]][1] == [("nodes", "Pending")]
+    assert told[runs["in-line"]][1] == []
+    assert runs["elsewhere"] not in told
+    assert runs["done"] not in told
+    # without the right to read a check it has no state, and a line names the right
+    answers[f"{version}/admissionchecks/nodes"] = 403
+    shown = listing(FakePlace(answers))
+    assert [(each.name, each.state) for each in shown.queues[0].checks] == [("nodes", "")]
+    assert (
+        "admission check nodes is not known: this login lacks the right to `get` admissionchecks" in shown.problems[0]
+    )
+    answers[f"{version}/admissionchecks/nodes"] = 404
+    (queue,) = listing(FakePlace(answers)).queues
+    assert queue.checks[0].message == "there is no AdmissionCheck of that name"

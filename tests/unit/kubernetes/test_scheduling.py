@@ -239,6 +239,7 @@ def test_a_gang_that_was_edited_or_left_out_is_found() -> None:
         ("topology: rack", "topology", "a mapping of within, required"),
         ("spot: cheap", "spot", "true, false"),
         ("provisioning: {a b: c}", "provisioning.a b", "letters, digits"),
+        (f"provisioning: {{a: {'b' * 256}}}", "provisioning.a", "at most 255"),
         ("fabric: {kind: roce, interfaces: 8}", "fabric.kind", "allowed: efa, infiniband"),
         ("fabric: {kind: infiniband, interfaces: 8}", "fabric.resource", "is missing"),
         ("fabric: {kind: infiniband, interfaces: 8, resource: ib}", "fabric.resource", "domain/name"),

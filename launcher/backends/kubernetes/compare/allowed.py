@@ -209,7 +209,7 @@ class Additions:
         return len(route) == 2 and route[1] in SERVED
 
     def _managed(self, there: Any) -> bool:
-        return self.queued and bool(there == "kueue.x-k8s.io/multikueue")
+        return self.queued and bool(there == names.MULTIKUEUE)
 
     def _in_part(self, there: Any, wanted: Any) -> bool:
         """Whether Kueue has admitted an array in part: fewer at once, not fewer in all."""

@@ -62,6 +62,8 @@ def logs(cluster: Connection, handle: Handle, role: str, rank: int, previous: bo
         if fresh:
             last_output = time.monotonic()
             continue
+        if owner is not None and not done and (told := snapshot.elsewhere(owner)):
+            raise NotFound(f"{handle.run}: {told}")
         waited = time.monotonic() - last_output > HOPELESS and not done
         if waited and observation.phase == "pending" and _hopeless(snapshot, owner, handle.run):
             raise NotFound(f"{handle.run}: {role}-{rank} does not start: {observation.reason}: {observation.evidence}")

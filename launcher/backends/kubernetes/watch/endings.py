@@ -1,8 +1,8 @@
-"""Why a pod ended, by its own status; and helpers for reading objects."""
+"""Why a pod ended, by its own status; what is said of a run; and helpers for reading objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,16 @@ _EXITS: Final = {
 }
 # the container never ran its own code: the image lacks the runtime, or its interpreter
 _NEVER_RAN: Final = frozenset({"StartError", "ContainerCannotRun"})
+
+
+class Judgement(NamedTuple):
+    """`active`: something runs or may still start. `hopeless`: nothing starts until somebody changes something."""
+
+    active: bool
+    phase: str
+    reason: str = ""
+    evidence: str = ""
+    hopeless: bool = False
 
 
 class Why(NamedTuple):
@@ -110,3 +120,14 @@ def at(value: Any, *route: str) -> Any:
 def cut(text: str) -> str:
     text = " ".join(text.split()).rstrip(": ")
     return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"
+
+
+def newest(events: Iterable[Object]) -> list[Object]:
+    return sorted(events, key=event_time, reverse=True)
+
+
+def event_time(event: Object) -> float:
+    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if (seconds := moment(event.get(key))) is not None:
+            return seconds
+    return moment(at(event, "metadata", "creationTimestamp")) or 0.0

@@ -101,16 +101,26 @@ class Looking:
         if observation is None or not observation.active or observation.phase == "running":
             return observation, snapshot, carrier
         # only events and the queue tell why it does not run
+        workloads = list(self._workloads(carrier))
+        for workload in workloads:
+            snapshot.put(WORKLOAD, workload)
         about = [carrier.metadata.name, *(children(carrier.value) if carrier.kind is JOB_SET else ())]
         about += [str((pod.get("metadata") or {}).get("name")) for pod in snapshot.members(carrier, run)]
+        about = [*(str(workload["metadata"]["name"]) for workload in workloads), *about]
         for name in about[:FEW]:
             for event in self.items(EVENT, fieldSelector=f"involvedObject.name={name},type=Warning"):
                 snapshot.put(EVENT, event)
         if names.QUEUE in carrier.metadata.labels and (carrier.value.get("spec") or {}).get("suspend"):
-            for workload in self.items(WORKLOAD, labelSelector=f"kueue.x-k8s.io/job-uid={carrier.metadata.uid}"):
-                snapshot.put(WORKLOAD, workload)
             snapshot.positions.update(positions(self.api, space, carrier.metadata.labels[names.QUEUE]))
         return snapshot.observe(run), snapshot, carrier
+
+    def _workloads(self, carrier: Owner) -> Iterator[Object]:
+        """Kueue's, of an object that it holds back or has given to another cluster."""
+        spec = carrier.value.get("spec") or {}
+        if names.QUEUE in carrier.metadata.labels and (
+            spec.get("suspend") or spec.get("managedBy") == names.MULTIKUEUE
+        ):
+            yield from self.items(WORKLOAD, labelSelector=f"kueue.x-k8s.io/job-uid={carrier.metadata.uid}")
 
     def owner(self, run: str, *, patient: bool = False) -> Owner | None:
         """The Job or JobSet that carries a run: by its name, otherwise among objects of several runs. `patient`: a list

@@ -9,10 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.watch.endings import Object, Why, at, cut, disruption, moment, why_pod_ended
+from launcher.backends.kubernetes.watch.endings import (
+    Judgement,
+    Object,
+    Why,
+    at,
+    cut,
+    disruption,
+    event_time,
+    moment,
+    newest,
+    why_pod_ended,
+)
+from launcher.backends.kubernetes.watch.queued import given_away, held_back
 from launcher.reasons import EXIT_NEVER, RULES, Reason
 
 TOO_LONG: Final = 30.0  # seconds after its deletion was due, after which a pod is reported as hanging
@@ -37,16 +49,6 @@ _CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"
 _HOPELESS: Final = frozenset({"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"})
 
 
-class Judgement(NamedTuple):
-    """`active`: something runs or may still start. `hopeless`: nothing starts until somebody changes something."""
-
-    active: bool
-    phase: str
-    reason: str = ""
-    evidence: str = ""
-    hopeless: bool = False
-
-
 def judge(
     owner: Object,
     pods: Sequence[Object] = (),
@@ -61,7 +63,7 @@ def judge(
 
     owner     the Job or JobSet; when it carries several runs, `run` selects one
     pods      of this run
-    events    about the owner, its Jobs and its pods
+    events    about the owner, its Jobs, its pods and its Workload
     workload  Kueue's, where the owner is queued; `position`: its place in the queue, from 0
     now       seconds since the epoch
     """
@@ -81,7 +83,7 @@ def judge(
     waiting = [why for pod in alive if (why := _why_waiting(pod, events)) is not None]
     if waiting:
         return Judgement(True, "pending", *_worst(waiting))
-    if queued := _queued(owner, workload, position):
+    if queued := given_away(owner, workload) or held_back(owner, workload, position, events):
         return queued
     if not alive:
         refused = _refused(owner, events, max((_made(pod) for pod in pods), default=0.0))
@@ -197,7 +199,7 @@ def _why_waiting(pod: Object, events: Sequence[Object]) -> Why | None:
 
 def _why_no_container(pod: str, events: Sequence[Object]) -> Why | None:
     """Why a pod has a node and no container: only events report errors of volumes and networks."""
-    for event in _newest(events):
+    for event in newest(events):
         if event.get("type") != "Warning" or at(event, "involvedObject", "name") != pod:
             continue
         message = event.get("message") or ""
@@ -221,10 +223,10 @@ def _unschedulable(pod: str, message: str) -> str:
 def _refused(owner: Object, events: Sequence[Object], since: float) -> Why | None:
     """Why there are no pods: a controller's FailedCreate, which no condition of the owner shows. `since`: when the last
     pod was created; earlier events do not count."""
-    for event in _newest(events):
+    for event in newest(events):
         if event.get("reason") not in ("FailedCreate", "JobCreationFailed", "FailedToCreateJob"):
             continue
-        if _event_time(event) < since:
+        if event_time(event) < since:
             return None
         message = event.get("message") or ""
         evidence = cut(f"{at(event, 'involvedObject', 'kind')} {at(event, 'involvedObject', 'name')}: {message}")
@@ -235,45 +237,6 @@ def _refused(owner: Object, events: Sequence[Object], since: float) -> Why | Non
         refused = any(word in message for word in ("forbidden", "denied", "is invalid", "not found"))
         return Why(Reason.CONFIG_ERROR if refused else Reason.INFRASTRUCTURE, evidence)
     return None
-
-
-def _queued(owner: Object, workload: Object | None, position: int | None) -> Judgement | None:
-    """A run that Kueue holds back. Kueue's webhook suspends it; our Jobs never set `suspend` themselves."""
-    queue = (at(owner, "metadata", "labels") or {}).get(names.QUEUE)
-    if not queue or not at(owner, "spec", "suspend"):
-        return None
-    place = f", place {position + 1} in it" if position is not None else ""
-    conditions = {each.get("type"): each for each in at(workload or {}, "status", "conditions") or ()}
-    evicted = conditions.get("Evicted") or {}
-    if at(workload or {}, "spec", "active") is False:
-        why = evicted.get("message") or "somebody has set its Workload's `active` to false"
-        said = f"queue {queue}: Kueue has put it aside until its Workload's `active` is true again: {why}"
-        # Kueue's words: DeactivatedDueToAdmissionCheck
-        refused = str(evicted.get("reason") or "").endswith("AdmissionCheck")
-        return Judgement(True, "queued", Reason.CAPACITY if refused else Reason.QUOTA, cut(said), True)
-    reserved = conditions.get("QuotaReserved") or {}
-    if reserved.get("status") == "True" and (checks := _open_checks(workload)):
-        held = cut(f"queue {queue}: it has its quota, and waits: {checks}")
-        return Judgement(True, "queued", Reason.CAPACITY, held)
-    message = reserved.get("message") or "it waits for its turn"
-    evidence = cut(f"queue {queue}{place}: {message}")
-    if "doesn't exist" in message or "does not exist" in message:
-        return Judgement(True, "queued", Reason.CONFIG_ERROR, evidence, True)
-    if evicted.get("status") == "True" and evicted.get("reason") in ("Preempted", "InClusterQueue"):
-        eviction = cut(f"queue {queue}{place}: {evicted.get('message') or 'preempted'}")
-        return Judgement(True, "queued", Reason.PREEMPTED, eviction)
-    return Judgement(True, "queued", Reason.QUOTA, evidence)
-
-
-def _open_checks(workload: Object | None) -> str:
-    """The admission checks of a queue that have not said yes: a ProvisioningRequest for nodes, another cluster. A check
-    is no quota: what it waits for is room that does not exist yet."""
-    told = []
-    for check in at(workload or {}, "status", "admissionChecks") or ():
-        if check.get("state") != "Ready":
-            message = f" ({check['message']})" if check.get("message") else ""
-            told.append(f"admission check {check.get('name')} is {check.get('state')}{message}")
-    return "; ".join(told)
 
 
 # runs that hang
@@ -340,14 +303,3 @@ def _worst(whys: Sequence[Why]) -> Why:
 
 def _made(pod: Object) -> float:
     return moment(at(pod, "metadata", "creationTimestamp")) or 0.0
-
-
-def _newest(events: Iterable[Object]) -> list[Object]:
-    return sorted(events, key=_event_time, reverse=True)
-
-
-def _event_time(event: Object) -> float:
-    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
-        if (seconds := moment(event.get(key))) is not None:
-            return seconds
-    return moment(at(event, "metadata", "creationTimestamp")) or 0.0

@@ -29,7 +29,8 @@ from launcher.backends.kubernetes.objects import (
     handle,
 )
 from launcher.backends.kubernetes.watch import reasons
-from launcher.backends.kubernetes.watch.endings import moment
+from launcher.backends.kubernetes.watch.endings import Judgement, moment
+from launcher.backends.kubernetes.watch.queued import given_away
 
 NAME: Final = "kubernetes"
 Object = dict[str, Any]
@@ -165,21 +166,27 @@ class Snapshot:
             applied=carrier.metadata.applied,
         )
 
-    def judge(self, carrier: Owner, run: str, now: float) -> reasons.Judgement:
+    def judge(self, carrier: Owner, run: str, now: float) -> Judgement:
         pods = self.members(carrier, run)
         if names.ARRAY in carrier.metadata.labels:
             ended = reasons.index_outcome(carrier.value, index(carrier.metadata, run), pods)
             if ended is not None:
                 return ended
+        workload = next(iter(self._workloads(carrier)), None)
         return reasons.judge(
             carrier.value,
             pods,
-            list(self._events(carrier, pods)),
-            next(iter(self._workloads(carrier)), None),
+            list(self._events(carrier, pods, workload)),
+            workload,
             run=run,
             now=now,
             position=self.positions.get(carrier.metadata.uid),
         )
+
+    def elsewhere(self, carrier: Owner) -> str:
+        """Which other cluster Kueue has given an object to; empty where it has not."""
+        given = given_away(carrier.value, next(iter(self._workloads(carrier)), None))
+        return given.evidence if given is not None else ""
 
     def members(self, carrier: Owner, run: str) -> list[Object]:
         """The pods of a run: those with its label that its object controls, itself or through a set's Job."""
@@ -227,6 +234,8 @@ class Snapshot:
         pod = self.pods.get((namespace, name))
         if pod is not None:
             return self._runs(namespace, _whose(pod))
+        if (workload := self.workloads.get((namespace, name))) is not None:
+            return {run for carrier in self._owners_of(workload) for run in carrier.metadata.runs}
         for kind in (JOB, JOB_SET):
             if (carrier := self.owners.get((namespace, kind.name, name))) is not None:
                 return set(carrier.metadata.runs)
@@ -235,9 +244,10 @@ class Snapshot:
                 return set(carrier.metadata.runs)
         return set()
 
-    def _events(self, carrier: Owner, pods: Iterable[Object]) -> Iterator[Object]:
+    def _events(self, carrier: Owner, pods: Iterable[Object], workload: Object | None) -> Iterator[Object]:
         space = carrier.metadata.namespace
-        about = {carrier.metadata.name, *(str((pod.get("metadata") or {}).get("name")) for pod in pods)}
+        others = [*pods, *([workload] if workload is not None else [])]
+        about = {carrier.metadata.name, *(str((each.get("metadata") or {}).get("name")) for each in others)}
         if carrier.kind is JOB_SET:
             about |= set(children(carrier.value))
         for name in sorted(about):
