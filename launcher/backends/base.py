@@ -250,6 +250,16 @@ class Strands(Protocol):
 
 
 @runtime_checkable
+class Parts(Protocol):
+    """A backend on which a launcher that dies between two requests leaves something that `look_up` does not find."""
+
+    def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
+        """What is there of the run, or may still come. `cancel` ends it by this handle, and asks again afterwards. None
+        if there is nothing. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
 class Renews(Protocol):
     """A backend whose runs need something anew from time to time, which only a reaper can give them."""
 

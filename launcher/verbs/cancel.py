@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from launcher.backends.base import Backend, backend_of
+from launcher.backends.base import Backend, BackendObservation, Parts, backend_of
 from launcher.decoding import decode_record
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
@@ -115,16 +116,15 @@ def cancel_all(
         states = list(threads.map(lambda run: _ask(store, run, reason), runs))
         stopping = [run for run, state in zip(runs, states, strict=True) if state == "stopping"]
         observed = {run: backend.look_up(run) for run in stopping}
-        active = [
-            observed_run.handle
-            for observed_run in observed.values()
-            if observed_run is not None and observed_run.active
-        ]
+        parts = {run: _part(store, run, backend) for run, seen in observed.items() if seen is None or not seen.active}
+        observed |= {run: part for run, part in parts.items() if part is not None}
+        active = [seen.handle for seen in observed.values() if seen is not None and seen.active]
         if active:
             backend.cancel(active)
-        # the backend has no active object of these runs: perhaps no process is left to write the final record
-        gone = [run for run, observed_run in observed.items() if observed_run is None or not observed_run.active]
-        ended = dict(zip(gone, threads.map(lambda run: _finish(store, run), gone), strict=True))
+        # of these runs nothing is active on the backend: perhaps no process is left to write the final record
+        gone = {run: seen for run, seen in observed.items() if run in parts or seen is None or not seen.active}
+        gone |= {run: _part(store, run, backend) for run, seen in gone.items() if seen is not None and seen.active}
+        ended = dict(zip(gone, threads.map(lambda run: _finish(store, run, backend, gone[run]), gone), strict=True))
     return [
         Cancelled(run, ended[run] or state if run in ended else state) for run, state in zip(runs, states, strict=True)
     ]
@@ -144,9 +144,22 @@ def _ask(store: Store, run: str, reason: str) -> str:
     return "stopping"
 
 
-def _finish(store: Store, run: str) -> str | None:
-    """Writes the final record of a cancelled run whose records prove that it has ended."""
-    result = finish(store, run, backend_active=None, here=nowhere, writer=WRITER)
+def _part(store: Store, run: str, backend: Backend) -> BackendObservation | None:
+    """What an interrupted submit left of a run that its backend does not find, or may still get."""
+    if not isinstance(backend, Parts):
+        return None
+    stored = store.read(RunKeys(run).job)
+    return backend.part(run, decode_job(stored[0])) if stored is not None else None
+
+
+def _finish(store: Store, run: str, backend: Backend, seen: BackendObservation | None) -> str | None:
+    """Writes the final record of a cancelled run whose records prove that it has ended, or of which the backend says
+    so: of the run's parts, all ended."""
+    here, active = nowhere, None
+    if seen is not None and not seen.active and isinstance(backend, Parts):
+        here, active = partial(backend.here, seen=seen), False
+    dead = partial(backend.dead, seen=seen) if active is False else nowhere
+    result = finish(store, run, backend_active=active, here=here, dead=dead, writer=WRITER)
     return result.outcome if result is not None else None
 
 

@@ -142,15 +142,24 @@ class AzureBackend:
     def stranded(self, run: str, job: ResolvedJob) -> BackendObservation | None:
         """The jobs of a run of several roles, all ended, whose leading one nobody sent. A launcher that is about to
         send it begins nothing either: the nodes end when they see the run's result."""
-        others = [names.job_name(run, role, job.leading) for role in job.roles if role != job.leading]
-        there = [seen for seen in map(self.workspace.get, others) if seen is not None]
-        if not there or any(seen.active or seen.properties.get(names.RUN) != run for seen in there):
+        there = self._sent(run, [role for role in job.roles if role != job.leading], job.leading)
+        if not there or any(seen.active for seen in there):
             return None
         if self.workspace.get(run) is not None:
             return None  # it was sent before they ended: the next look sees it
         observation = self._observe(run, there)
         why = f"{there[0].name} has ended ({there[0].status}) before {run} was sent, so the run cannot begin any more"
         return replace(observation, reason=str(Reason.INFRASTRUCTURE), evidence=f"{why}: {there[0].studio}")
+
+    def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
+        """The run's jobs, whether the leading one was sent or not."""
+        there = self._sent(run, sorted(job.roles, key=lambda role: (role != job.leading, role)), job.leading)
+        return self._observe(run, there) if there else None
+
+    def _sent(self, run: str, roles: Sequence[str], leading: str) -> list[WorkspaceJob]:
+        """The jobs of these roles that the workspace has, none of a stranger."""
+        found = map(self.workspace.get, (names.job_name(run, role, leading) for role in roles))
+        return [seen for seen in found if seen is not None and seen.properties.get(names.RUN) == run]
 
     def _others(self, leader: WorkspaceJob) -> Iterator[WorkspaceJob]:
         """The jobs of the other roles, which were created before the leading one's."""

@@ -17,7 +17,7 @@ from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
-from launcher.backends.lambda_labs.records import record_end, recorded
+from launcher.backends.lambda_labs.records import record_end, recorded, shown_in
 from launcher.backends.lambda_labs.render import parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
@@ -166,6 +166,18 @@ class LambdaBackend:
                 return BackendObservation(handle, False, "gone", Reason.INFRASTRUCTURE, text)
         return self._observe(run, living) if living else None
 
+    def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
+        """A launch whose answer nobody recorded: a list may not show its machine yet."""
+        if self._shown_in(run, job.store) <= 0.0:
+            return None
+        text = "a launcher asked for a machine and recorded no answer: it may still come"
+        return BackendObservation(
+            Handle(run, self.name, run, "", {"store": job.store}), True, "starting", evidence=text
+        )
+
+    def _shown_in(self, run: str, url: str) -> float:
+        return shown_in(self._store(url), run, self.times.timeout + self.times.settle)
+
     def _observe(self, run: str, living: Sequence[CloudInstance]) -> BackendObservation:
         """The state of a run that has machines. It is active until it has its result: afterwards no runtime starts
         anything, but a machine is billed until somebody ends it."""
@@ -311,9 +323,17 @@ class LambdaBackend:
     # ending
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        """Terminates every machine of these runs, and returns when each was seen gone. Raises Unreachable, after it
-        ended what the list shows, where the records of a run cannot be read."""
+        """Terminates every machine of these runs, and returns when each was seen gone. One that a launcher asked for
+        without an answer is waited for, until a list shows it. Raises Unreachable, after it ended what the list shows,
+        where the records of a run cannot be read."""
         runs = {handle.run: handle for handle in handles}
+        self._end_shown(runs)
+        coming = [self._shown_in(run, url) for run, handle in runs.items() if (url := handle.place.get("store"))]
+        if (pause := max(coming, default=0.0)) > 0.0:
+            time.sleep(pause)
+            self._end_shown(runs)
+
+    def _end_shown(self, runs: Mapping[str, Handle]) -> None:
         shown = [each for each in self.api.instances() if each.tag(names.RUN) in runs]
         ids, trouble = set(), ""
         for run, handle in runs.items():

@@ -94,6 +94,22 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
     return ids
 
 
+def shown_in(store: Store, run: str, after: float) -> float:
+    """Seconds until a list shows, as a rule, every machine that a launcher asked for without an answer; 0 or less: it
+    shows them. `after`: seconds after the request."""
+    last: dict[str, tuple[int, str, float]] = {}
+    for meta in list(store.scan(f"{RunKeys(run).events}0-{NAME}-")):
+        answer = store.read(meta.key)
+        if answer is None:
+            continue
+        event = decode_record(meta.key, answer[0], Event)
+        state, member = event.fields.get("state", ""), event.fields.get("member", "")
+        if state != ENDING and event.seq >= last.get(member, (0,))[0]:
+            last[member] = event.seq, state, meta.modified
+    asked = [modified for _, state, modified in last.values() if state == ASKED]
+    return max(asked) + after - store.now() if asked else 0.0
+
+
 def record_launch(records: MachineRecords, instance: CloudInstance) -> None:
     """Records a machine that a list showed, and whose launch nobody recorded."""
     if instance.id not in records.ids:

@@ -366,6 +366,38 @@ def test_reap_ends_a_run_of_which_a_job_has_ended_before_the_other_was_sent(
     assert tenant.created() == [desk]
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+def test_cancel_ends_the_job_of_a_run_whose_leading_one_was_never_sent(
+    tenant: Tenant, lone: ResolvedJob, claimed: bool
+) -> None:
+    """It waited, and was billed, until `reap` looked; without a reaper until its limit."""
+    run, desk = run_id(lone), f"{run_id(lone)}_desk"
+    if claimed:
+        where = f"{tenant.backend().workspace.name}/{run}"
+        claim = {"placement": {"kind": names.KIND, "where": where}, "nonce": "n", "time": 0}
+        tenant.store.create(RunKeys(run).attempt(1).claim("desk-0"), msgspec.json.encode(claim))
+    tenant.fault("get", "403", 100)
+    with pytest.raises(Unreachable):
+        cancel(tenant.store, run, tenant.backend())
+    assert tenant.store.head(RunKeys(run).result) is None
+    tenant.fault("get", "403", 0)
+    assert cancel(tenant.store, run, tenant.backend()).state == "cancelled"
+    assert tenant.status(desk) == "Canceled"
+    result = msgspec.json.decode(tenant.store.get(RunKeys(run).result), type=Result)
+    assert (result.outcome, result.reason) == ("cancelled", Reason.CANCELLED)
+
+
+def test_cancel_leaves_a_strangers_job_of_our_name(tenant: Tenant, lone: ResolvedJob) -> None:
+    desk = f"{run_id(lone)}_desk"
+    body = rest.body(documents(lone)[0], cloud.ID)
+    body["properties"]["properties"] = {}
+    tenant.azure.admin("reset")
+    tenant.azure.admin("add", name=desk, body={"properties": body["properties"]})
+    tenant.azure.admin("set", name=desk, status="Running")
+    cancel(tenant.store, run_id(lone), tenant.backend())
+    assert tenant.status(desk) == "Running"
+
+
 def profile(**block: str) -> Profile:
     return Profile("file:///x", LocalSettings(Path("/x")), blocks={"azureml": block} if block else {})
 

@@ -17,7 +17,9 @@ from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs import reap
-from tests.unit.lambda_labs.conftest import Account
+from launcher.verbs.cancel import cancel
+from tests.support.stepping import Killed
+from tests.unit.lambda_labs.conftest import SPEED, Account
 
 
 def statuses(account: Account) -> list[str]:
@@ -79,6 +81,35 @@ def test_a_termination_that_never_takes_effect_is_told_and_tried_again_by_the_ne
     settings(faults=[])
     account.backend().cancel([seen.handle])
     assert set(statuses(account)) <= {"terminating", "terminated"}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_cancel_ends_a_machine_that_no_list_shows_yet_and_whose_launcher_was_killed(
+    account: Account, settings: Callable[..., object], monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    """Nothing names its id, and it would be billed until `reap` finds it. One of two machines may be there already."""
+    settings(list_lag=0.6 * SPEED)
+    one = account.nodes("one", nodes)
+    backend = account.backend(timeout=1.0, settle=0.5)
+    once, asked = backend.api._once, []
+
+    def cut(*arguments: Any) -> bytes:
+        answer: bytes = once(*arguments)
+        if arguments[0] == "POST":
+            asked.append(answer)
+            if len(asked) == nodes:
+                raise Killed
+        return answer
+
+    monkeypatch.setattr(backend.api, "_once", cut)
+    with pytest.raises(Killed):
+        account.submit(one, backend)
+    assert len(account.launches()) == nodes
+    cancel(account.store, run_id(one), account.backend(timeout=1.0, settle=0.5))
+    assert len(statuses(account)) == nodes
+    assert set(statuses(account)) <= {"terminating", "terminated"}
+    if nodes == 1:  # of two, one was seen, and might have a process that writes it
+        assert account.store.head(RunKeys(run_id(one)).result) is not None
 
 
 def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
