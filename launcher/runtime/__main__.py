@@ -34,8 +34,8 @@ def main(argv: list[str]) -> int:
 
     cannot_be_read()
     adopt_private(os.environ)
-    if os.environ.get("SLIPWAY_SECRETS"):
-        from launcher.runtime.aws_secrets import fetch_secrets
+    if os.environ.get("SLIPWAY_SECRETS") or os.environ.get("SLIPWAY_STORE_SECRETS"):
+        from launcher.runtime.kept_secrets import fetch_secrets
 
         fetch_secrets(os.environ)
     from launcher.runtime.run import main as run

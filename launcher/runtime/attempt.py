@@ -16,11 +16,11 @@ from launcher.protocol.records import Exit
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
 from launcher.runtime import bystander, command, inputs, peers, procs, restoring
-from launcher.runtime.aws_secrets import FAULT
 from launcher.runtime.cgroup import OutOfMemory
 from launcher.runtime.child import Outcome, run_command
 from launcher.runtime.context import MemberContext
 from launcher.runtime.idle import IdleGpus
+from launcher.runtime.kept_secrets import FAULT
 from launcher.runtime.leash import Leash
 from launcher.runtime.member import Member, Started
 from launcher.runtime.output import OutputStream

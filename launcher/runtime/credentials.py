@@ -105,6 +105,9 @@ def values(environ: Mapping[str, str]) -> set[str]:
     for name, value in environ.items():
         if is_credential(name, value) and (secret_name(name) or name.endswith("_ACCESS_KEY_ID")):
             secrets.add(value)
+            if value.lstrip().startswith("{"):  # a service account's key, which is a file's content
+                with contextlib.suppress(ValueError):
+                    secrets |= set(_of_json(json.loads(value)))
         if _PROXY.fullmatch(name) or (is_credential(name, value) and "@" in value):
             user = value.partition("://")[2].rpartition("@")[0]
             password = user.partition(":")[2]

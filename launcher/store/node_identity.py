@@ -1,4 +1,4 @@
-"""The identity that a node of Azure ML gives to a run, for stores in az://.
+"""The identity that a node of Azure ML gives to a run, for stores in az:// and for secrets of Key Vault.
 
 Compute of Azure ML has a token service of its own, at the address in MSI_ENDPOINT with the word in MSI_SECRET; obstore
 only knows that of virtual machines. A run that has its submitter's identity finds OBO_ENDPOINT instead. What is sent,
@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from launcher.errors import Unreachable
 
 if TYPE_CHECKING:
-    from obstore.store import AzureCredential
+    from obstore.store import AzureBearerToken
 
 RESOURCE: Final = "https://storage.azure.com"
 TIMEOUT: Final = 10.0  # seconds of one request
@@ -46,12 +46,17 @@ def token_request(environ: Mapping[str, str]) -> TokenRequest | None:
     """The request for a token of the storage; None where there is no such service, or other credentials are set."""
     if any(environ.get(name) for name in OTHERS):
         return None
+    return identity_request(environ, RESOURCE)
+
+
+def identity_request(environ: Mapping[str, str], resource: str) -> TokenRequest | None:
+    """The request for a token of a resource; None where there is no such service."""
     if endpoint := environ.get("OBO_ENDPOINT"):
-        return TokenRequest(f"{endpoint}?{urlencode({'resource': RESOURCE})}", {})
+        return TokenRequest(f"{endpoint}?{urlencode({'resource': resource})}", {})
     endpoint, secret = environ.get("MSI_ENDPOINT"), environ.get("MSI_SECRET")
     if not endpoint or not secret:
         return None
-    query = {"api-version": VERSION, "resource": RESOURCE}
+    query = {"api-version": VERSION, "resource": resource}
     if client := environ.get("DEFAULT_IDENTITY_CLIENT_ID"):
         query["clientid"] = client
     return TokenRequest(f"{endpoint}?{urlencode(query)}", {"secret": secret})
@@ -63,22 +68,26 @@ class NodeIdentity:
     def __init__(self, request: TokenRequest) -> None:
         self._request = request
 
-    def __call__(self) -> AzureCredential:
-        from http.client import HTTPException
-        from urllib.request import ProxyHandler, Request, build_opener
+    def __call__(self) -> AzureBearerToken:
+        return token(self._request, RESOURCE)
 
-        opener = build_opener(ProxyHandler({}))  # the service is on the node
-        request = Request(self._request.url, headers=dict(self._request.headers))
-        trouble = ""
-        for number in range(TRIES):
-            time.sleep(number)
-            try:
-                with opener.open(request, timeout=TIMEOUT) as answer:
-                    content = json.loads(answer.read())
-                return {"token": content["access_token"], "expires_at": _expiry(content)}
-            except (OSError, HTTPException, ValueError, KeyError) as error:
-                trouble = f"{type(error).__name__}: {error}"
-        raise Unreachable(f"the node's identity gives no token for {RESOURCE}: {trouble}")
+
+def token(request: TokenRequest, resource: str) -> AzureBearerToken:
+    """A token of the node's identity. Raises Unreachable."""
+    from http.client import HTTPException
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    opener = build_opener(ProxyHandler({}))  # the service is on the node
+    trouble = ""
+    for number in range(TRIES):
+        time.sleep(number)
+        try:
+            with opener.open(Request(request.url, headers=dict(request.headers)), timeout=TIMEOUT) as answer:
+                content = json.loads(answer.read())
+            return {"token": content["access_token"], "expires_at": _expiry(content)}
+        except (OSError, HTTPException, ValueError, KeyError) as error:
+            trouble = f"{type(error).__name__}: {error}"
+    raise Unreachable(f"the node's identity gives no token for {resource}: {trouble}")
 
 
 def node_identity() -> NodeIdentity | None:

@@ -3,6 +3,7 @@ the SDK."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,14 +13,21 @@ import yaml
 
 from launcher.backends.azureml import names
 from launcher.backends.azureml.script import command
+from launcher.backends.azureml.traits import VAULT
 from launcher.backends.base import Rendered
 from launcher.errors import BadInput
+from launcher.runtime.kept_secrets import SECRETS, STORE_SECRETS
 from launcher.spec.hashing import encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob, Role
 from launcher.spec.yaml_text import dump
 
 SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
 INLINE: Final = 32 * 1024  # bytes of job.json in a variable; the runtime reads a longer one from the store
+# scheme -> the variables that open such a store, required ones first; az:// is opened with the identity
+OPENS: Final = {
+    "s3": (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), ("AWS_SESSION_TOKEN",)),
+    "gs": (("GOOGLE_SERVICE_ACCOUNT_KEY",), ()),
+}
 LONGEST: Final = 256  # characters of a property that we write
 SMALLEST_SHM: Final = 1 << 20  # bytes
 _UNITS: Final = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"), (1, "b"))
@@ -69,8 +77,14 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
         yield "azureml.tier: spot takes back the node of one role alone; allowed: spot with one role"
     if job.limits.deadline is None:
         yield "limits.deadline: is missing: azureml bills until a run ends; allowed: a duration: 6h"
-    for name in sorted(job.secrets):
-        yield f"secrets: `{name}`: everybody who may read the workspace would see it; allowed: none"
+    for name, place in sorted(job.secrets.items()):
+        if not re.fullmatch(VAULT, place):
+            yield (
+                f"secrets: `{name}` is kept in `{place}`: a job of Azure ML keeps no secrets, it asks Key Vault; "
+                "allowed: https://VAULT.vault.azure.net/secrets/NAME"
+            )
+    if (job.secrets or options.get("store_secrets")) and "identity" not in options:
+        yield "azureml.identity: is missing: the run asks Key Vault with it; allowed: {kind: managed}"
     yield from _store_refusals(job)
     for role, chosen in job.roles.items():
         if chosen.restarts and chosen.replicas > 1 and chosen.leader:
@@ -80,7 +94,7 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
 
 
 def _store_refusals(job: ResolvedJob) -> Iterator[str]:
-    scheme = job.store.partition("://")[0]
+    scheme, keys = job.store.partition("://")[0], job.options.get("store_secrets", {})
     if len(job.store) > LONGEST or not job.store.isprintable():
         yield f"store: its URL is a property of the job; allowed: at most {LONGEST} characters in one line"
     if scheme == "az":
@@ -88,8 +102,16 @@ def _store_refusals(job: ResolvedJob) -> Iterator[str]:
             yield "store: a node does not know the storage account; allowed: az://CONTAINER/PREFIX?account=NAME"
         if "identity" not in job.options:
             yield "azureml.identity: is missing: the run opens its store with it; allowed: {kind: managed}"
-    elif scheme != "file":
-        yield f"store: a node has no credentials for {scheme}://; allowed: az://CONTAINER/PREFIX?account=NAME"
+    required, allowed = OPENS.get(scheme, ((), ()))
+    for name in required:
+        if name not in keys:
+            yield (
+                f"azureml.store_secrets: `{name}` is missing, with which a node opens {scheme}://; allowed: the "
+                "address of a secret of Key Vault, or a store in az://"
+            )
+    for name in sorted(set(keys) - {*required, *allowed}):
+        of = f"{scheme}://: {', '.join((*required, *allowed))}" if required else f"{scheme}://: none"
+        yield f"azureml.store_secrets: `{name}` opens no such store; allowed with {of}"
 
 
 def documents(job: ResolvedJob) -> list[dict[str, Any]]:
@@ -177,7 +199,7 @@ def _services(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _variables(job: ResolvedJob, run: str, role: str) -> dict[str, str]:
-    """The environment of the runtime. Everybody who may read the workspace sees it, so none is a secret."""
+    """The environment of the runtime. Everybody who may read the workspace sees it, so no value is a secret."""
     variables = {
         "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
         "PYTHONUNBUFFERED": "1",
@@ -185,6 +207,10 @@ def _variables(job: ResolvedJob, run: str, role: str) -> dict[str, str]:
         "SLIPWAY_RUN": run,
         "SLIPWAY_ROLE": role,
     }
+    # where they are kept; the runtime fetches the values with the node's identity
+    for variable, places in ((SECRETS, job.secrets), (STORE_SECRETS, job.options.get("store_secrets"))):
+        if places:
+            variables[variable] = json.dumps(dict(sorted(places.items())))
     encoded = encode_job(job).decode()
     # Azure ML reads ${{...}} as a reference to an input
     if len(encoded.encode()) <= INLINE and "${{" not in encoded:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from launcher.spec.backends import MachineChoice, Traits
-from launcher.spec.structures import Field, ListOf, Reviewed, Struct, ValueFault
+from launcher.spec.structures import Field, ListOf, MapOf, Reviewed, Struct, ValueFault
+from launcher.spec.texts import VARIABLE
 from launcher.spec.types import Choice, Text
 
 _GUID: Final = Text(
@@ -15,6 +16,9 @@ _GUID: Final = Text(
     "as 00000000-0000-0000-0000-000000000000",
 )
 _SIZE: Final = Text("a machine size", r"[A-Z][A-Za-z]+_[A-Za-z0-9_]+", "as Standard_NC40ads_H100_v5")
+# where a secret of Key Vault is, with or without its version; the run's token is sent to no other address
+VAULT: Final = r"https://[a-z][a-z0-9-]{1,22}[a-z0-9]\.vault\.azure\.net/secrets/[A-Za-z0-9-]{1,127}(?:/[0-9a-f]{32})?"
+_KEPT: Final = Text("an address", VAULT, "https://VAULT.vault.azure.net/secrets/NAME, or with /VERSION")
 _IDENTITY: Final = Reviewed(
     Struct(
         "an identity",
@@ -83,6 +87,17 @@ TRAITS: Final = Traits(
         ),
         Field("priority", Choice(("low", "medium", "high")), "in the queue of serverless compute", "Azure ML's own"),
         Field("identity", _IDENTITY, "who the run is, also for its store", "none; a store in az:// needs one"),
+        Field(
+            "secrets",
+            MapOf(VARIABLE, _KEPT),
+            "where secrets live: NAME: the address of a secret of Key Vault, read with the run's identity",
+        ),
+        Field(
+            "store_secrets",
+            MapOf(VARIABLE, _KEPT),
+            "where the keys of a store in s3:// or gs:// live: AWS_ACCESS_KEY_ID: the address of a secret of Key Vault",
+            "none; az:// is opened with the identity",
+        ),
         Field(
             "experiment",
             Text("a name", r"[A-Za-z0-9_][A-Za-z0-9_-]*", "letters, digits, _ and -", 255),

@@ -18,9 +18,12 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.verbs.reap import Reaped
 
 SUMMARY = (
-    "Write the final record of runs whose own processes died before they could, end runs that waited longer than their "
-    "start_deadline, and delete objects on a backend whose run has ended or was cancelled. It is safe at any time, and "
-    "two may run at once."
+    "Write the final record of runs whose own processes died before they could, end runs that waited longer than "
+    "their start_deadline, and delete objects on a backend whose run has ended or was cancelled. With `--backend "
+    "azureml` it also deletes compute instances, disks and public addresses of the workspace's resource group, their "
+    "data included, if they carry the tag `slipway-store` with this store's URL and two reaps an hour or more apart "
+    "found that nobody uses them. What is without the tag is never deleted, so take it off to keep one. --dry-run "
+    "shows what would go. It is safe at any time, and two may run at once."
 )
 EXAMPLE = "launcher reap --dry-run"
 

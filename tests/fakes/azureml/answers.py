@@ -51,7 +51,8 @@ def respond(cloud: Cloud, now: float, method: str, url: str, authorization: str,
 
 
 def refused(error: Refused) -> Answer:
-    return Answer(error.status, {"error": {"code": error.code, "message": error.message, "details": []}})
+    inner = {"innererror": {"code": error.inner}} if error.inner else {}
+    return Answer(error.status, {"error": {"code": error.code, "message": error.message, "details": [], **inner}})
 
 
 def _do(cloud: Cloud, call: str, rest: list[str], query: dict[str, str], body: dict[str, Any], now: float) -> Answer:

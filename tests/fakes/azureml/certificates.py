@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-HOSTS: Final = ("management.azure.com", "login.microsoftonline.com", "*.api.azureml.ms")
+HOSTS: Final = ("management.azure.com", "login.microsoftonline.com", "*.api.azureml.ms", "*.vault.azure.net")
 
 
 def make(folder: Path) -> tuple[Path, Path]:

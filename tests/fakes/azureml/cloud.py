@@ -19,14 +19,16 @@ TERMINAL: Final = ("Completed", "Failed", "Canceled")
 # what a PUT may change of a job that is there
 CHANGEABLE: Final = ("tags", "displayName", "description", "properties", "isArchived")
 PAGE: Final = 3
+VAULT_TOKEN: Final = "a-token-of-the-identity-for-key-vault"
+NODE_WORD: Final = "the-word-of-a-node"  # by which a node's service knows its own processes
 
 
 class Refused(Exception):
     """An answer that is an error."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, inner: str = "") -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message, self.inner = status, code, message, inner
 
 
 @dataclass
@@ -57,6 +59,9 @@ class Settings:
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> the properties of an instance
     # path below the resource group's providers -> what is there: disks and addresses
     resources: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    vault: dict[str, str] = field(default_factory=dict)  # host/secrets/name of Key Vault -> the secret's value
+    vault_rights: bool = True  # the identity of jobs may read them
+    locked: list[str] = field(default_factory=list)  # names of resources with a lock against their deletion
     lag: bool = False  # lists show what was deleted
     faults: list[dict[str, Any]] = field(default_factory=list)  # {"on": call, "kind": ..., "times": n}
 
@@ -123,9 +128,31 @@ class Cloud:
             return body
         if body.get("managedBy") or body.get("properties", {}).get("ipConfiguration"):
             raise Refused(409, "OperationNotAllowed", f"{name} is attached.")
+        if name in self.settings.locked:
+            text = "cannot perform delete operation because following scope(s) are locked"
+            raise Refused(409, "ScopeLocked", f"The scope '{kind}/{name}' {text}: '{name}'. Remove the lock.")
         self.note(now, "deleted", kind=kind, name=name)
         self.deleted.add((kind, name))
         return None
+
+    def secret(self, host: str, path: str, authorization: str, now: float) -> dict[str, Any]:
+        """Answers as Key Vault does to GET /secrets/NAME[/VERSION]."""
+        self.note(now, "secret", host=host, path=path)
+        if fault := self.fault("secret"):
+            raise Refused(int(fault), "InternalServerError", "An internal error occurred.")
+        if authorization != f"Bearer {VAULT_TOKEN}":
+            raise Refused(401, "Unauthorized", "AKV10000: Request is missing a Bearer or PoP token.")
+        if not self.settings.vault_rights:
+            raise Refused(
+                403, "Forbidden", "Caller is not authorized to perform action on resource.", "ForbiddenByRbac"
+            )
+        place = f"{host}{path.rstrip('/')}"  # Microsoft's client asks for the newest with a slash at the end
+        found = self.settings.vault.get(place)
+        if found is None:
+            raise Refused(404, "SecretNotFound", "A secret with (name/id) was not found in this key vault.")
+        attributes = {"enabled": True, "created": 1700000000, "updated": 1700000000, "recoveryLevel": "Recoverable"}
+        version = "" if place.count("/") == 3 else f"/{'0' * 32}"
+        return {"value": found, "id": f"https://{place}{version}", "attributes": attributes, "tags": {}}
 
     def place(self, path: str) -> str:
         """The rest of a path below the workspace. Raises Refused as the resource manager does for another place."""

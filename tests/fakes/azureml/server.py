@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.fakes.azureml import certificates
 from tests.fakes.azureml.answers import TOKEN, refused, respond
-from tests.fakes.azureml.cloud import TERMINAL, Cloud, Refused, StandInJob, seconds
+from tests.fakes.azureml.cloud import NODE_WORD, TERMINAL, VAULT_TOKEN, Cloud, Refused, StandInJob, seconds
 from tests.fakes.azureml.nodes import Nodes
 
 TICK: Final = 0.01  # seconds of the wall clock between two looks at the jobs
@@ -82,7 +82,18 @@ class AzureServer(ThreadingHTTPServer):
                 self.cloud.note(now, "started", name=job.name)
                 if self.program is not None:
                     folder = self.folder / job.name / str(job.starts)
-                    self.nodes[job.name] = Nodes(folder, job.body["properties"], self.program, self.environ)
+                    properties = job.body["properties"]
+                    self.nodes[job.name] = Nodes(
+                        folder, properties, self.program, self.environ | self._node(properties)
+                    )
+
+    def _node(self, properties: Mapping[str, Any]) -> dict[str, str]:
+        """What a node has of Azure: the way to other hosts, and the identity of the job."""
+        here = f"http://127.0.0.1:{self.server_address[1]}"
+        way = {"HTTPS_PROXY": here, "SSL_CERT_FILE": str(self.authority), "NO_PROXY": "127.0.0.1"}
+        if not properties.get("identity"):
+            return way
+        return {**way, "MSI_ENDPOINT": f"{here}/node/token", "MSI_SECRET": NODE_WORD}
 
     def _end(self, job: StandInJob, status: str, now: float, **more: Any) -> None:
         nodes = self.nodes.pop(job.name, None)
@@ -149,6 +160,14 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 if path.startswith("/admin/") and not isinstance(self.connection, ssl.SSLSocket):
                     return self._send(200, self._admin(path.removeprefix("/admin/"), json.loads(body or b"{}")))
+                if path == "/node/token" and not isinstance(self.connection, ssl.SSLSocket):
+                    return self._send(200, self._identity())
+                if host.endswith(".vault.azure.net"):
+                    given = self.headers.get("Authorization") or ""
+                    if not given:  # Microsoft's client asks first for whom its token must be
+                        challenge = f'Bearer authorization="{LOGIN}/t", resource="https://vault.azure.net"'
+                        return self._send(401, {}, {"WWW-Authenticate": challenge})
+                    return self._send(200, server.cloud.secret(host, path, given, server.now()))
                 if host == "login.microsoftonline.com":
                     return self._send(200, self._login(path))
                 if host != "management.azure.com":
@@ -179,6 +198,14 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.cloud.settings.token:
             raise Refused(401, "invalid_client", "AADSTS7000222: The provided client secret keys are expired.")
         return {"token_type": "Bearer", "expires_in": 3599, "ext_expires_in": 3599, "access_token": TOKEN}
+
+    def _identity(self) -> Any:
+        """As the token service of a node answers."""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        if self.headers.get("secret") != NODE_WORD or query.get("resource") != "https://vault.azure.net":
+            raise Refused(400, "BadRequest", "no identity for this")
+        token = {"access_token": VAULT_TOKEN, "expires_on": str(int(time.time()) + 3600)}
+        return {**token, "resource": query["resource"], "token_type": "Bearer"}
 
     def _admin(self, what: str, given: dict[str, Any]) -> Any:
         server, cloud = self.server, self.server.cloud

@@ -12,6 +12,7 @@ PLACE = {"subscription": SUBSCRIPTION, "resource_group": "ml", "workspace": "lab
 BLOCK = {**PLACE, "compute": "gpu", "identity": {"kind": "managed"}}
 SERVERLESS = {**PLACE, "instance_type": "Standard_NC40ads_H100_v5", "identity": {"kind": "managed"}}
 IMAGE = Image(reference="registry.test/slipway/unsloth-sft:1", digest=f"sha256:{'a' * 64}")
+KEPT = "https://lab-kv.vault.azure.net/secrets"
 STORE = "az://runs/slipway?account=labstore"
 
 
@@ -54,6 +55,18 @@ JOBS = {
         },
     ),
     "reference-in-the-config": given("reference", config={"text": "${{inputs.x}}"}),
+    "secrets": given(
+        "secrets",
+        {
+            **BLOCK,
+            "store_secrets": {
+                "AWS_ACCESS_KEY_ID": f"{KEPT}/s3-id",
+                "AWS_SECRET_ACCESS_KEY": f"{KEPT}/s3-key/{'0' * 32}",
+            },
+        },
+        store="s3://runs/slipway?region=eu-west-1",
+        secrets={"HF_TOKEN": f"{KEPT}/hf-token"},
+    ),
     "roles": given(
         "roles",
         {**SERVERLESS, "tier": "standard"},

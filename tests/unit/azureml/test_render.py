@@ -18,7 +18,7 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, ResolvedJob, Resources, Role
 from launcher.spec.prices.rates import PricedRun, rate
-from tests.unit.azureml.jobs import BLOCK, IMAGE, JOBS, PLACE, SERVERLESS, given
+from tests.unit.azureml.jobs import BLOCK, IMAGE, JOBS, KEPT, PLACE, SERVERLESS, given
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
 GOLDEN = Path(__file__).parent / "golden"
@@ -170,8 +170,27 @@ def test_sigterm_while_the_runtime_starts_reaches_it(tmp_path: Path, monkeypatch
         ({"options": {**BLOCK, "locations": ["westus"]}}, "azureml.locations: is of serverless compute only"),
         ({"options": {**PLACE, "compute": "gpu"}}, "azureml.identity: is missing: the run opens its store with it"),
         ({"limits": Limits()}, "limits.deadline: is missing: azureml bills until a run ends"),
-        ({"secrets": {"HF_TOKEN": "x"}}, "secrets: `HF_TOKEN`: everybody who may read the workspace would see it"),
-        ({"store": "s3://bucket/x"}, "store: a node has no credentials for s3://; allowed: az://"),
+        (
+            {"secrets": {"HF_TOKEN": "team/hf"}},
+            "secrets: `HF_TOKEN` is kept in `team/hf`: a job of Azure ML keeps no secrets, it asks Key Vault; allowed: "
+            "https://VAULT.vault.azure.net/secrets/NAME",
+        ),
+        (
+            {"secrets": {"HF_TOKEN": f"{KEPT}/hf"}, "options": {**PLACE, "compute": "gpu"}, "store": "file:///x"},
+            "azureml.identity: is missing: the run asks Key Vault with it; allowed: {kind: managed}",
+        ),
+        (
+            {"store": "s3://bucket/x"},
+            "azureml.store_secrets: `AWS_ACCESS_KEY_ID` is missing, with which a node opens s3://; allowed: the",
+        ),
+        (
+            {"store": "gs://bucket/x", "options": {**BLOCK, "store_secrets": {"AWS_ACCESS_KEY_ID": f"{KEPT}/k"}}},
+            "`AWS_ACCESS_KEY_ID` opens no such store; allowed with gs://: GOOGLE_SERVICE_ACCOUNT_KEY",
+        ),
+        (
+            {"options": {**BLOCK, "store_secrets": {"AZURE_STORAGE_KEY": f"{KEPT}/k"}}},
+            "azureml.store_secrets: `AZURE_STORAGE_KEY` opens no such store; allowed with az://: none",
+        ),
         ({"store": "az://runs/x"}, "store: a node does not know the storage account; allowed: az://CONTAINER"),
         (
             {"store": f"az://runs/{'x' * 300}?account=a"},

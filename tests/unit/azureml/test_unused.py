@@ -174,6 +174,20 @@ def test_a_fault_ends_nothing_twice_and_hides_nothing(
     assert end(tenant) == []
 
 
+def test_what_somebody_keeps_is_left(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the guide says: the tag is taken off, or a lock is put on."""
+    resources = {DISKS: [disk(tenant, "d")], ADDRESSES: [address(tenant, "a")]}
+    tenant.azure.admin("settings", instances={"i": instance(tenant, "Stopped")}, resources=resources, locked=["i"])
+    end(tenant)
+    monkeypatch.setattr(unused, "GRACE", 0.0)
+    tenant.azure.admin("settings", resources={DISKS: [disk(tenant, "d", ours=False)], ADDRESSES: []})
+    ((did, text),) = end(tenant)
+    assert did == "unreachable"
+    assert "compute instance i: Azure ML refuses: " in text
+    assert "ScopeLocked" in text
+    assert deleted(tenant) == []
+
+
 def test_a_list_that_still_shows_what_was_deleted(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     resources = {DISKS: [disk(tenant, "d")]}
     tenant.azure.admin("settings", lag=True, instances={"i": instance(tenant, "Stopped")}, resources=resources)
