@@ -1,0 +1,219 @@
+"""Whether reinforcement learning makes a model better: python -m tests.bench.rl_curves [FOLDER]
+
+examples/rl-login for three seeds, with more generations: a tiny model is taught until it solves about half of the login
+forms, and goes on in two ways that cost the same seconds of CPU, by trying (`training.rl`) and by more of the same SFT.
+All three are asked the same fresh tasks, greedily. The choices below were made before; the last step's model counts.
+
+FOLDER keeps what was made, and the same command goes on there. Hours of one core.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from launcher.results.stats import wilson
+
+ROOT: Final = Path(__file__).parents[2]
+SEEDS: Final = (0, 1, 2)
+TUNING: Final = {"count": 100, "seed": 1_400_000}  # chooses each start, and draws the curve
+FRESH: Final = {"count": 400, "seed": 1_500_000}
+TAUGHT: Final = 1400  # steps of SFT, the only ones whose seconds are taken
+LOOKS: Final = (800, 1000, 1200, 1400)  # the start is the first of them that solves
+BETWEEN: Final = (0.40, 0.65)  # of the tasks for tuning
+GENERATIONS: Final = 60
+DRAWS: Final = 10_000  # of the bootstrap
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    """The jobs of the example, by name."""
+    read = yaml.safe_load_all((ROOT / "examples/rl-login/jobs.yaml").read_text())
+    return {job["name"]: job for job in read}
+
+
+class Bench:
+    """Runs stages of the example in a folder, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.jobs = jobs()
+
+    def run(self, name: str, job: str, inputs: Mapping[str, Path], **other: Any) -> Path:
+        """The stage's folder, with what it made and `done.json`: its seconds of CPU."""
+        out = self.folder / name
+        if (out / "done.json").exists():
+            return out
+        (out / "inputs").mkdir(parents=True, exist_ok=True)
+        for key, place in inputs.items():
+            (out / "inputs" / key).unlink(missing_ok=True)
+            (out / "inputs" / key).symlink_to(place)
+        asked = {**self.jobs[job]["config"], **other}
+        if "learning_rate" in asked:
+            asked["learning_rate"] = float(asked["learning_rate"])  # YAML 1.1 reads 2e-4 as text
+        text = json.dumps(asked).replace("$SLIPWAY_INPUTS", str(out / "inputs"))
+        (out / "config.json").write_text(text)
+        command = [
+            sys.executable,
+            "-m",
+            self.jobs[job]["command"][2],
+            "--config",
+            f"{out}/config.json",
+            "--out",
+            str(out),
+        ]
+        env = {**os.environ, **self.jobs[job]["env"]}
+        before = _cpu()
+        with (out / "log.txt").open("w") as log:
+            subprocess.run(command, check=True, cwd=ROOT, env=env, stdout=log, stderr=log)
+        (out / "done.json").write_text(json.dumps({"cpu": _cpu() - before}))
+        print(f"{name}: {seconds(out):.0f} s of CPU", file=sys.stderr, flush=True)
+        return out
+
+    def asked(self, name: str, model: Path, tasks: Mapping[str, int]) -> list[bool]:
+        """Whether the model solves each task."""
+        out = self.run(name, "rl-before", {"model": model}, tasks=dict(tasks))
+        rows = [json.loads(line) for line in (out / "tasks.jsonl").read_text().splitlines()]
+        solved = {row["task_id"]: bool(row["success"]) for row in rows if row["outcome"] == "scored"}
+        assert len(solved) == tasks["count"], f"{out}: {len(solved)} tasks were judged"
+        return [solved[each] for each in sorted(solved)]
+
+    def start(self, seed: int) -> Path:
+        """The checkpoint at which a seed's three arms begin."""
+        episodes = self.run("episodes", "rl-episodes", {}) / "episodes"
+        model = self.run(f"model-{seed}", "rl-model", {"episodes": episodes}, seed=seed)
+        given = {"episodes": episodes, "model": model}
+        taught = self.run(
+            f"start-{seed}", "rl-start", given, seed=seed, steps=TAUGHT, save_every=200, keep_checkpoints=8
+        )
+        for step in LOOKS:
+            found = taught / "checkpoints" / f"checkpoint-{step}"
+            if BETWEEN[0] <= share(self.asked(f"tune-start-{seed}-{step}", found, TUNING)) <= BETWEEN[1]:
+                return found
+        raise SystemExit(f"seed {seed}: no checkpoint is between {BETWEEN[0]:.0%} and {BETWEEN[1]:.0%}")
+
+    def arms(self, seed: int) -> dict[str, list[bool]]:
+        """What the start, the trained model and the longer taught one solve of the fresh tasks."""
+        start = self.start(seed)
+        tried = self.run(
+            f"rl-{seed}-a",
+            "rl-train",
+            {"model": start},
+            seed=seed,
+            steps=GENERATIONS,
+            save_every=10,
+            keep_checkpoints=6,
+            tasks={"count": 1000, "seed": 100_000},
+        )
+        steps = int(seconds(tried) / (seconds(self.folder / f"start-{seed}") / TAUGHT))
+        given = {"episodes": self.folder / "episodes/episodes", "model": start}
+        longer = self.run(f"sft-{seed}", "rl-start", given, seed=seed + 10, steps=steps, save_every=5000)
+        return {
+            "start": self.asked(f"fresh-start-{seed}", start, FRESH),
+            "training.rl": self.asked(f"fresh-rl-{seed}", tried / "model", FRESH),
+            "more SFT": self.asked(f"fresh-sft-{seed}", longer / "model", FRESH),
+        }
+
+    def curve(self, seed: int) -> list[float]:
+        """The share of the tuning tasks that is solved after 0, 10, ... generations."""
+        places = [self.start(seed)]
+        kept = self.folder / f"rl-{seed}-a/checkpoints"
+        places += [kept / f"checkpoint-{step}" for step in range(10, GENERATIONS + 1, 10)]
+        return [share(self.asked(f"curve-{seed}-{n * 10}", place, TUNING)) for n, place in enumerate(places)]
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def seconds(stage: Path) -> float:
+    return float(json.loads((stage / "done.json").read_text())["cpu"])
+
+
+def share(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def bootstrap(differences: Sequence[Sequence[int]], draws: int = DRAWS) -> tuple[float, float, float]:
+    """(low, high, p) of the mean difference: seeds are drawn with replacement, and tasks within each of them.
+
+    One draw has the same tasks for all its seeds, because they are the same tasks. p is twice the share of draws on the
+    other side of 0, and never below 2 / draws.
+    """
+    chance = random.Random(20261126)
+    count = len(differences[0])
+    means = []
+    for _ in range(draws):
+        tasks = chance.choices(range(count), k=count)
+        chosen = chance.choices(differences, k=len(differences))
+        means.append(sum(sum(map(each.__getitem__, tasks)) for each in chosen) / (count * len(chosen)))
+    means.sort()
+    beyond = min(sum(mean <= 0 for mean in means), sum(mean >= 0 for mean in means))
+    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1], max(2 * beyond, 2) / draws
+
+
+def holm(values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's (1979) adjusted p values: the smallest times their number, the next times one fewer, never falling."""
+    made: dict[str, float] = {}
+    last = 0.0
+    for place, name in enumerate(sorted(values, key=values.__getitem__)):
+        last = max(last, min(1.0, values[name] * (len(values) - place)))
+        made[name] = last
+    return made
+
+
+def contrast(arms: Sequence[Mapping[str, Sequence[bool]]], better: str, worse: str) -> list[list[int]]:
+    return [[int(a) - int(b) for a, b in zip(each[better], each[worse], strict=True)] for each in arms]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    lines = [head, ["---"] * len(head), *rows]
+    print("\n".join(f"| {' | '.join(cells)} |" for cells in lines), end="\n\n", flush=True)
+
+
+def main() -> int:
+    bench = Bench(Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="rl-curves-")).resolve())
+    arms = [bench.arms(seed) for seed in SEEDS]
+    rows = []
+    for seed, each in zip(SEEDS, arms, strict=True):
+        cells = []
+        for values in each.values():
+            bounds = wilson(sum(values), len(values))
+            assert bounds is not None
+            cells.append(f"{sum(values)}, {share(values):.1%} ({bounds.low:.1%} to {bounds.high:.1%})")
+        rows.append([str(seed), bench.start(seed).name.split("-")[1], *cells])
+    table(["seed", "SFT steps", *(f"{name}: of {FRESH['count']}" for name in arms[0])], rows)
+    pairs = [("training.rl", "start"), ("training.rl", "more SFT"), ("more SFT", "start")]
+    found = {f"{a} - {b}": contrast(arms, a, b) for a, b in pairs}
+    made = {name: bootstrap(each) for name, each in found.items()}
+    adjusted = holm({name: p for name, (_, _, p) in made.items()})
+    table(
+        ["points", "mean", "95 %", "p by Holm", *(f"seed {seed}" for seed in SEEDS)],
+        [
+            [
+                name,
+                f"{100 * share([share(each) for each in found[name]]):+.1f}",
+                f"{100 * low:+.1f} to {100 * high:+.1f}",
+                f"{adjusted[name]:.4f}",
+                *(f"{100 * share(each):+.1f}" for each in found[name]),
+            ]
+            for name, (low, high, _) in made.items()
+        ],
+    )
+    head = ["generations", *map(str, range(0, GENERATIONS + 1, 10))]
+    table(head, [[f"seed {seed}", *(f"{value:.0%}" for value in bench.curve(seed))] for seed in SEEDS])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""The statistics of tests/bench/rl_curves.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.rl_curves import bootstrap, contrast, holm
+
+
+def test_holms_p_values_by_hand() -> None:
+    # sorted: .01 x 3 = .03; .02 x 2 = .04; .03 x 1 = .03, which may not be below the one before: .04
+    assert holm({"a": 0.02, "b": 0.03, "c": 0.01}) == pytest.approx({"c": 0.03, "a": 0.04, "b": 0.04})
+    assert holm({"a": 0.6, "b": 0.9}) == {"a": 1.0, "b": 1.0}
+
+
+def test_a_contrast_is_by_task() -> None:
+    arms = [{"a": [True, False, True], "b": [False, False, True]}, {"a": [False] * 3, "b": [True, False, False]}]
+    assert contrast(arms, "a", "b") == [[1, 0, 0], [-1, 0, 0]]
+
+
+def test_the_bootstrap_is_as_wide_as_the_variance_of_seeds_and_tasks() -> None:
+    # one seed's differences alone: the mean of 400 values of +-1, whose deviation is 1/20: 1.96/20 each way
+    low, high, p = bootstrap([[1, -1] * 200], draws=4000)
+    assert (low, high) == pytest.approx((-0.098, 0.098), abs=0.01)
+    assert p > 0.9
+    # seeds that differ and tasks that do not: the mean of three draws from {0, 0, 1}; all three are 1 in 1 of 27
+    low, high, p = bootstrap([[0] * 50, [0] * 50, [1] * 50], draws=4000)
+    assert (low, high) == (0.0, 1.0)
+    assert p == pytest.approx(2 * 8 / 27, abs=0.05)  # none is 1
+    assert bootstrap([[1] * 10], draws=1000) == (1.0, 1.0, 0.002)  # no draw is beyond 0
