@@ -29,7 +29,7 @@ SEEDS: Final = (0, 1, 2)
 TUNING: Final = {"count": 100, "seed": 1_400_000}  # chooses each start, and draws the curve
 FRESH: Final = {"count": 400, "seed": 1_500_000}
 TAUGHT: Final = 1400  # steps of SFT, the only ones whose seconds are taken
-LOOKS: Final = (800, 1000, 1200, 1400)  # the start is the first of them that solves
+LOOKS: Final = (800, 1000, 1200, 1400, 850, 900, 950)  # the start is the first of them that solves
 BETWEEN: Final = (0.40, 0.65)  # of the tasks for tuning
 GENERATIONS: Final = 60
 DRAWS: Final = 10_000  # of the bootstrap
@@ -93,7 +93,7 @@ class Bench:
         model = self.run(f"model-{seed}", "rl-model", {"episodes": episodes}, seed=seed)
         given = {"episodes": episodes, "model": model}
         taught = self.run(
-            f"start-{seed}", "rl-start", given, seed=seed, steps=TAUGHT, save_every=200, keep_checkpoints=8
+            f"start-{seed}", "rl-start", given, seed=seed, steps=TAUGHT, save_every=50, keep_checkpoints=28
         )
         for step in LOOKS:
             found = taught / "checkpoints" / f"checkpoint-{step}"
