@@ -204,7 +204,7 @@ def value(argv: list[str], option: str) -> str:
     return argv[len(argv) - 1 - argv[::-1].index(option) + 1]
 
 
-def entry(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{SERVE.parent}"}
+def entry(*words: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{SERVE.parent}", **(environ or {})}
     command = [sys.executable, "-m", "entry", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.images.serving import SERVE, adapter, entry, reserved, serving, value
+from tests.support import old_driver
 from tests.support.engine import ROOT
 from tests.support.waiting import HANGS
 
@@ -128,6 +129,13 @@ def test_the_images_entrypoint_is_still_the_runtime() -> None:
     assert "docker run ... IMAGE --model" in helped.stdout
     assert entry("run").returncode == 78
     assert "takes no `what`" in entry("what").stderr
+
+
+def test_an_old_driver_is_told_before_anything_else(tmp_path: Path) -> None:
+    environ = old_driver.environment(tmp_path, str(ROOT / "images"), str(SERVE.parent))
+    first, second = entry("--model", "a/b", "--uds", environ=environ).stderr.splitlines()
+    assert first.startswith(f"[serve] the NVIDIA driver of this machine is {old_driver.RELEASE}; ")
+    assert second.startswith("config: ")
 
 
 @pytest.mark.parametrize("option", ["--uds", "--ssl-certfile=cert.pem"])

@@ -94,6 +94,7 @@ def assert_same_gradient(make: Callable[[int, int], Any]) -> None:
         parts, told = gradient(make(batch_size, accumulate))
         assert parts.keys() == whole.keys()
         apart = max(float((parts[name] - whole[name]).abs().max()) for name in whole)
+        print(f"{batch_size} x {accumulate}: {apart / norm:.1e} of the gradient's norm")
         assert apart <= NEAR * norm, f"{batch_size} x {accumulate}: {apart / norm:.2g} of the gradient's norm"
         assert told == pytest.approx(loss, rel=1e-5, abs=1e-6)
 
