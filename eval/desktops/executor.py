@@ -19,6 +19,7 @@ from eval.desktop import ActionRefused
 from eval.desktops.connection import LIMIT, XConnection, reachable
 from eval.desktops.frames import Camera, Frame
 from eval.desktops.keyboard import CannotType, XKeyboard
+from eval.desktops.pace import Pace
 from eval.desktops.place import Place
 from eval.desktops.windows import TopWindow, Windows
 
@@ -85,7 +86,8 @@ class Executor:
         self._asleep = asleep
         self.connection = XConnection(place)
         with reachable(place.display):
-            self.keyboard = XKeyboard(self.connection)
+            self.pace = Pace(self.connection)
+            self.keyboard = XKeyboard(self.connection, self.pace)
             self.camera = Camera(self.connection)
             self.windows = Windows(self.connection)
         self.screen = Screen(*self.connection.size)
@@ -148,6 +150,8 @@ class Executor:
         with reachable(self.place.display):
             settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=self._asleep)
             self.connection.pump()
+            if settled:
+                self.pace.rested()
             if not taken or taken[0][0] != self.connection.last_damage or not self.camera.same_pointer(taken[0][1]):
                 take()
         frame = taken[0][1]
@@ -195,6 +199,7 @@ class Executor:
     def _do(self, action: Action) -> None:
         kind = action.type
         self._since = time.monotonic()
+        self.pace.begin()
         if kind in SILENT or kind is ActionType.SELECT_MONITOR:
             return
         if kind in CLICKS:
@@ -228,6 +233,8 @@ class Executor:
         elif kind in (ActionType.MOUSE_DOWN, ActionType.MOUSE_UP):
             self._move(action)
             down = kind is ActionType.MOUSE_DOWN
+            if down:
+                self._press_next(action)
             self._button(BUTTON_PRESS if down else BUTTON_RELEASE, BUTTON_NUMBERS[action.button or "left"])
         elif kind is ActionType.WAIT:
             self._pause(WAIT if action.duration is None else action.duration)
@@ -271,10 +278,15 @@ class Executor:
             for name in reversed(pressed):
                 self.keyboard.release(name, combined=True)
 
+    def _press_next(self, action: Action) -> None:
+        """A button is pressed next: waits where the program would lose it."""
+        self.pace.click(*(self.screen.from_norm(*action.point) if action.point else self.pointer()))
+
     def _click(self, action: Action, button: int, count: int) -> None:
         self._move(action)
         with self._modifiers(action):
             for _ in range(count):
+                self._press_next(action)
                 self._button(BUTTON_PRESS, button)
                 self._button(BUTTON_RELEASE, button)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from eval.desktops.connection import XConnection
 from eval.desktops.keysyms import CAPS_LOCK, NO_SYMBOL, SHIFT, UNICODE, VENDOR, keysym_of, keysym_of_key
+from eval.desktops.pace import Pace
 
 KEY_PRESS, KEY_RELEASE = 2, 3  # X11 protocol, event numbers
 UNREAD: Final = 0.3  # seconds to wait where a program does not prove that it has read its keys
@@ -27,8 +28,9 @@ class CannotType(ValueError):
 class XKeyboard:
     """Presses keys through XTest on an open connection."""
 
-    def __init__(self, connection: XConnection) -> None:
+    def __init__(self, connection: XConnection, pace: Pace) -> None:
         self.connection = connection
+        self.pace = pace
         self.held: list[int] = []  # keycodes, in the order in which they were pressed
         self._spare: list[int] = []
         self._original: dict[int, list[int]] = {}
@@ -68,10 +70,7 @@ class XKeyboard:
 
         combined: the key is pressed together with others, where `C` and `c` name the same key.
         """
-        symbol = keysym_of_key(name.lower() if combined and len(name) == 1 else name)
-        if symbol is None:
-            raise CannotType(f"there is no key {name[:30]!r} on this keyboard")
-        return self._code(symbol)
+        return self._code(_symbol(name, combined))
 
     def _code(self, symbol: int) -> tuple[int, bool]:
         if symbol in self._bound:
@@ -84,6 +83,7 @@ class XKeyboard:
     def press(self, name: str, *, combined: bool = False) -> None:
         """Presses a key and leaves it pressed."""
         code, shifted = self.code_of(name, combined=combined)
+        self.pace.key(_symbol(name, combined))
         for needed in ([self._codes[SHIFT][0]] if shifted else []) + [code]:
             if needed not in self.held:
                 self.fake(KEY_PRESS, needed)
@@ -160,6 +160,7 @@ class XKeyboard:
     def _tap(self, symbol: int) -> None:
         code, shifted = self._code(symbol)
         shift = self._codes[SHIFT][0]
+        self.pace.key(symbol)
         if shifted:
             self.fake(KEY_PRESS, shift)
         self.fake(KEY_PRESS, code)
@@ -212,3 +213,11 @@ class XKeyboard:
         self._set(rows)
         self._bound.clear()
         self._changed.clear()
+
+
+def _symbol(name: str, combined: bool) -> int:
+    """The keysym of a key by its name. Raises CannotType."""
+    symbol = keysym_of_key(name.lower() if combined and len(name) == 1 else name)
+    if symbol is None:
+        raise CannotType(f"there is no key {name[:30]!r} on this keyboard")
+    return symbol
