@@ -28,6 +28,7 @@ FIRST: Final = 0.05  # seconds to wait for a first damage, where no program prov
 PROOF: Final = 0.034  # seconds in which the programs may fall asleep; after that the rule of quiet counts too
 STEP: Final = 0.0005  # seconds between two looks at the programs
 LIMIT: Final = 2.0  # seconds; a picture that never rests, as a video, is taken as it is then
+FOCUS_LIMIT: Final = 0.3  # seconds that the window manager has to give a window that was clicked the keyboard
 PING_LIMIT: Final = 0.5  # seconds for a program's answer to a ping; one that is busy answers later or never
 # Programs that answer a ping from another process than the one that draws, so that the answer proves nothing
 # (measured with Chromium: the text that was typed came after the answer)
@@ -197,13 +198,25 @@ class XConnection:
         windows = self.numbers(self.root, "_NET_ACTIVE_WINDOW")
         return windows[0] if windows and windows[0] else None
 
-    def ping(self, limit: float = PING_LIMIT) -> bool | None:
-        """Whether the program of the active window has read every event sent so far.
+    def window_at_pointer(self) -> int | None:
+        """The window below the pointer, without the frame that the window manager drew around it; None where no program
+        answers for it: above the bare screen, a frame, a menu."""
+        window, protocols = self.root, self.atom("WM_PROTOCOLS")
+        try:
+            while window := int(self.x.core.QueryPointer(window).reply().child):
+                if self.x.core.GetProperty(False, window, protocols, 0, 0, 1).reply().format:
+                    return window
+        except xcffib.Error:
+            pass  # it closed meanwhile
+        return None
+
+    def ping(self, limit: float = PING_LIMIT, window: int | None = None) -> bool | None:
+        """Whether the program of a window, else of the active one, has read every event sent so far.
 
         True: it answered, and it answers in the order of its events. False: not within `limit` seconds. None: there is
         no such window, or its program answers no pings, or answers them from a process that does not draw.
         """
-        window = self.active_window()
+        window = window or self.active_window()
         if window is None or self.atom("_NET_WM_PING") not in self.numbers(window, "WM_PROTOCOLS"):
             return None
         if any(name in self.text(window, "WM_CLASS").lower() for name in ANSWERED_ELSEWHERE):
@@ -219,6 +232,19 @@ class XConnection:
                 self._answered.clear()
                 return True
         return False
+
+    def clicked(self) -> None:
+        """Waits until the program below the pointer has read the click that was sent last, where it can prove it.
+
+        A click on a window without the keyboard goes to the window manager first, which holds back what follows; so the
+        window has it before it answers the ping only once it is the active one.
+        """
+        self.sync()
+        window = self.window_at_pointer()
+        end = time.monotonic() + FOCUS_LIMIT
+        while window is not None and self.active_window() != window and (left := end - time.monotonic()) > 0:
+            self.wait_event(min(left, 0.002))
+        self.ping(LIMIT, window)
 
     def settle(
         self,

@@ -16,7 +16,7 @@ from typing import Final
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
 from eval.desktop import ActionRefused
-from eval.desktops.connection import LIMIT, XConnection, reachable
+from eval.desktops.connection import LIMIT, STEP, XConnection, reachable
 from eval.desktops.frames import Camera, Frame
 from eval.desktops.keyboard import CannotType, XKeyboard
 from eval.desktops.pace import Pace
@@ -32,6 +32,7 @@ MAX_CLICKS: Final = 1000
 MAX_SECONDS: Final = 60.0  # that one action may wait or hold
 MAX_TEXT: Final = 100_000  # characters of one action
 WAIT: Final = 1.0  # seconds of a wait that names no duration
+STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
 CLICKS: Final = {
     ActionType.CLICK: (None, 1),
@@ -45,6 +46,17 @@ SHORTCUTS: Final = {
     ActionType.FORWARD: ("alt", "right"),
     ActionType.REFRESH: ("f5",),
 }
+BY_KEYS: Final = frozenset(
+    {
+        *SHORTCUTS,
+        ActionType.TYPE,
+        ActionType.KEY,
+        ActionType.HOTKEY,
+        ActionType.KEY_DOWN,
+        ActionType.KEY_UP,
+        ActionType.GOTO,
+    }
+)
 # Actions that tell something, or only ask to look
 SILENT: Final = frozenset(
     {
@@ -71,7 +83,7 @@ class Executor:
     """Acts on one desktop and looks at it.
 
     launch   starts a program by its name, for open_app; None refuses that action
-    asleep   whether every program of the desktop sleeps (eval.desktops.rest); None: nobody knows
+    asleep   SleepWatch.asleep of the desktop's programs (eval.desktops.rest); None: nobody knows
     Raises DesktopGone from every method when the X server is gone.
     """
 
@@ -79,19 +91,20 @@ class Executor:
         self,
         place: Place,
         launch: Callable[[str], None] | None = None,
-        asleep: Callable[[], bool] | None = None,
+        asleep: Callable[..., bool] | None = None,
     ) -> None:
         self.place = place
         self.launch = launch
         self._asleep = asleep
         self.connection = XConnection(place)
         with reachable(place.display):
-            self.pace = Pace(self.connection)
+            self.pace = Pace(self.connection, self._prove)
             self.keyboard = XKeyboard(self.connection, self.pace)
             self.camera = Camera(self.connection)
             self.windows = Windows(self.connection)
         self.screen = Screen(*self.connection.size)
         self._buttons: list[int] = []
+        self._unread = False  # whether a click was sent that its program may not have read
         self._last: Frame | None = None
         self._since = time.monotonic()
 
@@ -151,6 +164,7 @@ class Executor:
             settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=self._asleep)
             self.connection.pump()
             if settled:
+                self._unread = False
                 self.pace.rested()
             if not taken or taken[0][0] != self.connection.last_damage or not self.camera.same_pointer(taken[0][1]):
                 take()
@@ -202,6 +216,8 @@ class Executor:
         self.pace.begin()
         if kind in SILENT or kind is ActionType.SELECT_MONITOR:
             return
+        if kind in BY_KEYS:
+            self._read()
         if kind in CLICKS:
             button, count = CLICKS[kind]
             self._click(action, BUTTON_NUMBERS[button or action.button or "left"], count)
@@ -216,7 +232,7 @@ class Executor:
             self.keyboard.type(action.text or "")
         elif kind is ActionType.CLICK_AND_TYPE:
             self._click(action, 1, 1)
-            self.connection.ping()  # the click gives the focus; keys go where it is when they are sent
+            self._read()
             self.keyboard.type(action.text or "")
         elif kind in (ActionType.KEY, ActionType.HOTKEY):
             self._chord(action.keys or (), action.duration or 0.0)
@@ -250,19 +266,40 @@ class Executor:
         self.connection.sync()
         time.sleep(seconds)
 
+    def _read(self) -> None:
+        """Waits until a click that was sent before has been read: GTK asks where the pointer is when it reads a click,
+        so a pointer that has moved on takes the click with it; and keys go where the keyboard is when they are sent."""
+        if self._unread:
+            self._unread = False
+            self._prove()
+
+    def _prove(self) -> None:
+        """Waits until every program has read what was sent. An answer to a ping is a weaker proof: GTK gave some before
+        it had done what came before them."""
+        self.connection.sync()
+        end = time.monotonic() + STILL_S
+        while self._asleep and (left := end - time.monotonic()) > 0:
+            if self._asleep(0.0):
+                return
+            self.connection.wait_event(min(STEP, left))
+        self.connection.clicked()
+
     def _motion(self, x: int, y: int) -> None:
         self.connection.xtest.FakeInput(MOTION, 0, 0, self.connection.root, x, y, 0)
 
     def _move(self, action: Action) -> None:
         if action.point is not None:
+            self._read()
             self._motion(*self.screen.from_norm(*action.point))
 
     def _button(self, kind: int, button: int) -> None:
         self.connection.xtest.FakeInput(kind, button, 0, self.connection.root, 0, 0, 0)
         if kind == BUTTON_PRESS:
             self._buttons.append(button)
-        elif button in self._buttons:
-            self._buttons.remove(button)
+        else:
+            self._unread = True
+            if button in self._buttons:
+                self._buttons.remove(button)
 
     @contextmanager
     def _modifiers(self, action: Action) -> Iterator[None]:
@@ -299,6 +336,7 @@ class Executor:
         button = BUTTON_NUMBERS[action.button or "left"]
         points = [point for pair in itertools.pairwise(pixels) for point in _between(*pair)]
         pause = (action.duration or 0.0) / len(points)
+        self._read()
         with self._modifiers(action):
             self._motion(*pixels[0])
             self._button(BUTTON_PRESS, button)

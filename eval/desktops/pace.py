@@ -9,6 +9,7 @@ lose one are named here with their time; all others get every event at once.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from eval.desktops.connection import XConnection
@@ -17,7 +18,6 @@ from eval.desktops.keysyms import NAMED_KEYS
 # A word of the window's class -> seconds after which a button takes the next press. Its timer: 100 ms
 SLOW: Final = {"galculator": 0.105}
 UP: Final = 1.0  # seconds after it was read in which every program's button has come up
-PATIENCE: Final = 3.0  # seconds that such a program has to answer a ping
 NEAR: Final = 24  # pixels within which two clicks may be on the same button
 # Keys that press the same button
 _SAME: Final = {
@@ -27,10 +27,14 @@ _SAME: Final = {
 
 
 class Pace:
-    """Waits before a press that its program would lose. Tell it of every press, just before it is sent."""
+    """Waits before a press that its program would lose. Tell it of every press, just before it is sent.
 
-    def __init__(self, connection: XConnection) -> None:
+    prove  waits until the programs have read all that was sent
+    """
+
+    def __init__(self, connection: XConnection, prove: Callable[[], None]) -> None:
         self.connection = connection
+        self._prove = prove
         self._keys: set[int] = set()  # pressed since all buttons were last known to be up
         self._clicks: list[tuple[int, int]] = []
         self._pressed = 0.0  # when the last of them was sent
@@ -76,12 +80,12 @@ class Pace:
         if not self._hold:
             return
         if self._read <= self._pressed:
-            self.connection.ping(PATIENCE)
+            self._prove()
             self._read = time.monotonic()
         left = self._read + self._hold - time.monotonic()
         if left > 0:
             time.sleep(left)
-        self.connection.ping(PATIENCE)  # its timer is due; the answer says that it has been at work since
+        self._prove()  # its timer is due: it has been at work since
 
     def _hold_of_active(self) -> float:
         window = self.connection.active_window()

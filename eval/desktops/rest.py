@@ -51,15 +51,16 @@ class SleepWatch:
         self._roots = roots
         self.works = _kernel_tells()
 
-    def asleep(self) -> bool:
-        """Whether there was a moment during this call at which every thread slept, and none was about to wake.
+    def asleep(self, soon_s: float = SOON_S) -> bool:
+        """Whether there was a moment during this call at which every thread slept, and none was about to wake within
+        `soon_s`. With 0: each has read every event that came before, though it may wait to draw the next frame.
 
         False also where the kernel does not tell; then `works` becomes False.
         """
         if not self.works:
             return False
         try:
-            return self._look() == self._look()
+            return self._look(soon_s) == self._look(soon_s)
         except PermissionError:
             self.works = False
         except (_AwakeError, OSError):  # a thread that ended meanwhile was running
@@ -78,7 +79,7 @@ class SleepWatch:
                     waiting += map(int, _read(f"{thread}/children").split())
         return out
 
-    def _look(self) -> dict[int, bytes]:
+    def _look(self, soon_s: float) -> dict[int, bytes]:
         """How often each thread has run. Raises _AwakeError and OSError."""
         runs: dict[int, bytes] = {}
         waiting = list(self._roots())
@@ -86,20 +87,22 @@ class SleepWatch:
             pid = waiting.pop()
             for number, thread in _threads(pid):
                 runs[number] = _read(f"{thread}/schedstat").split()[-1]
-                self._check(pid, thread)
+                self._check(pid, thread, soon_s)
                 waiting += map(int, _read(f"{thread}/children").split())
             if len(runs) > THREADS:
                 raise _AwakeError
         return runs
 
-    def _check(self, pid: int, thread: str) -> None:
+    def _check(self, pid: int, thread: str, soon_s: float) -> None:
         words = _read(f"{thread}/syscall").split()
         if words[0] == b"running":
             raise _AwakeError
         state = _read(f"{thread}/stat").rpartition(b")")[2].split(maxsplit=1)[0]
         if state == b"Z":
             return
-        if state != b"S" or int(words[0]) < 0 or _wakes_soon(pid, [int(word, 0) for word in words[:7]]):
+        if state != b"S" or int(words[0]) < 0:
+            raise _AwakeError
+        if soon_s and _wakes_soon(pid, [int(word, 0) for word in words[:7]], soon_s):
             raise _AwakeError
 
 
@@ -143,15 +146,15 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _wakes_soon(pid: int, call: list[int]) -> bool:
-    """Whether a system call (its number, six arguments) returns of itself within SOON_S."""
+def _wakes_soon(pid: int, call: list[int], soon_s: float) -> bool:
+    """Whether a system call (its number, six arguments) returns of itself within `soon_s`."""
     number, arguments = call[0], call[1:]
     if number not in _TIMEOUTS:
         return False
     position, form = _TIMEOUTS[number]
     value = arguments[position]
     if form == _MS:
-        return value & 0xFFFFFFFF < SOON_S * 1e3  # a negative number is a large one here: no timeout
+        return value & 0xFFFFFFFF < soon_s * 1e3  # a negative number is a large one here: no timeout
     operation = arguments[1] & _FUTEX_OPERATIONS if number == _FUTEX else _FUTEX_WAIT
     if value == 0 or operation not in (_FUTEX_WAIT, _FUTEX_WAIT_BITSET):
         return False
@@ -161,7 +164,7 @@ def _wakes_soon(pid: int, call: list[int]) -> bool:
         seconds -= time.clock_gettime(time.CLOCK_REALTIME if realtime else time.CLOCK_MONOTONIC)
     elif number == _CLOCK_NANOSLEEP and arguments[1] & _ABSOLUTE:
         seconds -= time.clock_gettime(arguments[0])
-    return seconds < SOON_S
+    return seconds < soon_s
 
 
 def _span(pid: int, address: int, form: str) -> float:

@@ -75,6 +75,18 @@ def test_a_program_that_works_or_wakes_soon(how: str) -> None:
         assert not any(watch.asleep() for _ in range(300))
 
 
+@pytest.mark.parametrize("how", WORKS)
+def test_who_waits_for_the_next_frame_has_read_what_came(how: str) -> None:
+    with python(WORKS[how]) as process:
+        watch = SleepWatch(lambda: [process.pid])
+        if "child" in how:
+            until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_bytes)
+        if "frame" in how:
+            until(lambda: watch.asleep(0.0))
+        else:
+            assert not any(watch.asleep(0.0) for _ in range(300))
+
+
 def test_one_of_two_that_works() -> None:
     with python(WAITS["for its input"]) as waiting, python(WORKS["on something"]) as working:
         assert not SleepWatch(lambda: [waiting.pid, working.pid]).asleep()
@@ -87,9 +99,9 @@ def test_what_runs_between_the_two_looks_was_awake(monkeypatch: pytest.MonkeyPat
         until(watch.asleep)
         look, looks = watch._look, 0
 
-        def and_wake() -> dict[int, bytes]:
+        def and_wake(soon_s: float) -> dict[int, bytes]:
             nonlocal looks
-            found, looks = look(), looks + 1
+            found, looks = look(soon_s), looks + 1
             if looks == 1:
                 assert process.stdin
                 assert process.stdout
