@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from launcher.clock import boottime
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
-from launcher.monitor import tables
+from launcher.monitor import searching, tables
 from launcher.monitor.database import written
 from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout_rows, sources
 from launcher.monitor.judging import follow_verdicts
@@ -94,6 +95,8 @@ class StoreFollower:
     def follow(self, problem: Callable[[str], None] = lambda line: None) -> None:
         """Passes until `stop`. A store or a database that does not answer is said once, and asked again."""
         last: tuple[str, ...] = ()
+        with suppress(SQLAlchemyError):  # the next start tries again
+            written(self.engine, searching.renew_if_worn)
         while not self._stop.is_set():
             try:
                 problems = self.once().problems

@@ -113,6 +113,7 @@ runs = Table(
     CheckConstraint("complete IN (0, 1) AND deleted IN (0, 1)", name="flags"),
 )
 Index("ix_runs_created", runs.c.created)
+Index("ix_runs_state_ended", runs.c.state, runs.c.ended)
 
 attempts = Table(
     "attempts",
@@ -359,8 +360,10 @@ rollouts = Table(
     _number("at"),
     CheckConstraint("outcome IN ('solved', 'failed', 'infra', 'not judged')", name="outcome"),
 )
-Index("ix_rollouts_run_id", rollouts.c.run_id)
 Index("ix_rollouts_group_id", rollouts.c.group_id)
+Index(
+    "ix_rollouts_run_id_number_success", rollouts.c.run_id, rollouts.c.number, rollouts.c.success
+)  # counts need no row
 
 # the keys of these begin with the rollout: its rows lie together
 turns = Table(

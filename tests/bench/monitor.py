@@ -1,6 +1,6 @@
 """The monitor over many runs: the rate of the first ingest, the time of a pass in which nothing is new, how soon a new
-record is on the page, and how long the pages take. RUNS and TURNS say how many; pictures are named and not there,
-because no ingest reads one.
+record is on the page, how long the pages take, and when a browser shows something of them. RUNS and TURNS say how many;
+pictures are named and not there, because no ingest reads one. FOLDER keeps store and database for the next call.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import quote
 
+from playwright.sync_api import sync_playwright
 from sqlalchemy import func, select
 
 from launcher.monitor import tables as t
@@ -30,6 +33,10 @@ TURNS = int(os.environ.get("TURNS", "1000000"))
 STEPS, EPISODES = 20, 500  # turns of an episode, episodes of an evaluation
 ASKED = 15  # times that a page is asked for
 ADDED = 10  # records whose way to the page is timed
+PAINTED = 7  # times that a browser opens a page
+# in every try; in one of 500; in one of 500; nowhere; two letters; two letters that are nowhere
+SEARCHED = ("press button", "form 77", "form 499 and press button 19", "no such words", "77", "zq")
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def evaluation(store: FileStore, number: int) -> None:
@@ -67,62 +74,108 @@ def evaluation(store: FileStore, number: int) -> None:
     store.create(keys.output_manifest("results"), json.dumps({"files": entries, "time": START, "nonce": "n"}).encode())
 
 
+def fill(store: FileStore) -> None:
+    evaluations = TURNS // (STEPS * EPISODES)
+    for number in range(RUNS - evaluations):
+        write_run(store, fake_job("train", fresh=number))
+    for number in range(evaluations):
+        evaluation(store, number)
+
+
+def ingest(store: FileStore, database: Path) -> None:
+    engine = open_database(f"sqlite:///{database}")
+    began, used = time.monotonic(), time.process_time()
+    StoreFollower(engine, store).once()
+    took, busy = time.monotonic() - began, time.process_time() - used
+    with engine.connect() as connection:
+        runs = connection.execute(select(func.count()).select_from(t.runs)).scalar()
+        turns = connection.execute(select(func.count()).select_from(t.turns)).scalar() or 0
+    print(f"first ingest: {runs:,} runs, {turns:,} turns in {took:.0f} s ({busy:.0f} s of CPU)")
+    print(f"that is {turns / took:,.0f} turns/s, {turns / busy:,.0f} turns per second of CPU")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"database: {database.stat().st_size / 1e6:.0f} MB; memory {memory / 1e3:.0f} MB", flush=True)
+    engine.dispose()
+
+
+def passes(store: FileStore, database: Path) -> None:
+    engine = open_database(f"sqlite:///{database}")
+    follower, found = StoreFollower(engine, store), []
+    for _ in range(5):
+        began = time.monotonic()
+        follower.once()
+        found.append(time.monotonic() - began)
+    print(f"a pass with nothing new: {statistics.median(found[1:]):.2f} s (the first of a process {found[0]:.2f} s)")
+    engine.dispose()
+
+
+def pages(monitor: Monitor) -> list[str]:
+    """Times the server's answers; returns the addresses."""
+    page = monitor.ask("/evaluations").text.partition('href="/evaluations/')[2].partition('"')[0]
+    paths = ["/", "/evaluations", f"/evaluations/{page}", *(f"/search?q={quote(words)}" for words in SEARCHED)]
+    for path in paths:
+        times = []
+        for _ in range(ASKED):
+            began = time.monotonic()
+            assert monitor.ask(path).status == 200
+            times.append(time.monotonic() - began)
+        print(
+            f"{path.replace(page, 'RUN')}: median {statistics.median(times):.3f} s, slowest {max(times):.3f} s",
+            flush=True,
+        )
+    return paths
+
+
+def paints(monitor: Monitor, paths: list[str]) -> None:
+    """The first contentful paint of each page in Chromium, from the start of the navigation, with an empty cache."""
+    program = shutil.which("chromium")
+    if program is None:
+        print("no chromium: first paints are not measured")
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for path in paths:
+            times = []
+            for _ in range(PAINTED):
+                context = browser.new_context(viewport={"width": 1280, "height": 900})
+                page = context.new_page()
+                page.goto(monitor.address)  # the token becomes a cookie
+                page.goto(monitor.base + path)
+                times.append(page.evaluate(PAINT))
+                context.close()
+            print(
+                f"first paint of {path}: median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms",
+                flush=True,
+            )
+        browser.close()
+
+
+def ways(monitor: Monitor, store: FileStore) -> None:
+    found = []
+    for number in range(ADDED):
+        run = write_run(store, fake_job(f"added-{number}-{os.getpid()}"), [], outcome=None)
+        began = time.monotonic()
+        while run not in monitor.ask("/now/runs").text:
+            time.sleep(0.02)
+        found.append(time.monotonic() - began)
+    print(f"a new record is on the page after: median {statistics.median(found):.2f} s, slowest {max(found):.2f} s")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-monitor-") as name:
-        folder = Path(name)
-        store = FileStore(folder / "store", sync=False)
-        evaluations = TURNS // (STEPS * EPISODES)
-        for number in range(RUNS - evaluations):
-            write_run(store, fake_job("train", fresh=number))
-        for number in range(evaluations):
-            evaluation(store, number)
-        database = folder / "monitor.sqlite"
-        engine = open_database(f"sqlite:///{database}")
-        began, used = time.monotonic(), time.process_time()
-        StoreFollower(engine, store).once()
-        took, busy = time.monotonic() - began, time.process_time() - used
-        with engine.connect() as connection:
-            runs = connection.execute(select(func.count()).select_from(t.runs)).scalar()
-            turns = connection.execute(select(func.count()).select_from(t.turns)).scalar() or 0
+        folder = Path(os.environ.get("FOLDER") or name)
+        store, database = FileStore(folder / "store", sync=False), folder / "monitor.sqlite"
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        print(f"first ingest: {runs:,} runs, {turns:,} turns in {took:.0f} s ({busy:.0f} s of CPU)")
-        print(f"that is {turns / took:,.0f} turns/s, {turns / busy:,.0f} turns per second of CPU")
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(f"database: {database.stat().st_size / 1e6:.0f} MB; memory {memory / 1e3:.0f} MB")
-        follower = StoreFollower(engine, store)
-        passes = []
-        for _ in range(5):
-            began = time.monotonic()
-            follower.once()
-            passes.append(time.monotonic() - began)
-        print(
-            f"a pass with nothing new: {statistics.median(passes[1:]):.2f} s (the first of a process {passes[0]:.2f} s)"
-        )
-        engine.dispose()
+        if not database.exists():
+            fill(store)
+            ingest(store, database)
+        passes(store, database)
         monitor = Monitor(folder / "home", store.url, "--database", f"sqlite:///{database}")
         try:
-            page = monitor.ask("/evaluations").text.partition('href="/evaluations/')[2].partition('"')[0]
-            for path in ("/", "/evaluations", f"/evaluations/{page}", "/search?q=form+77"):
-                times = []
-                for _ in range(ASKED):
-                    began = time.monotonic()
-                    assert monitor.ask(path).status == 200
-                    times.append(time.monotonic() - began)
-                print(
-                    f"{path.replace(page, 'RUN')}: median {statistics.median(times):.3f} s, slowest {max(times):.3f} s"
-                )
-            ways = []
-            for number in range(ADDED):
-                run = write_run(store, fake_job(f"added-{number}"), [], outcome=None)
-                began = time.monotonic()
-                while run not in monitor.ask("/now/runs").text:
-                    time.sleep(0.02)
-                ways.append(time.monotonic() - began)
-            print(
-                f"a new record is on the page after: median {statistics.median(ways):.2f} s, slowest {max(ways):.2f} s"
-            )
+            paints(monitor, pages(monitor))
+            ways(monitor, store)
         finally:
             monitor.stop()
+        print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 
 if __name__ == "__main__":

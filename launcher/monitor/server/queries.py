@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Engine, RowMapping, Select, Table, and_, case, func, or_, select
+from sqlalchemy import Engine, RowMapping, Select, Table, and_, case, func, select
 
 from launcher.monitor import tables as t
+from launcher.monitor.searching import holding
 from launcher.monitor.tables import METADATA
+from launcher.protocol.fold import State
 
-ENDED: Final = ("succeeded", "failed", "cancelled")
+ENDED: Final = tuple(str(state) for state in State if state.final)
+GOING_ON: Final = tuple(str(state) for state in State if not state.final)
 RECENT: Final = 50  # ended runs on the first page
 OPEN: Final = 200  # runs on the first page that have not ended
 FOUND: Final = 100  # answers of a search
@@ -74,11 +77,14 @@ class Queries:
 
     def overview(self) -> Overview:
         counts = self.all(select(t.runs.c.state, func.count().label("count")).group_by(t.runs.c.state))
-        ended = t.runs.c.state.in_(ENDED)
+        ended, goes_on = t.runs.c.state.in_(ENDED), t.runs.c.state.in_(GOING_ON)
         waits = case((t.runs.c.state == "queued", 1), else_=0)
+        newest = t.runs.c.ended.desc()
+        # found by the index alone: rows are long
+        recent = select(t.runs.c.id).where(ended).order_by(newest).limit(RECENT)
         return Overview(
-            self.all(select(*OF_RUN).where(~ended).order_by(waits, t.runs.c.created.desc()).limit(OPEN)),
-            self.all(select(*OF_RUN).where(ended).order_by(t.runs.c.ended.desc()).limit(RECENT)),
+            self.all(select(*OF_RUN).where(goes_on).order_by(waits, t.runs.c.created.desc()).limit(OPEN)),
+            self.all(select(*OF_RUN).where(t.runs.c.id.in_(recent)).order_by(newest)),
             {row["state"]: row["count"] for row in counts},
         )
 
@@ -118,8 +124,7 @@ class Queries:
         solved = func.sum(table.c.success).label("solved")
         counted = (
             select(table.c.run_id, func.count().label("rollouts"), solved, func.count(table.c.success).label("scored"))
-            .join(t.groups, t.groups.c.id == table.c.group_id)
-            .where(t.groups.c.number.is_(None))
+            .where(table.c.number.is_(None))  # a training numbers its own
             .group_by(table.c.run_id)
             .subquery()
         )
@@ -182,19 +187,10 @@ class Queries:
 
     def search(self, words: str, run: int | None = None) -> Rows:
         """Rollouts whose task, instruction, error, or an answer or a thought holds the words."""
-        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-
-        def has(column: Any) -> Any:
-            return column.ilike(pattern, escape="\\")
-
-        said = select(t.turns.c.rollout_id).where(
-            or_(has(t.turns.c.answer), has(t.turns.c.thought), has(t.turns.c.error))
-        )
-        texts = [t.rollouts.c.instruction, t.rollouts.c.error, t.rollouts.c.failure, t.tasks.c.task]
-        query = rollouts_query().where(or_(*map(has, texts), t.rollouts.c.id.in_(said)))
-        if run is not None:
-            query = query.where(t.rollouts.c.run_id == run)
-        return self.all(query.order_by(t.runs.c.created.desc(), t.rollouts.c.id).limit(FOUND))
+        with self.engine.connect() as connection:
+            ids = holding(connection, words, FOUND, run)
+        rows = {row["id"]: row for row in self.all(rollouts_query().where(t.rollouts.c.id.in_(ids)))}
+        return [rows[key] for key in ids if key in rows]
 
 
 def rollouts_query() -> Select[Any]:
