@@ -29,6 +29,7 @@ from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout
 from launcher.monitor.judging import follow_verdicts
 from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
+from launcher.monitor.telling import NoticeFollower
 from launcher.monitor.training_ingest import TrainingIngest, drop_training
 from launcher.monitor.writing import drop_rollouts, drop_runs, mark, put, put_rollouts, put_run, tidy
 from launcher.protocol.deleted import read_deleted
@@ -86,6 +87,7 @@ class StoreFollower:
         self._read_groups: set[str] = set()
         self._said: dict[str, str] = {}  # run -> the digest that was last told to `changed`
         self._trainings: dict[int, TrainingIngest] = {}  # of runs that are not complete
+        self._notices = NoticeFollower(engine, store, self.id, changed)
         self._compared = boottime()
         self._stop = threading.Event()
         self.passed: float | None = None  # when the last pass over the whole store ended
@@ -155,6 +157,7 @@ class StoreFollower:
                 self._take(run, view, deleted, held.get(run), found, problems)
         if not self._stop.is_set():
             follow_verdicts(self.engine, self.store, self.id, self.changed, problems)
+            self._notices.follow(problems, everything=everything)
         found.problems = tuple(problems)
         return found
 
@@ -233,6 +236,7 @@ class StoreFollower:
         if new:
             written(self.engine, lambda connection: put_run(connection, rows))
             found.written += 1
+            self._notices.again(run)
         told = self._results(rows.run["id"], view, deleted, problems)
         found.rollouts += told
         settled = view.result is not None and self.store.now() - view.result.time > SETTLED

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from launcher.monitor.tables import identify
-from launcher.protocol.fold import Status, fold
+from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.records import Beat, Exit
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
@@ -28,6 +28,8 @@ from launcher.spec.turns import order
 Row = dict[str, Any]
 LONGEST: Final = 65_536  # characters of one text; an agent may answer with megabytes
 LARGEST: Final = 2**63 - 1
+ENDED: Final = tuple(str(state) for state in State if state.final)
+GOING_ON: Final = tuple(str(state) for state in State if not state.final)
 
 
 @dataclass(frozen=True)

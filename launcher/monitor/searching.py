@@ -179,7 +179,7 @@ def holding(connection: Connection, words: str, most: int, run: int | None = Non
 
 
 def _parts(connection: Connection, query: Select[tuple[int]]) -> Iterator[Sequence[int]]:
-    ids = connection.execute(query).scalars().all()
+    ids = [row[0] for row in connection.execute(query)]
     for at in range(0, len(ids), BATCH):
         yield ids[at : at + BATCH]
 

@@ -167,6 +167,23 @@ events = Table(
     _text("message"),
     _text("fields"),
 )
+# tries to tell people of a run
+notices = Table(
+    "notices",
+    METADATA,
+    _of("runs", "run_id", key=True),
+    Column("event", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    _whole("number", key=True),
+    _text("key"),
+    _text("way"),
+    _text("text"),
+    _number("at"),
+    _number("ended"),
+    _maybe_whole("sent"),
+    _text("message"),
+)
+Index("ix_notices_at", notices.c.at)
 checkpoints = Table(
     "checkpoints",
     METADATA,

@@ -20,6 +20,11 @@ BUDGET_SHARE: Final = 0.8
 LONGEST: Final = 500  # characters of a message from a run
 
 
+def notice_key(store: str, run: str, event: str) -> str:
+    """Names one thing to tell, whoever tells it, by which channel and how often."""
+    return hashlib.sha256(f"{store}\n{run}\n{event}".encode()).hexdigest()[:32]
+
+
 class Notice(msgspec.Struct, frozen=True):
     """One thing to tell. `event`: ended, budget or collapse; `state`: of the run when it was found."""
 
@@ -33,7 +38,7 @@ class Notice(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """The same for every try to tell this: receivers that keep it tell it once."""
-        return hashlib.sha256(f"{self.store}\n{self.run}\n{self.event}".encode()).hexdigest()[:32]
+        return notice_key(self.store, self.run, self.event)
 
     @property
     def kinds(self) -> frozenset[str]:

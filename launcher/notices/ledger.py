@@ -21,10 +21,12 @@ import msgspec
 
 from launcher.clock import boottime
 from launcher.decoding import decode_record
+from launcher.errors import NotFound
 from launcher.notices.events import Notice
 from launcher.store.base import Store
 from launcher.store.layout import NoticeKeys, RunKeys
 
+VERSION: Final = 2  # of the records
 TRIES: Final = 5
 PAUSE: Final = 60.0  # seconds after the first failed try; four times as long after each further one
 OVERTAKEN: Final = 900.0  # seconds after which a try without an end counts as its sender's death
@@ -33,12 +35,17 @@ PROMPT: Final = OVERTAKEN / 3  # a sender that was held up for longer does not s
 SENT, UNSENT, BUSY, GIVEN_UP, BEFORE = "sent", "unsent", "busy", "given up", "sent before"
 
 
-class NoticeBegun(msgspec.Struct, frozen=True):
-    """Somebody is about to send."""
+class NoticeBegun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody is about to send. `version` 2 says what is told, under which key and how (webhook, command, mail); a
+    record of before has none of it."""
 
     by: str
     time: float
     nonce: str
+    version: int = 1
+    key: str = ""
+    text: str = ""
+    way: str = ""
 
 
 class NoticeEnded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,23 +66,63 @@ class NoticeTry(msgspec.Struct, frozen=True):
     sent: bool = False
 
 
+class ToldNotice(msgspec.Struct, frozen=True):
+    """Everything that the store has of one try."""
+
+    event: str
+    channel: str
+    number: int
+    begun: NoticeBegun
+    ended: NoticeEnded | None
+
+
 Tries = Mapping[tuple[str, str], NoticeTry]  # (event, channel) -> its newest try
+Place = tuple[str, str, int]  # event, channel, number of the try
+
+
+def places(store: Store, run: str) -> dict[Place, bool]:
+    """The tries of a run, by one listing; True for those that have ended."""
+    found: dict[Place, bool] = {}
+    for meta in store.scan(RunKeys(run).notices):
+        if (part := _part(run, meta.key)) is not None:
+            place, ended = part
+            found[place] = found.get(place, False) or ended
+    return found
+
+
+def told(store: Store, run: str, place: Place) -> ToldNotice:
+    """Raises NotFound, Unreachable, and SlipwayError for a damaged record."""
+    keys = NoticeKeys(run, *place)
+    begun = decode_record(keys.begun, store.get(keys.begun), NoticeBegun)
+    try:
+        ended = decode_record(keys.ended, store.get(keys.ended), NoticeEnded)
+    except NotFound:
+        ended = None
+    return ToldNotice(*place, begun, ended)
+
+
+def _part(run: str, key: str) -> tuple[Place, bool] | None:
+    """(the try, whether the record is of its end); None for what is no record."""
+    parts = key.removeprefix(RunKeys(run).notices).split("/")
+    if len(parts) != 4 or not parts[2].isascii() or not parts[2].isdecimal() or len(parts[2]) > 9:
+        return None
+    if parts[3] not in ("begun.json", "ended.json"):
+        return None
+    return (parts[0], parts[1], int(parts[2])), parts[3] == "ended.json"
 
 
 def tries(store: Store, run: str) -> dict[tuple[str, str], NoticeTry]:
     """What has been told of a run: one listing, and a request for each newest try that has ended."""
     begun: dict[tuple[str, str], dict[int, float]] = {}
     ends: dict[tuple[str, str, int], float] = {}
-    prefix = RunKeys(run).notices
-    for meta in store.scan(prefix):
-        parts = meta.key.removeprefix(prefix).split("/")
-        if len(parts) != 4 or not parts[2].isdecimal():
+    for meta in store.scan(RunKeys(run).notices):
+        if (part := _part(run, meta.key)) is None:
             continue
-        event, channel, number, name = parts[0], parts[1], int(parts[2]), parts[3]
-        if name == "begun.json":
-            begun.setdefault((event, channel), {})[number] = meta.modified
-        else:
+        (event, channel, number), over = part
+        if over:
             ends[event, channel, number] = meta.modified
+        else:
+            begun.setdefault((event, channel), {})[number] = meta.modified
     found = {}
     for (event, channel), numbers in begun.items():
         last = max(numbers)
@@ -108,14 +155,17 @@ def tell(
     send: Callable[[Notice], str],
     known: Tries,
     clock: Callable[[], float] = boottime,
+    way: str = "",
 ) -> tuple[str, str]:
     """Sends a notice by a channel if that is due. `send` returns what went wrong, "" if nothing did. Returns (what was
-    done: sent, unsent, busy, given up, sent before; why). Raises Unreachable when the store does not answer."""
+    done: sent, unsent, busy, given up, sent before; why). `way` is noted: webhook, command or mail. Raises Unreachable
+    when the store does not answer."""
     number = due(known.get((notice.event, channel)), store.now())
     if isinstance(number, str):
         return number, ""
     keys, nonce, began = NoticeKeys(notice.run, notice.event, channel, number), uuid4().hex, clock()
-    mine = NoticeBegun(f"{socket.gethostname()} {os.getpid()}", time.time(), nonce)
+    by = f"{socket.gethostname()} {os.getpid()}"
+    mine = NoticeBegun(by, time.time(), nonce, VERSION, notice.key, notice.text, way)
     if not store.create(keys.begun, msgspec.json.encode(mine)):
         return BUSY, ""
     if clock() - began > PROMPT:  # this machine slept: another sender may be at the next try by now

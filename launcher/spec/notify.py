@@ -34,6 +34,10 @@ class NoticeChannel(msgspec.Struct, frozen=True):
     mail: tuple[str, ...] = ()
     labels: dict[str, str] = {}
 
+    @property
+    def way(self) -> str:
+        return next((way for way in WAYS if getattr(self, way)), "")
+
 
 class SecretName(msgspec.Struct, frozen=True):
     """The name of a secret. A value of another form is not shown: it may be the secret itself."""

@@ -21,7 +21,8 @@ from launcher.errors import BadInput
 from launcher.exposition import MetricFamily, Sample
 from launcher.monitor import tables as t
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server.queries import ENDED, Queries
+from launcher.monitor.rows import ENDED
+from launcher.monitor.server.queries import Queries
 from launcher.results.bill import HeldTime
 from launcher.spec.model import Limits
 

@@ -26,11 +26,12 @@ from starlette.responses import (
 from launcher import foreign
 from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.monitor.rows import ENDED
 from launcher.monitor.server import shown
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.metrics import as_csv, charts, run_metrics
 from launcher.monitor.server.pictures import NoPicture, read_picture
-from launcher.monitor.server.queries import ENDED, Queries
+from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.stream import Hub, TooMany
 from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
@@ -111,7 +112,8 @@ class MonitorPages:
         runs = [*overview.open, *overview.ended]
         costs = {run["id"]: shown.cost(run, self.prices, now) for run in runs}
         why = {run["id"]: self.waiting.why(run["id"]) for run in overview.open}
-        return {"overview": overview, "costs": costs, "why": why, "usage": self.queries.usage(r["id"] for r in runs)}
+        usage = self.queries.usage(run["id"] for run in runs)
+        return {"overview": overview, "costs": costs, "why": why, "usage": usage, "told": self.queries.told()}
 
     # -- Run
 
@@ -153,6 +155,7 @@ class MonitorPages:
             "bars": _bars(parts["attempts"], run, time.time()),
             "source": source[0] if source else None,
             "training": self.trainings.of.training(key) is not None,
+            "told": self.queries.told(key),
         }
 
     def job(self, request: Request) -> Response:

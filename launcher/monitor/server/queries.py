@@ -9,14 +9,13 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Engine, RowMapping, Select, Table, and_, case, func, select
 
 from launcher.monitor import tables as t
+from launcher.monitor.rows import ENDED, GOING_ON
 from launcher.monitor.searching import holding
 from launcher.monitor.tables import METADATA
-from launcher.protocol.fold import State
 
-ENDED: Final = tuple(str(state) for state in State if state.final)
-GOING_ON: Final = tuple(str(state) for state in State if not state.final)
 RECENT: Final = 50  # ended runs on the first page
 OPEN: Final = 200  # runs on the first page that have not ended
+TOLD: Final = 20  # tries to tell people
 FOUND: Final = 100  # answers of a search
 Rows = Sequence[RowMapping]
 # everything of a run but its job, which may be long
@@ -117,6 +116,15 @@ class Queries:
         """The rows of a run in one of its tables, in the order of their keys."""
         table: Table = METADATA.tables[name]
         return self.all(select(table).where(table.c.run_id == key).order_by(*table.primary_key))
+
+    def told(self, run: int | None = None) -> Rows:
+        """Tries to tell people, of a run or the newest of all, the newest first."""
+        table = t.notices
+        query = select(table, t.runs.c.name, t.runs.c.run, t.runs.c.id).join(t.runs, t.runs.c.id == table.c.run_id)
+        if run is not None:
+            query = query.where(table.c.run_id == run)
+        order = (table.c.at.desc(), *table.primary_key)
+        return self.all(query.order_by(*order).limit(TOLD))
 
     def evaluated(self) -> Rows:
         """Runs with rollouts that no training tells of, the newest first, with their counts."""
