@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -178,8 +178,8 @@ def holding(connection: Connection, words: str, most: int, run: int | None = Non
     return found
 
 
-def _parts(connection: Connection, query: Select[tuple[int]]) -> Iterator[Sequence[int]]:
-    ids = [row[0] for row in connection.execute(query)]
+def _parts(connection: Connection, query: Select[Any]) -> Iterator[Sequence[int]]:
+    ids: list[int] = [row[0] for row in connection.execute(query)]
     for at in range(0, len(ids), BATCH):
         yield ids[at : at + BATCH]
 
@@ -215,7 +215,7 @@ def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _like(words: str) -> CompoundSelect[tuple[int]]:
+def _like(words: str) -> CompoundSelect[Any]:
     pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
     def has(of: Table) -> ColumnElement[bool]:

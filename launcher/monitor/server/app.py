@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from launcher.errors import SlipwayError
+from launcher.monitor.server.blind import BlindMode
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.security import RequestGuard
 
@@ -35,6 +36,7 @@ def application(pages: MonitorPages, token: str, port: int, behind: str = "") ->
         Route("/groups/{group}", trainings.group),
         Route("/verdicts", verdicts.verdicts),
         Route("/judge/{run}", verdicts.judge),
+        Route("/blind", verdicts.blind, methods=["POST"]),
         Route("/rollouts/{rollout}", pages.rollout),
         Route("/rollouts/{rollout}/verdict", verdicts.give, methods=["POST"]),
         Route("/rollouts/{rollout}/{turn}.picture", pages.picture),
@@ -43,4 +45,5 @@ def application(pages: MonitorPages, token: str, port: int, behind: str = "") ->
         Route("/static/{name:path}", pages.static),
     ]
     handlers = dict.fromkeys((HTTPException, SlipwayError, Exception), pages.failed)
-    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), token, port, bool(pages.changes), behind)
+    inside = BlindMode(Starlette(routes=routes, exception_handlers=handlers), bool(pages.changes))
+    return RequestGuard(inside, token, port, bool(pages.changes), behind)

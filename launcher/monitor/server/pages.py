@@ -28,6 +28,7 @@ from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED
 from launcher.monitor.server import shown
+from launcher.monitor.server.blind import Hiding
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.metrics import as_csv, charts, run_metrics
 from launcher.monitor.server.pictures import NoPicture, read_picture
@@ -78,15 +79,16 @@ class MonitorPages:
         )
         self.templates.globals.update(shown=shown, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
         self.templates.globals.update(offered=self._offered)
+        self.person = foreign.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
-        self.verdicts = VerdictPages(
-            self.queries, self.page, self._found, self._store, self.hub.changed, foreign.line(user())
-        )
+        self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
         folder = files("launcher.monitor.server") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
-    def page(self, name: str, **values: Any) -> HTMLResponse:
-        return HTMLResponse(self.templates.get_template(name).render(now=time.time(), **{"judged": {}, **values}))
+    def page(self, name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+        judged = values.setdefault("judged", {})
+        hiding = Hiding(self.person, judged)
+        return HTMLResponse(self.templates.get_template(name).render(now=time.time(), hiding=hiding, **values), status)
 
     def _judged(self, name: str, **values: Any) -> HTMLResponse:
         """A page that shows rollouts of one run, with what people say of them."""
@@ -307,7 +309,7 @@ class MonitorPages:
             status, text = 500, str(error)
         else:
             status, text = 500, "a fault of the monitor itself"
-        return HTMLResponse(self.templates.get_template("failed.html").render(text=text, now=time.time()), status)
+        return self.page("failed.html", status, text=text)
 
 
 def _key(text: str) -> int:

@@ -48,11 +48,12 @@ class AgentColumn(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """`cells`: (task, agent's owner) -> tries."""
+    """`cells`: (task, agent's owner) -> tries; `rows`: all of them."""
 
     agents: Sequence[AgentColumn]
     tasks: Sequence[tuple[int, str]]
     cells: Mapping[tuple[int, int], Cell]
+    rows: Rows
 
 
 class ShownTurn(NamedTuple):
@@ -163,7 +164,9 @@ class Queries:
                 cell.scored += 1
                 cell.solved += row["success"]
         agents = [_agent(owner, mine) for owner, mine in by_owner.items()]
-        return Evaluation(sorted(agents, key=lambda agent: (agent.baseline, agent.name)), list(tasks.items()), cells)
+        return Evaluation(
+            sorted(agents, key=lambda agent: (agent.baseline, agent.name)), list(tasks.items()), cells, rows
+        )
 
     def turns(self, key: int) -> list[ShownTurn]:
         turns = self.all(select(t.turns).where(t.turns.c.rollout_id == key).order_by(t.turns.c.number))

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
+from launcher.monitor.server.blind import blind
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
 
@@ -118,7 +119,8 @@ class TrainingPages:
         played = [row for row in members if row["turns"]]
         solved = next((row for row in played if row["success"]), None)
         other = next((row for row in played if row is not solved and not row["success"]), None)
-        default = [row for row in (solved, other, *played, *members) if row is not None]
+        first = () if blind() else (solved, other)  # the order would tell
+        default = [row for row in (*first, *played, *members) if row is not None]
         left = by_id.get(_whole(request.query_params.get("left") or "0"), default[0])
         rest = [row for row in default if row["id"] != left["id"]]
         right = by_id.get(_whole(request.query_params.get("right") or "0"), rest[0] if rest else None)

@@ -16,6 +16,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from launcher.errors import BadInput
 from launcher.monitor.database import written
 from launcher.monitor.judging import put_verdict, verdict_row
+from launcher.monitor.server.blind import blind as is_blind
+from launcher.monitor.server.blind import cookie_of
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.security import of_this_machine
 from launcher.monitor.server.training_pages import chosen_page
@@ -45,13 +47,15 @@ class VerdictPages:
     def verdicts(self, request: Request) -> Response:
         count = self.of.count()
         at = chosen_page(request, count, SHOWN)
-        runs = [(row, self.of.agreement(row["id"])) for row in self.of.runs()]
+        runs = [(row, self.of.agreement(row["id"]), self.of.agreement(row["id"], blind=True)) for row in self.of.runs()]
+        trail = self.of.trail(at)
         return self.page(
             "verdicts.html",
             overall=self.of.agreement(),
             blind=self.of.agreement(blind=True),
             runs=runs,
-            trail=self.of.trail(at),
+            trail=trail,
+            judged=self.of.of(row["run_id"] for row in trail if row["run_id"] is not None),
             at=at,
             pages=max(1, -(-count // SHOWN)),
         )
@@ -67,19 +71,28 @@ class VerdictPages:
     def of_page(self, rollout: RowMapping, request: Request) -> dict[str, Any]:
         """What a rollout's page shows of verdicts. `hidden`: the checker's is not shown."""
         said = self.of.of_rollout(rollout["run_id"], rollout["place"])
-        blind = request.query_params.get("blind") == "1"
+        blind = request.query_params.get("blind") == "1" or is_blind()
         mine = any(row["person"] == self.person for row in said)
         # behind a proxy it is not known who judges
         person = self.person if of_this_machine(request.headers.get("host", "")) else ""
         return {"said": said, "blind": blind, "hidden": blind and not mine, "person": person}
 
+    async def blind(self, request: Request) -> Response:
+        """Turns this browser's blind mode on or off."""
+        given = await form_of(request)
+        if given is None:
+            return PlainTextResponse("too long\n", 413)
+        if given.get("on") not in ("0", "1"):
+            return PlainTextResponse("on: allowed: 0, 1\n", 422)
+        answer = PlainTextResponse("done\n", headers={"HX-Refresh": "true"})
+        name = cookie_of(request.scope)
+        answer.set_cookie(name, given["on"], httponly=True, samesite="lax", path="/", max_age=30 * 86400)
+        return answer
+
     async def give(self, request: Request) -> Response:
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > LARGEST:
-                return PlainTextResponse("too long\n", 413)
-        given = {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+        given = await form_of(request)
+        if given is None:
+            return PlainTextResponse("too long\n", 413)
         return await run_in_threadpool(self._give, request, given)
 
     def _give(self, request: Request, given: Mapping[str, str]) -> Response:
@@ -110,3 +123,13 @@ class VerdictPages:
         written(self.queries.engine, lambda connection: put_verdict(connection, row))  # the follower finds it as well
         self.changed(run["id"])
         return PlainTextResponse("said\n", headers={"HX-Refresh": "true"})
+
+
+async def form_of(request: Request) -> dict[str, str] | None:
+    """The fields that a form sends; None if it sends too much."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST:
+            return None
+    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
