@@ -109,6 +109,8 @@ class StoreFollower:
                 problems = (str(error),)
             except SQLAlchemyError as error:
                 problems = (f"the database: {str(error).partition(chr(10))[0]}",)
+            except Exception as error:  # a thread that ended would leave a page that is called live and never changes
+                problems = (f"a fault of the monitor itself: {type(error).__name__}",)
             for line in sorted(set(problems) - set(last)):
                 problem(line)
             last, self.problems = problems, len(problems)

@@ -39,8 +39,16 @@ def size(value: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A time as local time of this machine."""
-    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    """A time as local time of the monitor's machine, with its distance from UTC; a record may claim any number."""
+    if seconds is None:
+        return ""
+    try:
+        local = time.localtime(seconds)
+    except (OverflowError, ValueError, OSError):
+        return f"no time: {seconds:g}"
+    sign, minutes = ("-" if local.tm_gmtoff < 0 else "+"), abs(local.tm_gmtoff) // 60
+    zone = f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else "UTC"
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', local)} {zone}"
 
 
 def ago(seconds: float | None, now: float) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from launcher.errors import SlipwayError
 from launcher.monitor import tables as t
@@ -36,7 +38,8 @@ class WaitingReasons:
 
     def follow(self) -> None:
         while not self._stop.is_set():
-            self.once()
+            with suppress(SQLAlchemyError):  # the follower tells of it
+                self.once()
             self._stop.wait(PAUSE)
 
     def once(self) -> None:

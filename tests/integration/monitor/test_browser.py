@@ -163,6 +163,26 @@ def test_curves(visitor: Visitor, watched: Watched) -> None:
     assert visitor.said == []
 
 
+def test_a_curve_of_zeros_is_drawn_from_0_to_1(browser: Browser, apart: tuple[Monitor, Store]) -> None:
+    """Not to 100, beside which any real value would look like nothing."""
+    monitor, store = apart
+    lines = [(name, float(step), value) for step in range(20) for name, value in (("void", 0.0), ("won", 0.25))]
+    run = write_run(store, fake_job("zeros"), [FakeAttempt(metrics=lines)])
+    until(lambda: run in monitor.ask("/").text)
+    visitor = Visitor(browser, monitor)
+    visitor.page.goto(f"{monitor.base}/runs/{run}")
+    visitor.page.wait_for_selector("#plots figure[data-high]")
+    drawn = visitor.page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#plots figure')].map(each => "
+        "[each.querySelector('figcaption').innerText.split(':')[0], [each.dataset.low, each.dataset.high].map(Number)]))"
+    )
+    assert drawn["void"] == [0, 1]
+    low, high = drawn["won"]
+    assert low <= 0.25 <= high <= 1
+    assert visitor.said == []
+    visitor.close()
+
+
 def test_a_job_and_its_difference(visitor: Visitor, watched: Watched) -> None:
     page = visitor.page
     page.goto(address(visitor, watched, "live"))
