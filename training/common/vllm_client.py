@@ -68,8 +68,8 @@ class SampledCompletion:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters. `suppressed`: token ids that must never be sampled; `ends`: those that end an answer besides
-    the ones that the server knows."""
+    """Sampling parameters. `suppressed`: token ids that must never be sampled; `ends`: those that end an answer; empty:
+    the ones that the server takes from the model's files."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -88,7 +88,7 @@ class Sampling:
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "logit_bias": {str(token): -100 for token in self.suppressed},
-            **({"stop_token_ids": list(self.ends)} if self.ends else {}),
+            **({"stop_token_ids": list(self.ends), "ignore_eos": True} if self.ends else {}),
         }
 
 

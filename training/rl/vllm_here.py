@@ -93,6 +93,7 @@ class VllmHere:
             logprobs=0,
             logit_bias=dict.fromkeys(self.rules.suppressed, -100.0) or None,
             stop_token_ids=list(self.rules.ends),
+            ignore_eos=True,  # nothing else ends an answer, as by transformers
             detokenize=False,
         )
 

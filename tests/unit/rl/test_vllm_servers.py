@@ -86,6 +86,7 @@ def test_a_request_has_every_sampling_field_and_the_bounds_of_a_picture(
     (body,) = servers[0].bodies
     want = {"max_tokens": 4, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     want |= {"seed": 17, "logprobs": True, "return_token_ids": True, "stop_token_ids": [2]}
+    want |= {"ignore_eos": True}
     want |= {"logit_bias": {"7": -100, "8": -100}, "mm_processor_kwargs": {"min_pixels": 64, "max_pixels": 1024}}
     assert {name: body[name] for name in want} == want
     (message,) = body["messages"]
