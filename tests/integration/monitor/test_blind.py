@@ -137,6 +137,7 @@ def test_in_blind_mode_no_page_tells_what_the_person_has_not_judged(browser: Bro
 
 def test_blind_mode_is_only_turned_on_from_the_page_itself(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "store", sync=False)
+    evaluation(store)
     monitor = Monitor(tmp_path / "home", store.url)
     try:
         assert monitor.ask("/blind", "POST", Origin=monitor.base).status == 405  # it only reads

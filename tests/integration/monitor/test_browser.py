@@ -174,7 +174,7 @@ def test_a_curve_of_zeros_is_drawn_from_0_to_1(browser: Browser, apart: tuple[Mo
     visitor.page.wait_for_selector("#plots figure[data-high]")
     drawn = visitor.page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#plots figure')].map(each => "
-        "[each.querySelector('figcaption').innerText.split(':')[0], [each.dataset.low, each.dataset.high].map(Number)]))"
+        "[each.querySelector('figcaption').innerText.split(':')[0], [+each.dataset.low, +each.dataset.high]]))"
     )
     assert drawn["void"] == [0, 1]
     low, high = drawn["won"]
