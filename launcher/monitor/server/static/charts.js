@@ -56,7 +56,9 @@
       const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
       const values = chart.lines.flatMap((line) => line.points.map((point) => point[1]));
       const zeros = !scale.checked && values.every((value) => value === 0);  // uPlot would draw them to 100
-      const made = new uPlot({
+      const tell = ({ scales }) => { figure.dataset.low = scales.y.min; figure.dataset.high = scales.y.max; };
+      return new uPlot({
+        hooks: { draw: [tell] },
         width: Math.max(260, figure.clientWidth), height: 220, legend: { show: chart.lines.length > 1 },
         scales: { x: { time: false }, y: { distr: scale.checked ? 3 : 1, ...(zeros ? { range: [0, 1] } : {}) } },
         axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map(written) }],
@@ -64,9 +66,6 @@
           label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true, points: { show: line.points.length < 40 },
         }))],
       }, table(chart.lines), figure);
-      figure.dataset.low = made.scales.y.min;
-      figure.dataset.high = made.scales.y.max;
-      return made;
     });
     note.textContent = charts.length ? "" : "No metric has more than one value yet.";
   }
