@@ -132,7 +132,8 @@ class VllmHere:
 
     def take(self, file: Path) -> None:
         """From a folder of its own: vLLM reads all safetensors of a folder. Nothing runs, and no cache is kept."""
-        folder = file.parent / f".whole-{file.stem}"
+        card, folder = self.engine.model_config, file.parent / f".whole-{file.stem}"
+        place = card.model, card.revision
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
@@ -143,6 +144,7 @@ class VllmHere:
             if not self.engine.reset_prefix_cache():
                 raise RuntimeError("vLLM keeps its cache of the old weights")
         finally:
+            card.model, card.revision = place  # vLLM notes the folder as the model's, and reads the processor there
             shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:

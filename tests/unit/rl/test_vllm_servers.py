@@ -17,6 +17,9 @@ from eval.desktop import InfraError
 from tests.support.waiting import until
 from tests.unit.rl.adapter_files import published
 from tests.unit.rl.vllm_wire import WireServer, wire
+from training.rl.adapters import AdapterFolders
+from training.rl.beside import weights_folder
+from training.rl.config import AsyncConfig
 from training.rl.following import PublishedWeights
 from training.rl.sampler import SamplerConfig
 from training.rl.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
@@ -178,6 +181,23 @@ def test_a_server_of_another_model_is_refused(servers: list[WireServer], weights
     servers[0].model = "other"
     with pytest.raises(ConfigError, match=r"asynchronous\.vllm\.name: .* serves other, not model"):
         ask(sampler)
+
+
+def test_servers_of_another_user_may_read_the_weights_and_a_file_is_no_folder(tmp_path: Path) -> None:
+    def folder(place: str) -> Path:
+        vllm = SamplerConfig(mode="server", servers=["http://x:1"], folder=str(tmp_path / place))
+        return weights_folder(AsyncConfig(vllm=vllm))
+
+    made = folder("new/deep")
+    assert made.parent == tmp_path / "new" / "deep"
+    assert made.stat().st_mode & 0o777 == 0o755
+    files = published(made, 1)
+    lora = AdapterFolders(made).make(0, files.file(0))
+    modes = {path.stat().st_mode & 0o044 for path in (files.file(0), lora, *lora.iterdir())}
+    assert modes == {0o044}
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"asynchronous\.vllm\.folder: nothing can be written there: .*file"):
+        folder("file")
 
 
 @pytest.mark.parametrize(
