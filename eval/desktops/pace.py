@@ -39,7 +39,7 @@ class Pace:
         self._clicks: list[tuple[int, int]] = []
         self._pressed = 0.0  # when the last of them was sent
         self._read = 0.0  # when the program had read it, if that is later
-        self._hold: float | None = None  # of the active window's program; None: not asked yet
+        self._hold: float | None = None  # of the program that gets the action; None: not asked yet
 
     def begin(self) -> None:
         """An action begins: another window may be the active one."""
@@ -52,21 +52,24 @@ class Pace:
     def key(self, symbol: int) -> None:
         """A key with this symbol is pressed next."""
         symbol = _SAME.get(symbol, symbol)
-        self._before(symbol in self._keys or bool(self._clicks))
+        self._before(symbol in self._keys or bool(self._clicks), self.connection.active_window)
         self._keys.add(symbol)
 
     def click(self, x: int, y: int) -> None:
-        """A button of the mouse is pressed next, at this pixel."""
+        """A button of the mouse is pressed next, at this pixel, where the pointer is."""
         near = any(abs(x - other[0]) <= NEAR and abs(y - other[1]) <= NEAR for other in self._clicks)
-        self._before(near or bool(self._keys))
+        self._before(near or bool(self._keys), self.connection.window_at_pointer)
         self._clicks.append((x, y))
 
-    def _before(self, again: bool) -> None:
+    def _before(self, again: bool, window: Callable[[], int | None]) -> None:
         """Waits where the button that is pressed next may still be down."""
         if self._read > self._pressed and time.monotonic() - self._read > UP:
             self._forget()
         elif again:
-            self._wait()
+            if self._hold is None:
+                self._hold = self._hold_of(window())
+            if self._hold:
+                self._wait(self._hold)
             self._forget()
         self._pressed = time.monotonic()
 
@@ -74,20 +77,15 @@ class Pace:
         self._keys.clear()
         self._clicks.clear()
 
-    def _wait(self) -> None:
-        if self._hold is None:
-            self._hold = self._hold_of_active()
-        if not self._hold:
-            return
+    def _wait(self, hold: float) -> None:
         if self._read <= self._pressed:
             self._prove()
             self._read = time.monotonic()
-        left = self._read + self._hold - time.monotonic()
+        left = self._read + hold - time.monotonic()
         if left > 0:
             time.sleep(left)
         self._prove()  # its timer is due: it has been at work since
 
-    def _hold_of_active(self) -> float:
-        window = self.connection.active_window()
+    def _hold_of(self, window: int | None) -> float:
         name = self.connection.text(window, "WM_CLASS").lower() if window is not None else ""
         return next((seconds for word, seconds in SLOW.items() if word in name), 0.0)
