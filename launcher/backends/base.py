@@ -250,7 +250,7 @@ class Strands(Protocol):
 
 
 @runtime_checkable
-class Parts(Protocol):
+class SentParts(Protocol):
     """A backend on which a launcher that dies between two requests leaves something that `look_up` does not find."""
 
     def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Parts, backend_of
+from launcher.backends.base import Backend, BackendObservation, SentParts, backend_of
 from launcher.decoding import decode_record
 from launcher.errors import NotFound
 from launcher.protocol.finish import finish, nowhere
@@ -146,7 +146,7 @@ def _ask(store: Store, run: str, reason: str) -> str:
 
 def _part(store: Store, run: str, backend: Backend) -> BackendObservation | None:
     """What an interrupted submit left of a run that its backend does not find, or may still get."""
-    if not isinstance(backend, Parts):
+    if not isinstance(backend, SentParts):
         return None
     stored = store.read(RunKeys(run).job)
     return backend.part(run, decode_job(stored[0])) if stored is not None else None
@@ -156,7 +156,7 @@ def _finish(store: Store, run: str, backend: Backend, seen: BackendObservation |
     """Writes the final record of a cancelled run whose records prove that it has ended, or of which the backend says
     so: of the run's parts, all ended."""
     here, active = nowhere, None
-    if seen is not None and not seen.active and isinstance(backend, Parts):
+    if seen is not None and not seen.active and isinstance(backend, SentParts):
         here, active = partial(backend.here, seen=seen), False
     dead = partial(backend.dead, seen=seen) if active is False else nowhere
     result = finish(store, run, backend_active=active, here=here, dead=dead, writer=WRITER)

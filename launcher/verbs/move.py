@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from launcher.backends.base import Backend, Parts
+from launcher.backends.base import Backend, SentParts
 from launcher.errors import BadInput, Conflict, NoPlace, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers
@@ -136,7 +136,7 @@ def leave(
         try:
             backend = _reach(job, backend_of)
             observation = backend.look_up(view.run)
-            if isinstance(backend, Parts) and (observation is None or not observation.active):
+            if isinstance(backend, SentParts) and (observation is None or not observation.active):
                 observation = backend.part(view.run, job) or observation
             if observation is not None and (observation.active or observation.billed):
                 if not plan:
