@@ -16,6 +16,7 @@ from typing import Final
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
 from eval.desktop import ActionRefused
+from eval.desktops.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILENT
 from eval.desktops.connection import LIMIT, STEP, XConnection, reachable
 from eval.desktops.frames import Camera, Frame
 from eval.desktops.keyboard import CannotType, XKeyboard
@@ -34,40 +35,6 @@ MAX_TEXT: Final = 100_000  # characters of one action
 WAIT: Final = 1.0  # seconds of a wait that names no duration
 STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
-CLICKS: Final = {
-    ActionType.CLICK: (None, 1),
-    ActionType.DOUBLE_CLICK: (None, 2),
-    ActionType.TRIPLE_CLICK: (None, 3),
-    ActionType.RIGHT_CLICK: ("right", 1),
-    ActionType.MIDDLE_CLICK: ("middle", 1),
-}
-SHORTCUTS: Final = {
-    ActionType.BACK: ("alt", "left"),
-    ActionType.FORWARD: ("alt", "right"),
-    ActionType.REFRESH: ("f5",),
-}
-BY_KEYS: Final = frozenset(
-    {
-        *SHORTCUTS,
-        ActionType.TYPE,
-        ActionType.KEY,
-        ActionType.HOTKEY,
-        ActionType.KEY_DOWN,
-        ActionType.KEY_UP,
-        ActionType.GOTO,
-    }
-)
-# Actions that tell something, or only ask to look
-SILENT: Final = frozenset(
-    {
-        ActionType.SCREENSHOT,
-        ActionType.ZOOM,
-        ActionType.CURSOR_POSITION,
-        ActionType.DONE,
-        ActionType.FAIL,
-        ActionType.CALL_USER,
-    }
-)
 
 
 @dataclass(frozen=True)
