@@ -50,7 +50,8 @@ def test_all_runs_stop_with_their_checkpoints_before_they_cost_more(tmp_path: Pa
     found = rigs(tmp_path, "a", "b")
     allow(found, 2 * KEPT + 16)
     processes = [one.start() for one in found]
-    assert [process.wait(60) for process in processes] == [78, 78]  # no backend starts them again
+    # no backend starts them again; the one that stops last may use what was kept for the other one's end
+    assert [process.wait(KEPT + 60) for process in processes] == [78, 78]
     for one in found:
         assert one.exit().reason is Reason.BUDGET
         assert steps(one) == [(7, 1)]
