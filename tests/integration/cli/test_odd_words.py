@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import VERBS, arguments, main
+from launcher.errors import Unreachable
 from tests.support.odd_values import ODD_TEXTS
 
 SEED = int(os.environ.get("SLIPWAY_FUZZ_SEED", "0"))
@@ -48,8 +49,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    # object stores are far away; what is tried here is what the launcher makes of words
-    monkeypatch.setattr("launcher.store.opening.open_store", _folders_only(monkeypatch))
+    # object stores are far away; what is tried here is what the launcher makes of words. Looked up at each call: no
+    # module that is imported while it is patched keeps the patch
+    monkeypatch.setattr("launcher.store.objects.ObjectStore.at", _far_away)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.yaml").write_text("name: a\ncommand: [x]\nresources: {cpus: 100000}\n")
     (tmp_path / "work" / "slipway.yaml").write_text("store: ./store\nlocal: {state: ./state, cpus: 0.5}\n")
@@ -58,19 +60,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-def _folders_only(monkeypatch: pytest.MonkeyPatch) -> object:
-    from launcher.errors import Unreachable
-    from launcher.store import opening
-
-    real = opening.open_store
-
-    def opened(url: str, **options: object) -> object:
-        if "://" in url and not url.startswith("file://"):
-            raise Unreachable(f"store {url[:40]}: far away")
-        return real(url, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("launcher.store.open_store", opened)
-    return opened
+def _far_away(url: str, **_: object) -> object:
+    raise Unreachable(f"store {url[:40]}: far away")
 
 
 def parsers(verb: str) -> list[tuple[list[str], argparse.ArgumentParser]]:

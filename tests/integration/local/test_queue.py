@@ -83,7 +83,7 @@ def test_queues_shows_the_length_the_places_and_what_is_free(tmp_path: Path) -> 
             assert isinstance(record, dict)
             return record
 
-        expected = [{"run": run_id(each), "position": place} for place, each in enumerate(waits, 1)]
+        expected = [{"run": run_id(each), "position": place, "checks": []} for place, each in enumerate(waits, 1)]
         wait_for(lambda: queue()["runs"] == expected, explain=lambda: str(queue()))
         shown = queue()
         assert (shown["queue"], shown["state"], shown["waiting"], shown["running"]) == ("local", "open", 2, 1)
