@@ -231,6 +231,12 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         return self.sdpo is not None or self.successes is not None
 
     @property
+    def reuses(self) -> bool:
+        """Whether a rollout that was finished before an interruption counts after it. Not where answers depend on which
+        rollouts share a batch, and not where a rollout keeps its screens, which are not written."""
+        return self.batching == "ready" and not self.keeps_screens
+
+    @property
     def max_new_tokens(self) -> int:
         """Of an answer in the evaluation: as in a rollout."""
         return self.max_completion

@@ -25,6 +25,7 @@ def figures(
         "truncated": sum(row.turn.cut for row in rows) / len(rows),
         "void": float(made.void.total()),
         "retried": float(made.retried),
+        "reused": float(made.reused),
         "dropped_groups": float(len(made.dropped)),
         "groups": float(len(made.groups)),
         "unused_groups": float(len(made.unused)),
@@ -58,4 +59,5 @@ def in_words(made: RolloutGeneration, turns: int) -> str:
     lost = "; ".join(f"{count} x {why}" for why, count in made.void.most_common(3))
     told = f"generation {made.number}: {len(played)} rollouts, {turns} turns"
     told += f", reward {reward:.3f}, success {success:.3f}"
+    told += f", {made.reused} of them played before the interruption" if made.reused else ""
     return told + (f"; void: {lost}" if lost else "")

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -91,6 +92,7 @@ class RolloutGeneration:
     groups   in the order of the tasks
     void     reason -> rollouts that were lost to it
     retried  attempts that failed and were followed by another
+    reused   rollouts that an interrupted training had finished
     dropped  ids of tasks whose group had too few rollouts left
     unused   groups that dynamic sampling left out: their rollouts all have the same return
     tasks    all that were tried
@@ -103,6 +105,7 @@ class RolloutGeneration:
     groups: list[RolloutGroup] = field(default_factory=list)
     void: Counter[str] = field(default_factory=Counter)
     retried: int = 0
+    reused: int = 0
     dropped: list[str] = field(default_factory=list)
     unused: list[RolloutGroup] = field(default_factory=list)
     tasks: tuple[Task, ...] = ()
@@ -114,6 +117,14 @@ class RolloutGeneration:
     def judged(self) -> list[RolloutGroup]:
         """All groups with valid rollouts, also those that are not trained on, in the order of the tasks."""
         return sorted([*self.groups, *self.unused], key=lambda group: group.number)
+
+
+class KeptRollouts(Protocol):
+    """Rollouts that were finished before the training was interrupted (`training.rl.finished`). A seat is the task's
+    number in its generation and the rollout's in its group."""
+
+    def find(self, group: int, member: int, task: Task, turns_allowed: int | None) -> PlayedRollout | None: ...
+    def keep(self, group: int, task: Task, turns_allowed: int | None, played: PlayedRollout) -> None: ...
 
 
 class RolloutSeat:
@@ -185,12 +196,14 @@ def generate(
     stop: Callable[[], bool] = lambda: False,
     further: Callable[[int], Sequence[Task]] = lambda _: (),
     effort: Callable[[Task], TaskEffort] | None = None,
+    kept: KeptRollouts | None = None,
 ) -> RolloutGeneration:
     """The rollouts of generation `number`.
 
     policy   an agent that is asked with `PolicyQuestion` and keeps what it samples in `turns`
     further  for dynamic sampling: that many more tasks
     effort   rollouts of a task, and their turns; None: `group_size` rollouts each
+    kept     what is finished already, and where each further one is kept; None: all are played
 
     Raises InfraError when more than the share `max_void` is void or no group is left, RolloutsStopped when `stop` says
     so, ConfigError and PolicyFailed.
@@ -200,7 +213,8 @@ def generate(
     while tasks:
         efforts = [TaskEffort(config.group_size) if effort is None else effort(task) for task in tasks]
         try:
-            results, retried = asyncio.run(_generate(policy, make_desktop, tasks, efforts, config, made, clock, stop))
+            playing = _generate(policy, make_desktop, tasks, efforts, config, made, clock, stop, kept)
+            results, retried = asyncio.run(playing)
         except BaseExceptionGroup as several:
             raise first_error(several) from None
         made.retried += retried
@@ -271,6 +285,7 @@ async def _generate(
     made: RolloutGeneration,
     clock: AskClock,
     stop: Callable[[], bool],
+    kept: KeptRollouts | None,
 ) -> tuple[list[PlayedRollout | str], int]:
     """For each seat its rollout, or why it is void; and how many attempts were tried again. `made`: what was played
     before in this generation."""
@@ -283,16 +298,20 @@ async def _generate(
     async def seat(batcher: Batcher, place: int) -> PlayedRollout | str:
         nonlocal retried
         group, member = places[place]
-        seed = f"{config.seed} {made.number} {len(made.tasks) + group} {member}"
+        task, turns, number = tasks[group], efforts[group].turns, len(made.tasks) + group
+        if kept is not None and (before := await asyncio.to_thread(kept.find, number, member, task, turns)) is not None:
+            made.reused += 1
+            return before
+        seed = f"{config.seed} {made.number} {number} {member}"
         try:
             async with free:
-                found, again = await try_rollout(
-                    batcher, place, seed, make_desktop, tasks[group], config, member, efforts[group].turns, clock
-                )
+                found, again = await try_rollout(batcher, place, seed, make_desktop, task, config, member, turns, clock)
         finally:
             if together:
                 batcher.leave()
         retried += again
+        if kept is not None and isinstance(found, PlayedRollout):
+            await asyncio.to_thread(kept.keep, number, task, turns, found)
         return found
 
     async with Batcher(policy, seats_there, None if together else LINGER) as batcher:

@@ -4,9 +4,10 @@ Rollouts of the model on desktops, by the loop of `eval`; TRL's loss on their tu
 --out): checkpoints/checkpoint-N, model/ (a LoRA merged in), results/ (summary.json, gate.json, records/ of all that was
 tried, rollouts/ with screens), and .done when the training is finished.
 
-After SIGTERM it throws the rollouts of the present generation away, saves, and exits 0 without .done; $SLIPWAY_RESUME
-names the checkpoint to resume from. That generation is then played anew, with the same random numbers. Exit code 1: too
-many rollouts were void, a retry may help. Exit code 78: no retry helps, as when the gate stops the training.
+After SIGTERM it throws the unfinished rollouts of the present generation away, saves, and exits 0 without .done;
+$SLIPWAY_RESUME names the checkpoint to resume from. What that generation had finished counts then, and the others are
+played (`training.rl.finished`). Exit code 1: too many rollouts were void, a retry may help. Exit code 78: no retry
+helps, as when the gate stops the training.
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
         if trainer.beside is not None:
             trainer.beside.close()
         trainer.teller.writer.cut()
+    trainer.finished.end()
     trainer.teller.status("done", trainer.state.global_step)
     rows = take_best(trainer, config.evaluation, config.seed, out)
     results.write(config, trainer.last, rows, out / "results")

@@ -33,6 +33,7 @@ from training.rl.credit import credit, turns_of, why_masked
 from training.rl.critic import ValueLearning, ValueNetwork
 from training.rl.drawing import TaskDrawer
 from training.rl.figures import figures, in_words
+from training.rl.finished import FinishedRollouts
 from training.rl.idle import WorkerTimes
 from training.rl.policy import Policy
 from training.rl.replay import SuccessReplay
@@ -109,6 +110,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
             self.add_callback(self.critic)
+        self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)
+        self.add_callback(self.finished)
         self.beside = None if chosen.asynchronous is None else RolloutsBeside(self, chosen, self.drawer)
         self.policy = policy(self.model, self.compute_loss_context_manager)
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
@@ -358,6 +361,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
     def _played(self, number: int) -> RolloutGeneration:
         if self.beside is not None:
             return self.beside.collect(number, self.stops.asked)
+        self.finished.begin(number)
         with undisturbed(self.model):
             self.model.eval()
             return generate(
@@ -369,6 +373,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
                 self.stops.asked,
                 self.drawer.further,
                 self.drawer.effort,
+                self.finished if self.chosen.reuses else None,
             )
 
     def _leave(self) -> NoReturn:

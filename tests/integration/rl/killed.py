@@ -2,6 +2,7 @@
 time that it comes there.
 
 asked       the policy is asked for the second time in generation TIME, counted from 1: rollouts run
+kept        a rollout is judged and is to be kept; those before it are
 gate        all rollouts of a generation are played
 stepped     the optimiser has stepped, and no checkpoint of it is begun
 torn        a checkpoint has its weights, and not what says that it is whole
@@ -17,6 +18,7 @@ from typing import Any
 from transformers import TrainerState
 
 from training.rl import gate
+from training.rl.finished import FinishedRollouts
 from training.rl.policy import Policy
 from training.rl.train import main
 from training.rl.trainer import RolloutTrainer
@@ -24,6 +26,7 @@ from training.rl.trainer import RolloutTrainer
 SECOND = 2
 POINTS: dict[str, tuple[Any, str]] = {
     "asked": (Policy, "_act"),
+    "kept": (FinishedRollouts, "keep"),
     "gate": (gate, "check"),
     "stepped": (RolloutTrainer, "_maybe_log_save_evaluate"),
     "torn": (TrainerState, "save_to_json"),
