@@ -29,7 +29,9 @@ def job(*conditions: tuple[str, str, str], **more: Any) -> dict[str, Any]:
 
 def pod(phase: str = "Pending", name: str = "run-x", **status: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "ml", "creationTimestamp": STARTED, **status.pop("metadata", {})}
-    spec = status.pop("spec", {"nodeName": "n1", "containers": [{"resources": {"limits": {"memory": "256Mi"}}}]})
+    spec = status.pop(
+        "spec", {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"memory": "256Mi"}}}]}
+    )
     return {"metadata": metadata, "spec": spec, "status": {"phase": phase, **status}}
 
 
@@ -192,6 +194,14 @@ def test_why_it_ended(case: str) -> None:
 def test_memory_counts_where_a_disruption_is_told_too() -> None:
     worst = ended(137, "OOMKilled", conditions=[condition("DisruptionTarget", "TerminationByKubelet")])
     assert judge(FAILED, [worst], now=NOW).reason == Reason.OUT_OF_MEMORY
+
+
+def test_the_memory_that_is_told_is_our_containers() -> None:
+    """A patch may put a container before it."""
+    worst = ended(137, "OOMKilled")
+    beside = {"name": "proxy", "resources": {"limits": {"memory": "64Mi"}}}
+    worst["spec"] = {**worst["spec"], "containers": [beside, *worst["spec"]["containers"]]}
+    assert "at its limit of 256Mi" in judge(FAILED, [worst], now=NOW).evidence
 
 
 def test_the_newest_try_tells() -> None:

@@ -63,7 +63,8 @@ def why_pod_ended(pod: Object) -> Why | None:
     code = ended.get("exitCode")
     if ended.get("reason") == "OOMKilled":
         containers = at(pod, "spec", "containers") or ()
-        limit = next((at(each, "resources", "limits", "memory") for each in containers), None)
+        ours = next((each for each in containers if each.get("name") == names.CONTAINER), None)  # not a sidecar
+        limit = at(ours, "resources", "limits", "memory")
         above = f" at its limit of {limit}" if limit else ""
         return Why(Reason.OUT_OF_MEMORY, f"pod {name}: OOMKilled, exit code {code}{above}")
     disrupted = disruption(pod)
