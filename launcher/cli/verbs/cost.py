@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from launcher import foreign
 from launcher.cli import arguments
 from launcher.cli.printing import output
-from launcher.errors import BadInput
+from launcher.errors import BadInput, NotFound, Unreachable
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
@@ -81,12 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _before(args: argparse.Namespace, profile: Profile) -> int:
     from launcher import api
-    from launcher.store.known import open_known
     from launcher.verbs.estimate import estimates
 
     jobs = api.load(args.job, backend=args.backend, store=args.store, profile=args.profile)
-    store = open_known(profile.store)
-    earlier = _earlier(store, {job.name for job in jobs.group.runs})
+    earlier = _earlier(profile.store, {job.name for job in jobs.group.runs})
     found = estimates(jobs.group.runs, jobs.names, profile.prices, earlier)
     if args.output != "table":
         output.emit([estimate_record(one) for one in found], args.output)
@@ -122,13 +120,20 @@ def _most(one: JobEstimate) -> str:
     return _money(one.worst, one.rate.currency) or "no limit"
 
 
-def _earlier(store: Store, names: set[str]) -> dict[str, list[float]]:
-    """Name -> for how many seconds each of the job's runs that succeeded held its machines."""
+def _earlier(url: str, names: set[str]) -> dict[str, list[float]]:
+    """Name -> for how many seconds each of the job's runs that succeeded held its machines. Nothing where the store
+    cannot be read: prices need none."""
+    from launcher.store.known import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.status import list_runs, read_lines
 
-    runs = [run for run in list_runs(store) if run.rpartition("-")[0] in names]
     times: dict[str, list[float]] = {}
+    try:
+        store = open_known(url)
+        runs = [run for run in list_runs(store) if run.rpartition("-")[0] in names]
+    except (NotFound, Unreachable) as error:
+        print(f"note: how long earlier runs took is not known: {error}", file=sys.stderr)
+        return times
     with Cache() as cache:
         for line in read_lines(store, runs, cache=cache)[0] if runs else []:
             if line.state == "succeeded" and line.held:

@@ -120,6 +120,24 @@ def test_a_free_job_costs_at_most_nothing(file_store: Store, capsys: Capture) ->
     assert row.split()[-1] == "free"
 
 
+def test_a_job_has_a_price_where_the_store_cannot_be_read(
+    file_store: Store, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the first day there is no store, and no login to one."""
+    bill(file_store)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    Path("slipway.yaml").write_text("")
+    Path("job.yaml").write_text("name: free\ncommand: ['true']\nbackend: local\nlimits: {deadline: 5m}\n")
+    nowhere = "s3://nothing-here?endpoint=http://127.0.0.1:1"
+    assert main(["cost", "--job", "job.yaml", "--store", nowhere]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[-1] == "free"
+    assert "note: how long earlier runs took is not known: store s3://nothing-here" in told.err
+
+
 def test_a_store_without_runs_is_said(file_store: Store, capsys: Capture) -> None:
     bill(file_store)
     assert main(["cost", "-l", "team=nobody"]) == 0
