@@ -23,6 +23,7 @@ from tests.integration.rl import worlds
 from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_asynchronous import agree, ledger, of
 from tests.integration.rl.test_training import newest, written
+from tests.support.desktops import need_desktops
 from training.common.entry import read_state
 from training.rl.anchors import ScreenState
 from training.rl.config import RlConfig
@@ -80,6 +81,26 @@ def test_after_sigkill_finished_rollouts_count_once_and_only_the_others_are_play
     counted = [line.detail["attempt"] for line in of(reading.RlValidation, out)]
     assert len(set(before["judged"]) & set(counted)) == len(before["judged"]) - again
     assert not (out / "results" / "unfinished").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_on_real_desktops_finished_rollouts_count_once(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X servers, window managers and GTK programs, four at once; SIGKILL takes the training away from all of them."""
+    need_desktops()
+    file, out = tmp_path / "ledger", tmp_path / "out"
+    monkeypatch.setenv(worlds.LEDGER, str(file))
+    limits = RolloutLimits(concurrency=4, parse_failures=9, attempts=3, backoff=0.0)
+    chosen = config(start, environment="tests.integration.rl.worlds:Forms", limits=limits)
+    killed(chosen, out, "kept", SEATS + 4)
+    before = ledger(file)
+    kept = len(list((out / "results" / "unfinished").glob(f"*/{FILE}")))
+    assert 1 <= kept < SEATS
+    assert train(chosen, out, str(newest(out)))
+    told = agree(out, file, 2)
+    assert len(told["judged"]) == len(before["judged"]) + SEATS - kept
 
 
 @pytest.mark.nightly

@@ -8,10 +8,12 @@ import os
 import signal
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from eval.actions import Action
+from eval.benchmarks.gtk_forms import environment as gtk_forms
 from eval.desktop import Desktop, DesktopGone, Observation, Score, Task
 from eval.environments import login
 
@@ -116,6 +118,14 @@ LEDGER = (
 KILLER = "RL_TEST_KILLER"  # a file that the first desktop to do its tenth step takes away, and its own process with it
 
 
+def tell(event: str, name: str) -> None:
+    """A line of the ledger."""
+    line = json.dumps({"event": event, "name": name, "process": os.getpid()}) + "\n"
+    file = os.open(os.environ[LEDGER], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, line.encode())
+    os.close(file)
+
+
 class LedgerDesktop(Lenient):
     """Tells a ledger outside the training of each attempt, under a name that its judgement carries, too."""
 
@@ -123,15 +133,9 @@ class LedgerDesktop(Lenient):
         super().__init__(options)
         self.name = ""
 
-    def tell(self, event: str) -> None:
-        line = json.dumps({"event": event, "name": self.name, "process": os.getpid()}) + "\n"
-        file = os.open(os.environ[LEDGER], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, line.encode())
-        os.close(file)
-
     async def reset(self, task: Task, seed: int) -> Observation:
         self.name = uuid.uuid4().hex
-        self.tell("began")
+        tell("began", self.name)
         return await super().reset(task, seed)
 
     async def step(self, action: Action) -> Observation:
@@ -145,7 +149,7 @@ class LedgerDesktop(Lenient):
 
     async def score(self) -> Score:
         judged = await super().score()
-        self.tell("judged")
+        tell("judged", self.name)
         return Score(judged.value, judged.success, {"attempt": self.name})
 
 
@@ -157,3 +161,43 @@ class Ledgered(Sides):
 
     def desktop(self, options: Mapping[str, Any]) -> Desktop:
         return LedgerDesktop(login.LoginOptions(split="train"))
+
+
+class FormDesktop:
+    """A real desktop with a GTK form. Tells the ledger of each attempt. The score is the share of the steps that
+    clicked in the right half: a policy that knows nothing has some."""
+
+    def __init__(self) -> None:
+        self.inner = gtk_forms.desktop(FORMS)
+        self.name = ""
+        self.right = 0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.name, self.right = uuid.uuid4().hex, 0
+        tell("began", self.name)
+        return await self.inner.reset(task, seed)
+
+    async def step(self, action: Action) -> Observation:
+        self.right += action.x is not None and action.x > 0.5
+        return await self.inner.step(action)
+
+    async def score(self) -> Score:
+        judged = await self.inner.score()
+        tell("judged", self.name)
+        return Score(self.right / STEPS, judged.success, {**judged.detail, "attempt": self.name})
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+FORMS = {"split": "train", "tree": False}
+
+
+class Forms:
+    """GTK forms on real desktops, judged by `FormDesktop`."""
+
+    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        return [replace(task, max_steps=STEPS) for task in gtk_forms.tasks(count, seed, FORMS)]
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return FormDesktop()
