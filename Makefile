@@ -90,7 +90,7 @@ demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow
 
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly and not cluster" tests
+	$(BIN)/pytest -q -n 3 --dist worksteal -m "not nightly and not cluster" tests
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "cluster and not nightly" tests

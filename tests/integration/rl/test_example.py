@@ -1,4 +1,4 @@
-"""examples/rl-login as a user runs it, with few episodes and steps: real processes."""
+"""examples/rl-login and examples/rl-desktop as a user runs them, with few episodes and steps: real processes."""
 
 from __future__ import annotations
 
@@ -9,35 +9,51 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.desktops import need_desktops
 from tests.support.verbs import launcher
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "rl-login"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SMALL = {
-    "rl-episodes:config.tasks.count": 20,
-    "rl-start:config.steps": 4,
-    "rl-start:config.warmup_steps": 1,
-    "rl-start:config.save_every": 2,
-    "rl-before:config.tasks.count": 10,
-    "rl-train:config.steps": 2,
-    "rl-train:config.warmup_steps": 1,
-    "rl-train:config.save_every": 1,
-    "rl-train:config.tasks_per_generation": 2,
-    "rl-train:config.group_size": 2,
-    "rl-after:config.tasks.count": 10,
+    "episodes:config.tasks.count": 20,
+    "start:config.steps": 4,
+    "start:config.warmup_steps": 1,
+    "start:config.save_every": 2,
+    "before:config.tasks.count": 10,
+    "train:config.steps": 2,
+    "train:config.warmup_steps": 1,
+    "train:config.save_every": 1,
+    "train:config.tasks_per_generation": 2,
+    "train:config.group_size": 2,
+    "after:config.tasks.count": 10,
 }
+
+
+def ran(folder: Path, example: str, jobs: str) -> dict[str, str]:
+    """An example with few episodes and steps, each job of which has a name that begins with `jobs`: how many tasks each
+    agent was asked, by its name."""
+    (folder / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")
+    try:
+        options = [f"--set={jobs}-{name}={value}" for name, value in SMALL.items()]
+        launcher(folder, "submit", str(EXAMPLES / example), "--backend", "local", "--follow", *options)
+        states = json.loads(launcher(folder, "status", "-o", "json"))
+        table = launcher(folder, "results", f"{jobs}-before", f"{jobs}-after", "-o", "csv")
+    finally:
+        launcher(folder, "local", "stop")
+    assert {run["state"] for run in states} == {"succeeded"}
+    rows = [row for row in csv.DictReader(io.StringIO(table)) if row["metric"] == "success"]
+    return {row["agent"]: row["n"] for row in rows}
 
 
 @pytest.mark.ml
 @pytest.mark.timeout(1200)
 def test_a_model_is_taught_tries_for_itself_and_is_measured_before_and_after(tmp_path: Path) -> None:
-    (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")
-    try:
-        options = [f"--set={name}={value}" for name, value in SMALL.items()]
-        launcher(tmp_path, "submit", str(EXAMPLE), "--backend", "local", "--follow", *options)
-        states = json.loads(launcher(tmp_path, "status", "-o", "json"))
-        table = launcher(tmp_path, "results", "rl-before", "rl-after", "-o", "csv")
-    finally:
-        launcher(tmp_path, "local", "stop")
-    assert {run["state"] for run in states} == {"succeeded"}
-    rows = [row for row in csv.DictReader(io.StringIO(table)) if row["metric"] == "success"]
-    assert {row["agent"]: row["n"] for row in rows} == {"start": "10", "trained": "10"}
+    assert ran(tmp_path, "rl-login", "rl") == {"start": "10", "trained": "10"}
+
+
+@pytest.mark.nightly
+@pytest.mark.ml
+@pytest.mark.timeout(1800)
+def test_the_same_on_real_desktops(tmp_path: Path) -> None:
+    need_desktops()
+    told = ran(tmp_path, "rl-desktop", "rld")
+    assert told == dict.fromkeys(("start", "commonest", "nearest", "trained"), "10")

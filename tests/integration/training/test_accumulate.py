@@ -99,7 +99,13 @@ def assert_same_gradient(make: Callable[[int, int], Any]) -> None:
         assert told == pytest.approx(loss, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)], ids=["full", "lora"])
+NIGHTLY = pytest.mark.nightly  # one of each trainer, and of each way to divide the loss, is enough in CI
+
+
+@pytest.mark.parametrize(
+    "lora",
+    [pytest.param(None, id="full"), pytest.param(LoraConfig(rank=4, alpha=8), id="lora", marks=NIGHTLY)],
+)
 def test_sft(made: tuple[Path, Path], tmp_path: Path, lora: LoraConfig | None) -> None:
     def make(batch_size: int, accumulate: int) -> Any:
         config = sft.SftConfig(
@@ -110,7 +116,14 @@ def test_sft(made: tuple[Path, Path], tmp_path: Path, lora: LoraConfig | None) -
     assert_same_gradient(make)
 
 
-@pytest.mark.parametrize("losses", [["sigmoid"], ["sft", "sigmoid"], ["sft", "ipo", "apo_zero"]], ids="+".join)
+@pytest.mark.parametrize(
+    "losses",
+    [
+        pytest.param(["sigmoid"], id="sigmoid"),
+        pytest.param(["sft", "sigmoid"], id="sft+sigmoid", marks=NIGHTLY),
+        pytest.param(["sft", "ipo", "apo_zero"], id="sft+ipo+apo_zero", marks=NIGHTLY),
+    ],
+)
 def test_dpo(made: tuple[Path, Path], tmp_path: Path, losses: list[Any]) -> None:
     def make(batch_size: int, accumulate: int) -> Any:
         config = dpo.DpoConfig(
@@ -141,7 +154,14 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder, root / "model"
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "grpo",
+        "dapo",
+        *(pytest.param(name, marks=NIGHTLY) for name in ("dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")),
+    ],
+)
 def test_grpo(prompts: tuple[Path, Path], tmp_path: Path, loss: Any) -> None:
     def make(batch_size: int, accumulate: int) -> Any:
         config = GrpoConfig(
