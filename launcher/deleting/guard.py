@@ -28,8 +28,7 @@ def needs(job: ResolvedJob) -> tuple[set[str], set[str], set[str]]:
     """(runs, works, overlays as bare hex) that a job needs from the store."""
     runs = {item.run for item in job.inputs.values() if item.run} | ({job.resume} if job.resume else set())
     wanted = {work for item in job.inputs.values() for work in (item.work, *item.works.values()) if work}
-    overlays = {job.code.digest.removeprefix("sha256:")} if job.code is not None else set()
-    return runs, wanted, overlays
+    return runs, wanted, job.blobs()
 
 
 def wait_for_deletions(store: Store, runs: Collection[str], blobs: Collection[str]) -> None:

@@ -111,7 +111,7 @@ def plan_rm(store: Store, runs: Sequence[str]) -> DeletionPlan:
 
 def _overlays(surveyed: Survey, grace: float) -> tuple[UnusedOverlay, ...]:
     """The unused overlays. Overlays of runs that this call deletes stay until the next call: a retry may need them."""
-    used = {known.code for known in surveyed.runs.values()}
+    used = {blob for known in surveyed.runs.values() for blob in known.blobs}
     old = [
         UnusedOverlay(digest, surveyed.blobs.get(digest), surveyed.notes.get(digest))
         for digest in sorted({*surveyed.blobs, *surveyed.notes} - used)

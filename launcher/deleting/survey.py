@@ -30,11 +30,20 @@ class _Input(msgspec.Struct):
     run: str | None = None
 
 
+class _Image(msgspec.Struct, frozen=True):
+    environment: str = ""
+
+
+class _Role(msgspec.Struct):
+    image: _Image = _Image()
+
+
 class _Job(msgspec.Struct):
     """The fields of job.json that deleting needs. A newer launcher may have written it: unknown fields are ignored."""
 
     name: str
     code: _Code | None = None
+    roles: dict[str, _Role] = {}
     inputs: dict[str, _Input] = {}
     labels: dict[str, str] = {}
     resume: str | None = None
@@ -65,7 +74,7 @@ class Known:
     work: str = ""  # the run's own work; a run that has not ended may still adopt another run's results
     works: frozenset[str] = frozenset()  # the works of its inputs
     runs: frozenset[str] = frozenset()  # runs that its inputs or `resume` name
-    code: str = ""  # digest of its overlay, as bare hex
+    blobs: frozenset[str] = frozenset()  # digests of its overlay and environments, as bare hex
     adopted: str = ""  # the run whose outputs it adopted
     deleted: bool = False
     objects: int = 0
@@ -210,9 +219,17 @@ def _known(store: Store, run: str, body: tuple[bytes, Meta], ended: tuple[bytes,
         work=work,
         works=frozenset(work for item in job.inputs.values() for work in (item.work, *item.works.values()) if work),
         runs=frozenset(run for run in (*(item.run for item in job.inputs.values()), job.resume) if run),
-        code=job.code.digest.removeprefix("sha256:") if job.code is not None else "",
+        blobs=frozenset(each.removeprefix("sha256:") for each in _blobs(job)),
         adopted=result.adopted.run if result is not None and result.adopted is not None else "",
     )
+
+
+def _blobs(job: _Job) -> Iterator[str]:
+    if job.code is not None:
+        yield job.code.digest
+    for role in job.roles.values():
+        if ":" in role.image.environment:
+            yield role.image.environment
 
 
 def _last(key: str) -> str:

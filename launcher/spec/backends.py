@@ -62,6 +62,7 @@ class Traits(msgspec.Struct, frozen=True):
                      None: it costs what the profile says for GPUs or cores, and nothing without
     needs_digest     images must be pinned by a digest
     runs_images      a role runs in an image; without it in the launcher's own Python environment
+    venv             its block may have `venv`: a Python environment for roles that name no image
     on_this_machine  it shares the local supervisor, its slots and `launcher secrets` with the local backend
     carries          its objects carry their jobs (`Carries` in launcher/backends/base.py): others may create them
     spawners         on this machine: `module:function` that gives the supervisor its way to start members
@@ -79,6 +80,7 @@ class Traits(msgspec.Struct, frozen=True):
     machines: Callable[[Mapping[str, Any]], MachineChoice] | None = None
     needs_digest: bool = True
     runs_images: bool = True
+    venv: bool = False
     on_this_machine: bool = False
     carries: bool = False
     spawners: str = ""

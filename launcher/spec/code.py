@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Protocol, cast
 
 import msgspec
 
@@ -55,8 +55,8 @@ MAX_BYTES: Final = 256 << 20  # a larger overlay holds data, which belongs in `i
 MAX_FILES: Final = 100_000  # more files than any project has: data, or a whole file system
 
 
-class _Digest:
-    """A file object that only hashes."""
+class DigestSink:
+    """A file object that hashes what is written, and passes it on to `under`."""
 
     def __init__(self, under: IO[bytes] | None = None) -> None:
         self.sha256 = hashlib.sha256()
@@ -69,6 +69,17 @@ class _Digest:
         if self.under is not None:
             self.under.write(data)
         return len(data)
+
+
+class Packed(Protocol):
+    """What becomes one object of the store, under its digest."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def digest(self) -> str: ...
+
+    def pack(self, out: Path) -> str: ...
 
 
 class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached properties
@@ -125,12 +136,12 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
                     raise BadInput(f"code: {path}: {error.strerror or error}") from None
         if problems:
             raise BadInput(problems)
-        return _pack(self.folder, self.files, _Digest())
+        return _pack(self.folder, self.files, DigestSink())
 
     def pack(self, out: Path) -> str:
         """Writes the tar; returns its sha256 (hex). Raises BadInput for a file that cannot be packed."""
         with out.open("wb") as stream:
-            return _pack(self.folder, self.files, _Digest(stream))
+            return _pack(self.folder, self.files, DigestSink(stream))
 
     def note(self) -> str:
         """One line about the files that were left out; empty if there are none."""
@@ -148,7 +159,7 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
         return [pattern for pattern in self.include if not any(private.named(name, pattern) for name in self.files)]
 
 
-def _pack(folder: Path, names: list[str], sink: _Digest) -> str:
+def _pack(folder: Path, names: list[str], sink: DigestSink) -> str:
     with tarfile.open(fileobj=cast(Any, sink), mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for name in names:
             path = folder / name

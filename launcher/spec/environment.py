@@ -18,7 +18,7 @@ SOURCES: Final = ("training", "eval", "launcher/runtime")
 @cache
 def local_environment() -> str:
     """sha256 (hex) over the source of the packages that jobs run, and over requirements.lock if it is beside them."""
-    roots = {name: package.parent for name in ("launcher", "training", "eval") if (package := _package(name))}
+    roots = {name: package.parent for name in ("launcher", "training", "eval") if (package := package_folder(name))}
     total = hashlib.sha256()
     for lock in sorted({root / LOCK for root in roots.values()}):
         if lock.is_file():
@@ -31,7 +31,7 @@ def local_environment() -> str:
     return total.hexdigest()
 
 
-def _package(name: str) -> Path | None:
+def package_folder(name: str) -> Path | None:
     """The folder of a package, without importing the package."""
     spec = find_spec(name)
     return Path(spec.origin).parent if spec is not None and spec.origin else None

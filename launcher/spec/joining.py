@@ -13,6 +13,7 @@ from launcher.spec.model import Input, ResolvedJob
 
 if TYPE_CHECKING:
     from launcher.spec.loaded import LoadedJob, Variant
+    from launcher.spec.venv import VenvArchive
 
 Axis = tuple[str, str]  # (job, path of its matrix)
 _BETWEEN: Final = 10  # intermediate combinations may exceed the limit of the result by this factor
@@ -28,6 +29,7 @@ class ResolvedRun(msgspec.Struct, frozen=True):
     label: str  # "lr=1e-05,seed=0"; empty without a matrix
     upstream: tuple[str, ...]
     source: tuple[LoadedJob, Variant]
+    environments: tuple[VenvArchive, ...] = ()
 
 
 class Runs:

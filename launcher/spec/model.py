@@ -18,11 +18,13 @@ class Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Image(Frozen, frozen=True):
-    """The image of a rank. On `local`, which runs no image, `environment` identifies the software instead."""
+    """The image of a rank. Where none runs, `environment` identifies the software instead."""
 
     reference: str = ""  # the name to pull: registry/name[:tag]; on `local` as the user wrote it
     digest: str = ""  # sha256:... of the image
-    environment: str = ""  # local only: sha256 over the lock and the installed source
+    # on `local`: sha256 over the lock and the installed source; of a role that runs in a Python environment of its own:
+    # `sha256:...` of the archive in the store from which a machine makes it
+    environment: str = ""
 
 
 class Resources(Frozen, frozen=True):
@@ -176,6 +178,13 @@ class ResolvedJob(Frozen, frozen=True):
         if len(self.roles) == 1:
             return next(iter(self.roles))
         return next(name for name, role in self.roles.items() if role.leader)
+
+    def blobs(self) -> set[str]:
+        """The objects of the store, as bare hex, that this run needs beside its inputs: the overlay of its code, the
+        archives of its Python environments."""
+        code = {self.code.digest} if self.code is not None else set()
+        named = code | {role.image.environment for role in self.roles.values() if ":" in role.image.environment}
+        return {digest.removeprefix("sha256:") for digest in named}
 
     def members(self) -> tuple[str, ...]:
         """Every `<role>-<rank>`, the leader first, then by role and rank."""

@@ -3,6 +3,7 @@ the folders of code overlays, because only the profile says where the store and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
@@ -42,7 +43,8 @@ from launcher.spec.types import Context
 from launcher.spec.variant import label as label_of_picks
 
 if TYPE_CHECKING:
-    from launcher.spec.code import Overlay
+    from launcher.spec.code import Overlay, Packed
+    from launcher.spec.venv import VenvArchive
 
 MAIN: Final = "main"
 # Fields of a job that `_Resolver.job` changes. Any other field of both the schema and ResolvedJob is copied as written,
@@ -61,9 +63,15 @@ class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for cached propert
     edges: Mapping[str, tuple[str, ...]]  # run -> the runs that it takes inputs from
     names: Mapping[str, str]  # run -> its name for users: sft, sft[lr=1e-05]
     code: Mapping[str, Overlay] = {}  # by digest
+    environments: Mapping[str, VenvArchive] = {}  # by digest
     machine: Mapping[str, Mapping[str, Any]] = {}  # run -> options that are not part of it: `Traits.machine`
     _made: tuple[ResolvedRun, ...] = ()
     _profile: Profile | None = None
+
+    @property
+    def packed(self) -> Mapping[str, Packed]:
+        """Everything that a submit uploads, by digest."""
+        return {**self.code, **self.environments}
 
     @cached_property
     def origins(self) -> dict[str, dict[str, str]]:
@@ -99,6 +107,7 @@ def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str 
         edges={item.run: item.upstream for item in all_runs},
         names={item.run: f"{item.job.name}[{item.label}]" if item.label else item.job.name for item in all_runs},
         code={job.code.digest(): job.code for job in jobs if job.code is not None},
+        environments={made.digest(): made for item in all_runs for made in item.environments},
         machine={item.run: own for item in all_runs if (own := _machine(item, profile))},
         _made=all_runs,
         _profile=profile,
@@ -168,7 +177,8 @@ def _runs(
                 resolver.at.problem(("matrix",), f"{label or job.name} is the same run as {labels[run] or job.name}")
                 continue
             labels[run] = label
-            yield ResolvedRun(complete, run, work_hash(complete), picks, label, upstream, (job, variant))
+            made = (job, variant), tuple(resolver.environments)
+            yield ResolvedRun(complete, run, work_hash(complete), picks, label, upstream, *made)
 
 
 def _build(base: ResolvedJob, *, inputs: dict[str, Input], variant: dict[str, Any]) -> ResolvedJob:
@@ -223,6 +233,7 @@ class _Resolver:
         self.backend, self.others = names[0], names[1:]
         self.traits = traits(self.backend)
         self.fresh = fresh
+        self.environments: list[VenvArchive] = []
 
     def job(self) -> ResolvedJob:
         values = self.values
@@ -273,9 +284,40 @@ class _Resolver:
     def options(self) -> dict[str, Any]:
         """The options of the backend's block; the job's override the profile's. `secrets` reads the places of
         secrets."""
-        merged = {**self.profile.blocks.get(self.backend, {}), **self.values.get(self.backend, {})}
+        merged = self.merged()
         merged.pop("secrets", None)
         return portable(self.backend, without_defaults(self.backend, merged))
+
+    def merged(self) -> dict[str, Any]:
+        return {**self.profile.blocks.get(self.backend, {}), **self.values.get(self.backend, {})}
+
+    def environment_of_lock(self) -> str:
+        """`sha256:...` of the archive that the block's `venv` names; empty, with problems, where it cannot be used. A
+        path of the profile is relative to the profile's file."""
+        from launcher.spec.venv import archive, lock_faults
+
+        given, route = self.merged()["venv"], (self.backend, "venv", "lock")
+        folder, at = self.loaded.folder, self.at
+        file, line, column = at.place(route)
+        if "venv" not in self.values.get(self.backend, {}):
+            origin = self.profile.origins.get(f"{self.backend}.venv", "")
+            file, _, number = origin.rpartition(":")
+            folder, line, column = Path(self.profile.read_in[0], file).parent, int(number or 0), 1
+        made = archive(folder / given["lock"], given["python"])
+        try:
+            faults = lock_faults(made.text)
+            for fault in faults:
+                shown = os.path.relpath(made.lock) if made.lock.is_relative_to(Path.cwd()) else str(made.lock)
+                place = (shown, fault.line, 1) if fault.line else (file, line, column)
+                at.problems.add(*place, ".".join(route), fault.message, fault.allowed)
+            if not faults:
+                self.environments.append(made)
+                return f"sha256:{made.digest()}"
+        except BadInput as error:
+            at.problems.add(
+                file, line, column, ".".join(route), str(error), "a file of `uv pip compile --generate-hashes`"
+            )
+        return ""
 
     def secrets(self) -> dict[str, str]:
         own = self.values.get(self.backend, {}).get("secrets", {})
@@ -326,8 +368,11 @@ class _Resolver:
         if not digest and text in self.profile.images:
             reference, _, digest = self.profile.images[text].partition("@")
         if not text:
+            if self.traits.venv and "venv" in self.merged():
+                return Image(environment=self.environment_of_lock())
             route = ("roles", name) if "roles" in self.values else ()
-            self.at.problem((*route, "image"), f"is missing: {self.backend} runs images")
+            allowed = f"an image, or `{self.backend}: {{venv: {{lock: ..., python: ...}}}}`" if self.traits.venv else ""
+            self.at.problem((*route, "image"), f"is missing: {self.backend} runs images", allowed)
         elif not digest and self.traits.needs_digest:
             bare = "/" not in text and ":" not in text
             known = self.profile.images

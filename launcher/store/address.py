@@ -61,6 +61,12 @@ class StoreUrl:
     def anonymous(self) -> bool:
         return self.options.get("anonymous") in ("1", "true")
 
+    @property
+    def endpoint(self) -> str:
+        """Of the URL, or for S3 of the environment; empty for the provider's own."""
+        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if self.scheme == "s3" else ()
+        return self.options.get("endpoint") or next((os.environ[name] for name in named if os.environ.get(name)), "")
+
 
 def client(address: StoreUrl, *, timeout: float, deadline: float, retries: int = 0) -> S3Store | GCSStore | AzureStore:
     """obstore's client. `timeout` bounds one request, body included; `deadline` its own retries (both seconds).
@@ -70,7 +76,7 @@ def client(address: StoreUrl, *, timeout: float, deadline: float, retries: int =
     """
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    endpoint = _endpoint(address)
+    endpoint = address.endpoint
     http: ClientConfig = {
         "timeout": timedelta(seconds=timeout),
         "connect_timeout": timedelta(seconds=min(5.0, timeout)),
@@ -98,13 +104,6 @@ def client(address: StoreUrl, *, timeout: float, deadline: float, retries: int =
         if isinstance(error, Unreachable) or type(error).__module__.partition(".")[0] not in ("obstore", "builtins"):
             raise
         raise BadInput(f"store `{address.url}`: {str(error).partition(chr(10))[0]}") from None
-
-
-def _endpoint(address: StoreUrl) -> str:
-    if address.scheme == "s3":
-        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-        return address.options.get("endpoint") or next((os.environ[name] for name in named if os.environ.get(name)), "")
-    return address.options.get("endpoint", "")
 
 
 def _s3(address: StoreUrl, endpoint: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 
 from launcher.deleting.guard import wait_for_deletions
 from launcher.errors import BadInput, NotFound
-from launcher.spec.code import Overlay
+from launcher.spec.code import Packed
 from launcher.spec.model import ResolvedJob
 from launcher.store import layout
 from launcher.store.base import Store
@@ -35,7 +35,7 @@ class BlobNote:
     dirty: bool = False
 
 
-def push_overlays(store: Store, jobs: Sequence[ResolvedJob], overlays: Mapping[str, Overlay]) -> dict[str, bool]:
+def push_overlays(store: Store, jobs: Sequence[ResolvedJob], overlays: Mapping[str, Packed]) -> dict[str, bool]:
     """Uploads the overlays of jobs that have no job.json yet, so nothing in the store refers to them. An overlay that
     is there already is uploaded again to renew its time; one that `launcher gc` is deleting is uploaded again after the
     deletion."""
@@ -46,14 +46,13 @@ def push_overlays(store: Store, jobs: Sequence[ResolvedJob], overlays: Mapping[s
 
 
 def upload_overlays(
-    store: Store, jobs: Iterable[ResolvedJob], overlays: Mapping[str, Overlay], *, renewed: float | None = None
+    store: Store, jobs: Iterable[ResolvedJob], overlays: Mapping[str, Packed], *, renewed: float | None = None
 ) -> dict[str, bool]:
     """Uploads the code overlays of jobs, each once; returns digest -> whether it was missing. `overlays` maps digests
     to overlays. One that is older than `renewed` seconds is uploaded again. Raises NotFound, and BadInput when the
     folder changed meanwhile."""
     done: dict[str, bool] = {}
-    wanted = {job.code.digest for job in jobs if job.code is not None}
-    for digest in sorted(wanted):
+    for digest in sorted({digest for job in jobs for digest in job.blobs()}):
         stored = store.head(layout.blob(digest))
         done[digest] = stored is None
         if stored is not None and (renewed is None or store.now() - stored.modified < renewed):

@@ -31,7 +31,7 @@ from launcher.protocol.records import Deleted, Result
 from launcher.protocol.view import RunView
 from launcher.runtime.adoption import find_done
 from launcher.spec.backends import traits
-from launcher.spec.code import Overlay
+from launcher.spec.code import Packed
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
@@ -111,7 +111,7 @@ def submit(
     store: Store,
     backend: Backend,
     *,
-    overlays: Mapping[str, Overlay] | None = None,
+    overlays: Mapping[str, Packed] | None = None,
     checked: Path | None = None,
     plan: bool = False,
     notes: Path | None = None,
@@ -119,7 +119,7 @@ def submit(
 ) -> list[Submitted]:
     """Submits a group to one backend; returns the outcome of each run, in the group's order.
 
-    overlays  digest -> the code overlays that the jobs name
+    overlays  digest -> what the jobs name and the store may lack: code overlays, Python environments
     checked   folder that remembers which stores were found sound, so that each is checked once; None: not checked
     plan      only says what would be done; writes nothing
     notes     folder that remembers a submit until its end (launcher.userdata.interrupted); None: it is not remembered
@@ -161,7 +161,7 @@ class _Rounds:
         ones: dict[str, _One],
         threads: ThreadPoolExecutor,
         plan: bool,
-        overlays: Mapping[str, Overlay],
+        overlays: Mapping[str, Packed],
         ceiling: CeilingPlan | None,
     ) -> None:
         self.ceiling = ceiling

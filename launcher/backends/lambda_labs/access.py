@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from launcher.backends.lambda_labs.names import lifetime
 from launcher.errors import BadInput, Unreachable
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
+from launcher.store import layout
+from launcher.store.address import StoreUrl
 from launcher.store.renewed import EXPIRES, ISSUED
 
 SHORTEST: Final = 900  # seconds; AWS gives none for less
@@ -109,6 +111,30 @@ def access(job: ResolvedJob) -> dict[str, str]:
         **{name: os.environ[name] for name in PLACE if os.environ.get(name)},
         **({ISSUED: f"{issued:.0f}", EXPIRES: f"{issued + duration:.0f}"} if "renew" in job.options else {}),
     }
+
+
+def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:
+    """From where the job's machines fetch an object of the store, without a client of it. `given`: their credentials,
+    which sign the URL, so that it ends with them."""
+    key = layout.blob(digest)
+    if not job.store.startswith("s3://"):
+        return f"{job.store}/{key}"
+    import boto3
+    from botocore.config import Config
+
+    place = StoreUrl.parse(job.store)
+    endpoint = place.endpoint or None
+    client = boto3.client(
+        "s3",
+        region_name=place.options.get("region"),
+        endpoint_url=endpoint,
+        aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+        aws_session_token=given["AWS_SESSION_TOKEN"],
+        config=Config(signature_version="s3v4", s3={"addressing_style": "path" if endpoint else "auto"}),
+    )
+    parameters = {"Bucket": place.bucket, "Key": "/".join(filter(None, (place.prefix, key)))}
+    return str(client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=life(job)))
 
 
 def check(group: Sequence[ResolvedJob], folders: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
 from launcher.backends.lambda_labs.records import record_end, recorded, shown_in
-from launcher.backends.lambda_labs.render import parse, render
+from launcher.backends.lambda_labs.render import fetching, parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.backends.store_logs import follow
@@ -113,12 +113,13 @@ class LambdaBackend:
             if (file.run, file.fingerprint) != (run, run_hash(jobs[run])):
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
             access.check([jobs[run]], self._folders)
-            credentials = msgspec.json.encode(access.access(jobs[run])).decode()
+            given = access.access(jobs[run])
+            credentials = msgspec.json.encode(given).decode()
             store = self._store(file.store)
             handles[run] = Handle(run, self.name, run, file.fingerprint, {"store": file.store})
             with suppress(RunOver):  # then the handle names no machine, and the caller sees why in the store
                 machines: list[CloudInstance] = []
-                for each in file.machines:
+                for each in (fetching(machine, jobs[run], given) for machine in file.machines):
                     beside = machines[0] if machines else None
                     machines.append(ensure(self.api, store, file, each, credentials, self.times, beside))
                 handles[run] = self._handle(run, machines)

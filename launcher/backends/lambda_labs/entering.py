@@ -1,4 +1,5 @@
-"""Reaching a member's machine by ssh, with the user's own key: a command in the runtime's container, ports."""
+"""Reaching a member's machine by ssh, with the user's own key: a command in the runtime's container (or
+Python environment), ports."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from launcher.errors import NotFound
 from launcher.protocol.view import RunView
 
 USER: Final = "ubuntu"  # of Lambda's images
+ENTER: Final = "/var/lib/slipway/enter"  # where a machine has no container, but a Python environment
 
 
 def machine_of(living: Sequence[CloudInstance], view: RunView, run: str, member: str) -> CloudInstance:
@@ -38,7 +40,9 @@ def ssh(machine: CloudInstance) -> list[str]:
 
 
 def execute(machine: CloudInstance, command: Sequence[str], *, tty: bool) -> list[str]:
-    inside = f"sudo docker exec {'-it' if tty else '-i'} slipway {shlex.join(command)}"
+    container = f"docker exec {'-it' if tty else '-i'} slipway"
+    choose = f'if [ -x {ENTER} ]; then exec {ENTER} "$@"; else exec {container} "$@"; fi'
+    inside = f"sudo sh -c {shlex.quote(choose)} sh {shlex.join(command)}"
     return [*ssh(machine), *(["-t"] if tty else []), f"{USER}@{machine.ip}", inside]
 
 

@@ -12,8 +12,10 @@ import yaml
 
 from launcher.backends.base import Rendered
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.script import completed, script
+from launcher.backends.lambda_labs.access import archive_url
+from launcher.backends.lambda_labs.script import completed, script, with_archive
 from launcher.backends.lambda_labs.traits import ARN
+from launcher.backends.lambda_labs.venv import digest_of
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
@@ -147,6 +149,16 @@ def parse(text: str, where: str) -> LaunchFile:
     if file.launch > VERSION:
         raise BadInput(f"{where}: of version {file.launch}; this launcher reads up to {VERSION}")
     return file
+
+
+def fetching(machine: MachineRequest, job: ResolvedJob, given: Mapping[str, str]) -> MachineRequest:
+    """The machine, told from where it fetches the archive of its Python environment, if it needs one. `given`: its
+    credentials of the store."""
+    digest = digest_of(job, machine.member.rpartition("-")[0])
+    if not digest:
+        return machine
+    user_data = with_archive(machine.request["user_data"], archive_url(job, digest, given))
+    return msgspec.structs.replace(machine, request={**machine.request, "user_data": user_data})
 
 
 def request_of(

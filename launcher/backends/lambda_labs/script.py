@@ -1,8 +1,8 @@
 """The script that a machine runs once, at its first boot, as root. Pure text.
 
-It starts the countdown to its end first, then checks the GPUs, gets docker and the image, and starts the runtime until
-that says that nothing is left to do. The machine has no API key: it can power itself off, but only a launcher can end
-its billing.
+It starts the countdown to its end first, then checks the GPUs, gets docker and the image (or makes the Python
+environment of a role that names none: venv.py), and starts the runtime until that says that nothing is left to do. The machine has no API
+key: it can power itself off, but only a launcher can end its billing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from launcher.backends.docker.container import ENTRYPOINT, image
-from launcher.backends.lambda_labs import renewal
+from launcher.backends.lambda_labs import renewal, venv
 from launcher.backends.lambda_labs.access import too_long
 from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, where
 from launcher.reasons import EXIT_DONE, EXIT_NEVER
@@ -23,8 +23,14 @@ from launcher.store.renewed import LOOK, RENEW
 
 WORK: Final = "/work"
 INSIDE: Final = "/run/slipway"
+FOLDERS: Final = {  # in a container
+    "SLIPWAY_WORKDIR": WORK,
+    "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
+    "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
+}
 END: Final = "SLIPWAY_END"  # no line of the texts between two of these is this word: each is one line of JSON
 NO_ACCESS: Final = "{}"  # where submit writes the credentials of the store
+NO_ARCHIVE: Final = "-"  # where submit writes the URL of a Python environment's archive
 NO_LAUNCH: Final = "-"  # where submit writes the number of the launch
 
 _TEXT: Final = """#!/bin/sh
@@ -46,20 +52,19 @@ cat > "$root/machine" <<'{end}'
 {end}
 say() {{ echo "[slipway] $*"; }}
 leave() {{ say "$*"; shutdown -P now; exit 0; }}
-{gpus}{docker}
+{gpus}{software}
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 cat > "$root/env" <<'{end}'
 {environment}
 {end}
 printf 'SLIPWAY_PLACEMENT={{"kind":"{kind}","where":"%s","host":"%s","container":"%s"}}\\n' \\
   {where} "$address" "$(cat "$root/machine")" >> "$root/env"
-{renewing}pause=5
+{entering}{renewing}pause=5
 while :; do
   # the runtime empties its copy of the credentials
   cp "$root/job.json" "{private}" "$root/run/"
-  chown -R 1000:1000 "$root/run" "$root/work" 2>/dev/null
-  docker rm -f slipway >/dev/null 2>&1
-  docker run {flags}
+  chown -R {user}:{user} "$root/run" "$root/work" 2>/dev/null
+{start}
   code=$?
   case $code in {done}|{never}) leave "the runtime ended with $code" ;; esac
   say "the runtime ended with $code; again in $pause s"
@@ -94,22 +99,30 @@ done &
 def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
     """The user data of one member's machine, without the credentials of the store."""
     need = job.roles[role].resources
-    reference = shlex.quote(image(job, role))
+    bare = venv.digest_of(job, role)
+    reference = "" if bare else shlex.quote(image(job, role))
     variables = {
         "OMP_NUM_THREADS": str(max(1, int(need.cpus))),
         "PYTHONUNBUFFERED": "1",
-        "HOME": WORK,
+        **({} if bare else {"HOME": WORK}),
         "SLIPWAY_STORE": job.store,
         "SLIPWAY_RUN": run,
         "SLIPWAY_ROLE": role,
         "SLIPWAY_RANK": str(rank),
-        "SLIPWAY_WORKDIR": WORK,
-        "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
-        "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
+        **({} if bare else FOLDERS),
         # where they are kept; the runtime fetches them with the credentials that it has for the store
         **({RENEW: renewal.place(job, run)} if renewed(job) else {}),
         **({"SLIPWAY_SECRETS": json.dumps(dict(sorted(job.secrets.items())))} if job.secrets else {}),
     }
+    user = venv.user_of(job) if bare else 1000
+    if bare:
+        renewing, software = venv.RENEWING, venv.software(job.options["venv"]["python"], bare, END, NO_ARCHIVE)
+        start = f'  "$root/enter" {shlex.join(ENTRYPOINT)}'
+    else:
+        renewing = _RENEWING
+        software = _DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else "")
+        run_image = " ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT[1:])}"
+        start = f"  docker rm -f slipway >/dev/null 2>&1\n  docker run {run_image}"
     return _TEXT.format(
         member=f"{role}-{rank}",
         run=run,
@@ -119,14 +132,16 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         job=encode_job(job).decode(),
         access=NO_ACCESS,
         private="$root/access/private.json" if renewed(job) else "$root/private.json",
-        renewing=_RENEWING.format(look=f"{LOOK:.0f}", inside=INSIDE, image=reference) if renewed(job) else "",
+        renewing=renewing.format(look=f"{LOOK:.0f}", inside=INSIDE, image=reference) if renewed(job) else "",
         launch=NO_LAUNCH,
         gpus=_GPUS.format(gpus=need.gpus) if need.gpus else "",
-        docker=_DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else ""),
+        software=software,
+        entering=venv.ENTERING.format(end=END, user=user) if bare else "",
+        user=user,
         environment="\n".join(f"{name}={value}" for name, value in variables.items()),
         kind=KIND,
         where=shlex.quote(where(account_of(job), run)),
-        flags=" ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT[1:])}",
+        start=start,
         done=EXIT_DONE,
         never=EXIT_NEVER,
     )
@@ -161,6 +176,13 @@ def _flags(job: ResolvedJob, role: str) -> list[str]:
 
 def completed(user_data: str, access: str, launch: str) -> str:
     """The user data with credentials (one line of JSON) and the number of the launch in their places."""
-    for name, there, text in (("private.json", NO_ACCESS, access), ("machine", NO_LAUNCH, launch)):
-        user_data = user_data.replace(f"/{name}\" <<'{END}'\n{there}\n", f"/{name}\" <<'{END}'\n{text}\n", 1)
-    return user_data
+    return _put(_put(user_data, "private.json", NO_ACCESS, access), "machine", NO_LAUNCH, launch)
+
+
+def with_archive(user_data: str, url: str) -> str:
+    """The user data with the URL of its environment's archive; as it is where it needs none."""
+    return _put(user_data, "archive", NO_ARCHIVE, url)
+
+
+def _put(user_data: str, name: str, there: str, text: str) -> str:
+    return user_data.replace(f"/{name}\" <<'{END}'\n{there}\n", f"/{name}\" <<'{END}'\n{text}\n", 1)

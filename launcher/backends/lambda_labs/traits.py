@@ -61,7 +61,28 @@ TRAITS: Final = Traits(
             "a path of parameters of Systems Manager, in which `launcher reap` keeps new credentials of long runs",
             "none; a machine lives no longer than its first credentials",
         ),
+        Field(
+            "venv",
+            Struct(
+                "a Python environment",
+                Field(
+                    "lock",
+                    Text("a path", r"[^\n]+"),
+                    "a file of `uv pip compile --generate-hashes`, relative to the file that names it",
+                    required=True,
+                ),
+                Field(
+                    "python",
+                    Text("a version of Python", r"3\.(?:1[1-9]|[2-9]\d)(?:\.\d+)?", "3.11 or newer: 3.12, 3.12.4"),
+                    "its version: 3.12",
+                    required=True,
+                ),
+            ),
+            "the Python environment of roles that name no image, made on the machine",
+            "none: every role names an image",
+        ),
         Field("wait_for_capacity", DURATION, "how long submit waits for a machine to be free", "0"),
     ),
+    venv=True,
     defaults={"account": "default", "wait_for_capacity": 0.0},
 )

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     group, profile = resolved(args)
     tell_left_out("push", group)
-    wanted = {job.code.digest for job in group.runs if job.code is not None}
+    wanted = {digest for job in group.runs for digest in job.blobs()}
     if not wanted:
         if args.output == "table":
             print("nothing to push: no job has a code overlay", file=sys.stderr)
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         make_store(store)
         check_store(store, memory(os.environ))
-        states = push_overlays(store, group.runs, group.code)
+        states = push_overlays(store, group.runs, group.packed)
     new = "would be put" if args.dry_run else "put"
     emit([{"overlay": digest, "state": new if fresh else "there"} for digest, fresh in states.items()], args.output)
     return 0

@@ -118,7 +118,9 @@ def as_group(job: ResolvedJob, source: Group, was: ResolvedJob) -> Group:
     """The session as what `submit` takes, with the code and this machine's options of the job that it was made from."""
     machine = source.machine.get(run_id(was))
     new = group_of({run_id(job): job})
-    return msgspec.structs.replace(new, code=source.code, machine={run_id(job): machine} if machine else {})
+    return msgspec.structs.replace(
+        new, code=source.code, environments=source.environments, machine={run_id(job): machine} if machine else {}
+    )
 
 
 def place_of(profile: Profile, job: ResolvedJob) -> Entered:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from launcher.backends.lambda_labs import access, render
-from launcher.backends.lambda_labs.script import completed
+from launcher.backends.lambda_labs.script import completed, with_archive
 from launcher.errors import BadInput
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
 from tests.support.jobs import job
@@ -41,6 +41,20 @@ JOBS = {
         {"renew": "arn:aws:ssm:us-east-1:123456789012:parameter/slipway"},
         limits=Limits(deadline=60 * 3600.0),
     ),
+    "environment": given(
+        "environment",
+        {"venv": {"lock": "requirements.lock", "python": "3.12"}},
+        roles={"main": Role(("python", "train.py"), image=Image(environment=f"sha256:{'b' * 64}"), leader=True)},
+    ),
+    "environment-renewed": given(
+        "environment-renewed",
+        {
+            "venv": {"lock": "requirements.lock", "python": "3.12"},
+            "renew": "arn:aws:ssm:us-east-1:123456789012:parameter/slipway",
+        },
+        limits=Limits(deadline=60 * 3600.0),
+        roles={"main": Role(("python", "train.py"), image=Image(environment=f"sha256:{'b' * 64}"), leader=True)},
+    ),
     "two-nodes": given(
         "two-nodes",
         {"file_systems": ["data"], "regions": ["us-east-1"], "image_family": "lambda-stack-24-04", "account": "lab"},
@@ -65,6 +79,7 @@ def test_the_script_is_a_shell_script_with_or_without_credentials(name: str) -> 
     (text,) = render.render([JOBS[name]]).documents.values()
     for machine in yaml.safe_load(text)["machines"]:
         user_data = machine["request"]["user_data"]
+        assert with_archive(user_data, "url").count("\nurl\n") == name.startswith("environment")
         for script in (user_data, completed(user_data, '{"AWS_SESSION_TOKEN":"a\'b$(c)"}', "0f" * 16)):
             subprocess.run(["sh", "-n"], input=script, text=True, check=True)
         assert completed(user_data, "other", "-").count("\nother\n") == 1
