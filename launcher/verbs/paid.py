@@ -4,7 +4,7 @@ sees what this store does not know, too."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple
 
@@ -94,7 +94,7 @@ def paid(
     rest: list[PaidItem] = []
     silent = {}
     for name in names:
-        answer = answers.get(name, _Answer(f"no answer within {PATIENCE:.0f} s"))
+        answer = answers[name]
         if answer.fault:
             silent[name] = answer.fault
         seen += [(name, each) for each in answer.seen if each.billed or each.active]
@@ -145,20 +145,22 @@ def _backends_of(line: Line) -> tuple[str, ...]:
 
 
 class _Answer(NamedTuple):
-    """What a backend has. `fault`: why it told not all of it, or ""."""
+    """What a backend has told up to now. `fault`: why that is not all of it, or ""."""
 
-    fault: str = ""
+    fault: str
     seen: Sequence[BackendObservation] = ()
     others: Sequence[BilledOther] = ()
     disks: Sequence[BilledDisk] = ()
 
 
 def _ask_all(names: Sequence[str], profile: Profile, given: Mapping[str, Backend] | None) -> dict[str, _Answer]:
-    """Name -> the answer of each backend that answered in time. The others' threads end with the process."""
-    answers: dict[str, _Answer] = {}
+    """Name -> what each backend told in time: its runs come before its disks, which may be slow. The threads of those
+    that have more to tell end with the process."""
+    answers = {name: _Answer(f"no answer within {PATIENCE:.0f} s") for name in names}
 
     def ask(name: str) -> None:
-        answers[name] = _ask(name, profile, given)
+        for answer in _ask(name, profile, given, answers[name]):
+            answers[name] = answer
 
     threads = [threading.Thread(target=ask, args=(name,), name=f"paid {name}", daemon=True) for name in names]
     until = boottime() + PATIENCE
@@ -169,16 +171,20 @@ def _ask_all(names: Sequence[str], profile: Profile, given: Mapping[str, Backend
     return dict(answers)
 
 
-def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> _Answer:
+def _ask(name: str, profile: Profile, given: Mapping[str, Backend] | None, answer: _Answer) -> Iterator[_Answer]:
+    """`answer`, with more each time."""
     seen: list[BackendObservation] = []
-    others: Sequence[BilledOther] = ()
     try:
         chosen = _open(name, profile, given)
-        seen += chosen.mine()
-        others = chosen.others() if isinstance(chosen, BillsOthers) else ()
-        return _Answer("", seen, others, chosen.disks() if isinstance(chosen, BillsDisks) else ())
+        for each in chosen.mine():
+            seen.append(each)
+            answer = answer._replace(seen=tuple(seen))
+        yield answer
+        if isinstance(chosen, BillsOthers):
+            yield (answer := answer._replace(others=chosen.others()))
+        yield answer._replace(fault="", disks=chosen.disks() if isinstance(chosen, BillsDisks) else ())
     except SlipwayError as error:
-        return _Answer(str(error).partition("\n")[0], seen, others)
+        yield answer._replace(fault=str(error).partition("\n")[0])
 
 
 def _open(name: str, profile: Profile, given: Mapping[str, Backend] | None) -> Backend:

@@ -1,8 +1,8 @@
 """The script that a machine runs once, at its first boot, as root. Pure text.
 
 It starts the countdown to its end first, then checks the GPUs, gets docker and the image (or makes the Python
-environment of a role that names none: venv.py), and starts the runtime until that says that nothing is left to do. The machine has no API
-key: it can power itself off, but only a launcher can end its billing.
+environment of a role that names none: venv.py), and starts the runtime until that says that nothing is left to do. The
+machine has no API key: it can power itself off, but only a launcher can end its billing.
 """
 
 from __future__ import annotations

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from launcher.backends.azureml import backend
 from launcher.cli import main
 from launcher.spec.hashing import run_id
+from launcher.spec.profile import load_profile
 from launcher.store.opening import make_store
+from launcher.userdata.cache import Cache
+from launcher.verbs import paid
 from tests.unit.azureml.conftest import PLACE, Tenant
 
 Capture = pytest.CaptureFixture[str]
@@ -102,9 +107,31 @@ def test_disks_and_addresses_that_machines_left_are_listed(tenant: Tenant, capsy
 
 
 @pytest.mark.parametrize("kind", ["403", "drop_before"])
-def test_disks_that_cannot_be_listed_are_said(tenant: Tenant, capsys: Capture, kind: str) -> None:
+def test_disks_that_cannot_be_listed_are_said(
+    tenant: Tenant, capsys: Capture, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(backend, "PATIENCE", 0.0)
     made = tenant.job("train")
     tenant.submit(made)
     tenant.fault("resources", kind, 100)
     (item,) = ask(capsys, code=4)
     assert item["run"] == run_id(made)
+
+
+@pytest.mark.parametrize("slow", ["others", "disks"])
+def test_what_is_told_in_time_is_listed_although_the_rest_is_not(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slow: str
+) -> None:
+    """Azure is asked again for a minute where it does not answer, which is as long as the whole listing waits."""
+    made = tenant.job("train")
+    tenant.submit(made)
+    asked = tenant.backend()
+    list(asked.mine())  # logs in, which takes seconds on a busy machine
+    over = threading.Event()
+    monkeypatch.setattr(asked, slow, lambda: over.wait(60) or ())
+    monkeypatch.setattr(paid, "PATIENCE", 3.0)
+    profile = load_profile(Path.cwd(), None, {"HOME": str(tmp_path)})
+    found = paid.paid(tenant.store, profile, Cache(tmp_path / "cache"), open_backend={"azureml": asked})
+    over.set()
+    assert found.silent == {"azureml": "no answer within 3 s"}
+    assert [item.run for item in found.items] == [run_id(made)]
