@@ -29,8 +29,8 @@ MEMORY: Final = {
 
 def _screen(text: str) -> tuple[int, int]:
     width, _, height = text.partition("x")
-    if not (width.isdecimal() and height.isdecimal() and all(320 <= int(side) <= 7680 for side in (width, height))):
-        raise argparse.ArgumentTypeError(f"{text!r} is not WIDTHxHEIGHT with sides from 320 to 7680")
+    if not (width.isdecimal() and height.isdecimal() and all(64 <= int(side) <= 7680 for side in (width, height))):
+        raise argparse.ArgumentTypeError(f"{text!r} is not WIDTHxHEIGHT with sides from 64 to 7680")
     return int(width), int(height)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from eval.benchmarks.gtk_forms import forms as gtk_forms
 from eval.config import EXIT_CONFIG
-from eval.desktops.server.__main__ import TOKEN_VARIABLE, main
+from eval.desktops.server.__main__ import TOKEN_VARIABLE, main, parser
 
 WRONG = [
     ([], "nothing to listen on"),
@@ -22,6 +23,7 @@ UNREADABLE = [
     ["--listen", "unix:x"],
     ["--listen", "h:99999"],
     ["--screen", "10x10"],
+    ["--screen", "63x96"],
     ["--files", "x"],
 ]
 
@@ -51,3 +53,8 @@ def test_arguments_that_cannot_be_read(arguments: list[str], capsys: pytest.Capt
         main(arguments)
     assert caught.value.code == 2
     assert arguments[1] in capsys.readouterr().err
+
+
+def test_the_screen_that_an_environment_asks_its_servers_for_is_taken() -> None:
+    asked = parser().parse_args(["--screen", f"{gtk_forms.WIDTH}x{gtk_forms.HEIGHT}"])
+    assert asked.screen == (128, 96)
