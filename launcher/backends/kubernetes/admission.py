@@ -21,11 +21,11 @@ def checks_of(place: Connection, cluster_queue: Object, group: str, problems: li
     """The checks that a ClusterQueue names, with their state. `group`: the path of Kueue's API in the version that is
     read. A check that may not be read has no state."""
     return tuple(
-        _read(place, Kind("AdmissionCheck", group, "admissionchecks"), name, problems) for name in _named(cluster_queue)
+        _read(place, Kind("AdmissionCheck", group, "admissionchecks"), name, problems) for name in named(cluster_queue)
     )
 
 
-def _named(cluster_queue: Object) -> list[str]:
+def named(cluster_queue: Object) -> list[str]:
     """In v1beta1 they may be in either field."""
     plain = at(cluster_queue, "spec", "admissionChecks") or ()
     ruled = at(cluster_queue, "spec", "admissionChecksStrategy", "admissionChecks") or ()

@@ -52,6 +52,7 @@ WORK: Final = "/work"
 TMP: Final = "/tmp"
 SHM: Final = "/dev/shm"
 JOBS: Final = "/etc/slipway"  # jobs too big for the environments: <run id>.json, or <index>.json in an array
+JOBS_VOLUME: Final = "jobs"  # the volume with the jobs' files
 INLINE: Final = (
     96 * 1024
 )  # bytes of job.json in an object's environment variables; the kernel allows 128 KiB for one variable

@@ -12,6 +12,7 @@ import msgspec
 from launcher.backends.kubernetes.api import ONLY_METADATA, ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.creating import Creator
+from launcher.backends.kubernetes.multikueue import left_behind
 from launcher.backends.kubernetes.objects import (
     JOB,
     JOB_SET,
@@ -45,6 +46,7 @@ def check(cluster: Connection, creator: Creator, group: Sequence[ResolvedJob]) -
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="check") as threads:
         answers = list(threads.map(lambda question: question.ask(cluster, creator), asked))
     wrong = [line for lines in answers for line in lines]
+    wrong += left_behind(cluster, creator, group)
     if wrong:
         raise BadInput("\n".join(dict.fromkeys(wrong)))
     creator.try_out(_firsts(cluster, group))

@@ -34,7 +34,7 @@ Object = Mapping[str, Any]
 def listing(place: Connection) -> QueueListing:
     """The LocalQueues of the namespace, with the quota of their ClusterQueues. Each part that this login may not read
     is left out, with a line that names the right."""
-    kinds = _kinds(place)
+    kinds = queue_kinds(place)
     if kinds is None:
         return QueueListing((), (INSTALL,))
     local, cluster = kinds
@@ -65,7 +65,7 @@ def listing(place: Connection) -> QueueListing:
 
 def set_policy(place: Connection, name: str, policy: str, *, cluster_queue: bool) -> None:
     """Sets Kueue's `stopPolicy`. Raises NotFound, and BadInput where the login lacks the right."""
-    kinds = _kinds(place)
+    kinds = queue_kinds(place)
     if kinds is None:
         raise NotFound(INSTALL)
     kind = kinds[1] if cluster_queue else kinds[0]
@@ -82,7 +82,7 @@ def set_policy(place: Connection, name: str, policy: str, *, cluster_queue: bool
         raise
 
 
-def _kinds(place: Connection) -> tuple[Kind, Kind] | None:
+def queue_kinds(place: Connection) -> tuple[Kind, Kind] | None:
     """LocalQueue and ClusterQueue in the newest version that the cluster serves; None without Kueue."""
     answer = place.api.get(GROUP)
     if answer is None:

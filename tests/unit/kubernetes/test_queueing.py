@@ -19,7 +19,7 @@ GROUP = "/apis/kueue.x-k8s.io"
 class FakeApi:
     """Answers from a table; a number is a refusal's status."""
 
-    host = "https://cluster"
+    host = where = "https://cluster"
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers

@@ -56,7 +56,6 @@ MARGIN: Final = (
     3600  # seconds that the deadline does not count: pulling images, loading inputs, waiting for the other ranks
 )
 _GPUS: Final = "gpus"  # the claim of a pod's GPUs
-_JOBS: Final = "jobs"  # the volume with the jobs' files
 _ID: Final = 1000
 
 RESTRICTED_POD: Final = {
@@ -349,8 +348,8 @@ def _volumes(job: ResolvedJob, need: Resources, seat: Seat) -> tuple[list[dict[s
     mounts += own_mounts
     volumes += own_volumes
     if seat.files:
-        mounts.append({"name": _JOBS, "mountPath": names.JOBS, "readOnly": True})
-        volumes.append({"name": _JOBS, **_files(seat.files)})
+        mounts.append({"name": names.JOBS_VOLUME, "mountPath": names.JOBS, "readOnly": True})
+        volumes.append({"name": names.JOBS_VOLUME, **_files(seat.files)})
     return mounts, volumes
 
 

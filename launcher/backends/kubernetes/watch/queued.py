@@ -19,7 +19,23 @@ def given_away(owner: Object, workload: Object | None) -> Judgement | None:
         return None
     queue = (at(owner, "metadata", "labels") or {}).get(names.QUEUE)
     told = f"queue {queue}: Kueue has given it to cluster {cluster} (MultiKueue); its pods are there, not in this one"
+    if maps := _job_maps(owner):
+        told += f". They start only where ConfigMap {', '.join(maps)} is there too: Kueue does not copy it"
     return Judgement(True, "starting", "", cut(told))
+
+
+def _job_maps(owner: Object) -> list[str]:
+    """The ConfigMaps that hold the jobs of a Job or JobSet."""
+    templates = [at(each, "template", "spec", "template") for each in at(owner, "spec", "replicatedJobs") or ()]
+    found: dict[str, None] = {}
+    for template in templates or [at(owner, "spec", "template")]:
+        for volume in at(template or {}, "spec", "volumes") or ():
+            if volume.get("name") != names.JOBS_VOLUME:
+                continue
+            for source in (volume, *(at(volume, "projected", "sources") or ())):
+                if name := at(source, "configMap", "name"):
+                    found[str(name)] = None
+    return list(found)
 
 
 def held_back(

@@ -293,13 +293,22 @@ def slim(value: Object) -> Object:
     """The object without large parts that are not read: a Job's template may be 100 KB, and a board holds thousands."""
     metadata = {key: item for key, item in (value.get("metadata") or {}).items() if key != "managedFields"}
     spec = dict(value.get("spec") or {})
-    if spec.pop("template", None) is not None:
-        return {**value, "metadata": metadata, "spec": spec}
+    if (pod := spec.pop("template", None)) is not None:
+        held = _jobs_volume(pod)
+        kept = {"template": {"spec": held}} if held else {}
+        return {**value, "metadata": metadata, "spec": {**spec, **kept}}
     sets = []
     for each in spec.get("replicatedJobs") or ():
         pod = ((each.get("template") or {}).get("spec") or {}).get("template") or {}
-        template = {"spec": {"template": {"metadata": pod.get("metadata") or {}}}}
+        template = {"spec": {"template": {"metadata": pod.get("metadata") or {}, "spec": _jobs_volume(pod)}}}
         sets.append({**each, "template": template})
     if sets:
         spec["replicatedJobs"] = sets
     return {**value, "metadata": metadata, "spec": spec}
+
+
+def _jobs_volume(pod: Object) -> Object:
+    """The part of a pod's spec that names the ConfigMaps with its jobs; empty without any."""
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    held = [volume for volume in volumes if volume.get("name") == names.JOBS_VOLUME]
+    return {"volumes": held} if held else {}
