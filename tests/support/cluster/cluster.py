@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,13 @@ from tests.support.engine import Engine
 
 T = TypeVar("T")
 Objects = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+PATIENCE = 60.0  # seconds for which something is applied again
+# what kubectl says where the server, or a webhook behind it, was too slow or changed the object meanwhile
+PASSING = re.compile(
+    r"Error from server \((Timeout|ServerTimeout|TooManyRequests|ServiceUnavailable)\)|the object has been modified"
+    r"|failed calling webhook .*(context deadline exceeded|connection refused|EOF)"
+    r"|etcdserver: |TLS handshake timeout|connection reset by peer"
+)
 
 
 class Cluster:
@@ -108,12 +116,19 @@ class Cluster:
         return done.stdout if check else done.stdout + done.stderr
 
     def apply(self, objects: Objects, namespace: str | None = None, server_side: bool = True) -> str:
-        """YAML text, one object or several."""
+        """YAML text, one object or several. Sent again where a loaded machine was too slow; a refusal is a refusal."""
         if not isinstance(objects, str):
             items = [objects] if isinstance(objects, Mapping) else list(objects)
             objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         flags = ["--server-side", "--force-conflicts"] if server_side else []
-        return self.kubectl("apply", *_in(namespace), *flags, "-f", "-", data=objects)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.kubectl("apply", *_in(namespace), *flags, "-f", "-", data=objects)
+            except RuntimeError as error:
+                if not PASSING.search(str(error)) or time.monotonic() > deadline:
+                    raise
+            time.sleep(1)
 
     def get(self, kind: str, name: str | None = None, namespace: str | None = None, selector: str = "") -> Any:
         """One object, or without a name the list of them; None if there is none of that name."""
