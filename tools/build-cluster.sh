@@ -26,6 +26,7 @@ pin_of() {
         jobset-manager | jobset-manifests | jobset-release) echo jobset ;;
         kueue-manager | kueue-manifests | kueue-release) echo kueue ;;
         coscheduling-manifests) echo coscheduling ;;
+        provisioning-manifests) echo provisioning ;;
         containerd | containerd-shim-runc-v2 | ctr) echo containerd ;;
         argocd | argocd-manifests) echo argocd ;;
         source-controller | kustomize-controller | flux-manifests) echo flux ;;
@@ -98,6 +99,7 @@ manifests() { # name pin
                 ;;
             flux) cp "$source"/config/crd/bases/*.yaml "$state/$2/" ;;
             coscheduling) cp "$source"/config/crd/bases/scheduling.x-k8s.io_podgroups.yaml "$state/$2/" ;;
+            provisioning) cp "$source"/config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml "$state/$2/" ;;
             kind) # what images/base/Dockerfile copies into a node, and the text of the storage class
                 cp -r "$source/images/base/files" "$source/pkg/build/nodeimage/const_storage.go" "$state/$2/"
                 ;;
@@ -151,7 +153,7 @@ if [ $mode = readonly ] && all_done "$@"; then exit 0; fi
 exec 9>"$state/lock"
 flock 9 # two test runs at once: one builds, the other waits and finds it done
 
-for pin in kubernetes etcd containerd kwok jobset kueue coscheduling coredns flux argocd kind kubeadm localpath; do
+for pin in kubernetes etcd containerd kwok jobset kueue provisioning coscheduling coredns flux argocd kind kubeadm localpath; do
     missing=() files=()
     for name; do
         [ "$(pin_of "$name")" = "$pin" ] || continue

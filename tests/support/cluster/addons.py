@@ -129,7 +129,8 @@ def jobset(cluster: Cluster) -> None:
 
 
 def kueue(cluster: Cluster) -> None:
-    cluster.crds("jobset", "kueue")  # one of its integrations is JobSet
+    # one of its integrations is JobSet; without the autoscalers' kind at its start it orders no nodes
+    cluster.crds("jobset", "kueue", "provisioning")
     certificates = _certificates(cluster, "kueue")
     # a path that is compiled in; /etc is the cluster's own
     cluster.box.run("sh", "-ec", f"mkdir -p /etc/kueue/metrics && cp -r {certificates} /etc/kueue/metrics/certs")

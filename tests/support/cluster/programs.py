@@ -29,13 +29,14 @@ PARTS = {
     "kueue-crds": ("kueue-manifests",),
     "argocd": ("argocd", "argocd-manifests"),
     "flux": ("source-controller", "kustomize-controller", "flux-manifests"),
+    "provisioning-crds": ("provisioning-manifests",),
     "coscheduling-crds": ("coscheduling-manifests",),
     "argocd-crds": ("argocd-manifests",),
     "flux-crds": ("flux-manifests",),
     "kind": ("kind", "kind-manifests", "kubeadm", "kind-etcd", "local-path-provisioner", "coredns", "kube-proxy"),
     "releases": ("jobset-manager", "jobset-release", "kueue-manager", "kueue-release"),
     "jobset": ("jobset-manager", "jobset-manifests"),
-    "kueue": ("kueue-manager", "kueue-manifests"),
+    "kueue": ("kueue-manager", "kueue-manifests", "provisioning-manifests"),
 }
 # a program that tells whether a Debian package is there
 DEBIAN = {
