@@ -17,7 +17,7 @@ from launcher.store.base import Store
 from launcher.store.one_body import VARIABLE, VIOLATIONS
 from launcher.store.opening import open_store
 
-pytest_plugins = ["tests.support.s3", "tests.support.cluster.fixtures"]
+pytest_plugins = ["tests.support.s3", "tests.support.azurite", "tests.support.cluster.fixtures"]
 
 # No example has a deadline: on a busy machine each of them takes as long as it takes
 hypothesis.settings.register_profile(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from launcher.clock import boottime
-from launcher.errors import Conflict, NotFound, Unreachable
+from launcher.errors import BadInput, Conflict, NotFound, Unreachable
 from launcher.store.address import StoreUrl, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
 from launcher.store.retrying import Exists, Missing, StoreFault, retrying
@@ -63,7 +63,7 @@ class ObjectStore:
     def read(self, key: str) -> tuple[bytes, Meta] | None:
         import obstore
 
-        check_key(key)
+        self._checked(key)
 
         def act() -> tuple[bytes, Meta]:
             answer = obstore.get(self._small, key)
@@ -77,7 +77,7 @@ class ObjectStore:
     def head(self, key: str) -> Meta | None:
         import obstore
 
-        check_key(key)
+        self._checked(key)
         try:
             return self._call(key, lambda: _meta(obstore.head(self._small, key)))
         except Missing:
@@ -133,7 +133,7 @@ class ObjectStore:
     def create(self, key: str, body: bytes) -> bool:
         import obstore
 
-        check_key(key)
+        self._checked(key)
         began = time.monotonic()
         while True:
             try:
@@ -156,14 +156,14 @@ class ObjectStore:
     def put(self, key: str, body: bytes) -> None:
         import obstore
 
-        check_key(key)
+        self._checked(key)
         self._written(key, lambda: obstore.put(self._small, key, body, use_multipart=False))
 
     def copy(self, source: str, target: str) -> None:
         import obstore
 
-        check_key(source)
-        check_key(target)
+        self._checked(source)
+        self._checked(target)
         try:
             self._call(target, lambda: obstore.copy(self._bulk, source, target))
         except Exists:
@@ -177,7 +177,7 @@ class ObjectStore:
     def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
         import obstore
 
-        check_key(key)
+        self._checked(key)
         part = max(PIECE, -(-size // PARTS))
 
         def act() -> str:
@@ -196,7 +196,7 @@ class ObjectStore:
         import obstore
 
         rest = iter(keys)
-        while batch := [check_key(key) for key in islice(rest, 1000)]:
+        while batch := [self._checked(key) for key in islice(rest, 1000)]:
             try:
                 self._call(batch[0], lambda batch=batch: obstore.delete(self._small, batch))  # type: ignore[misc]
             except Missing:
@@ -231,7 +231,7 @@ class ObjectStore:
         import obstore
         import obstore.exceptions
 
-        check_key(key)
+        self._checked(key)
 
         def act() -> tuple[memoryview, Meta | None]:
             try:
@@ -296,9 +296,17 @@ class ObjectStore:
             return sent, wall
         return (sent + answered) / 2, stamp + 0.5
 
+    def _checked(self, key: str) -> str:
+        if self._address.scheme == "az" and "\\" in key:
+            raise BadInput(f"store key {key!r}: Azure takes a backslash for a slash; allowed: names without it")
+        return check_key(key)
+
     def _missing(self, key: str) -> NotFound:
         return NotFound(f"store {self.url}: {key}: not there")
 
 
 def _meta(item: ObjectMeta) -> Meta:
-    return Meta(item["path"], item["size"], item["last_modified"].timestamp(), item["e_tag"] or "")
+    etag = item["e_tag"] or ""
+    if etag and not etag.endswith('"'):  # Azure writes it so in its lists alone
+        etag = f'"{etag}"'
+    return Meta(item["path"], item["size"], item["last_modified"].timestamp(), etag)

@@ -21,6 +21,7 @@ _PASSING: Final = {
     "BadDigest", "ConditionalRequestConflict", "ExpiredToken", "IncompleteBody", "InvalidDigest", "NoSuchUpload",
     "OperationAborted", "RequestTimeout", "SlowDown", "XAmzContentSHA256Mismatch",
 }  # fmt: skip
+_NO_BUCKET: Final = ("ContainerNotFound", "NoSuchBucket")
 _STRUCTURE: Final = {"ObjectParentIsFile", "ExistingObjectIsDirectory"}
 
 
@@ -38,6 +39,7 @@ class StoreFault:
     def __init__(self, error: BaseException) -> None:
         head, _, inner = str(error).partition("\n\nDebug source")
         self.kind = type(error).__name__
+        self.outside = "StartTooLarge {" in inner  # obstore's own, of an answer without the wanted range
         status = re.search(r"status code: (\d{3})", head)
         self.status = int(status[1]) if status else 0
         code = re.search(r"<Code>([^<]*)</Code>", head)
@@ -55,7 +57,7 @@ class StoreFault:
 
     @property
     def missing(self) -> bool:
-        return self.kind in ("FileNotFoundError", "NotFoundError") and self.code not in ("NoSuchBucket", "NoSuchUpload")
+        return self.kind in ("FileNotFoundError", "NotFoundError") and self.code not in (*_NO_BUCKET, "NoSuchUpload")
 
     @property
     def exists(self) -> bool:
@@ -66,7 +68,7 @@ class StoreFault:
         """Whether the same request may succeed later."""
         if self.code in _PASSING:
             return True
-        if self.code == "NoSuchBucket" or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        if self.code in _NO_BUCKET or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
             return False
         return not 300 <= self.status < 500 or self.status in (408, 425, 429)
 
@@ -78,14 +80,14 @@ class StoreFault:
     @property
     def unsatisfiable(self) -> bool:
         """Whether the requested range begins at or after the object's end."""
-        return self.status == 416
+        return self.status == 416 or self.outside
 
     def refuse(self, url: str, key: str, tried: float) -> NoReturn:
         """Raises this fault as an error for the user. `tried`: seconds spent on retries."""
         where = f"store {url}: {key}: " if key else f"store {url}: "
         if self.code in _STRUCTURE:
             raise Conflict(f"{where}an object or a folder of that name is in the way ({self.text})")
-        if self.code == "NoSuchBucket":
+        if self.code in _NO_BUCKET:
             raise Unreachable(f"store {url}: the bucket does not exist ({self.text})")
         if self.code == "RequestTimeTooSkewed":
             raise Unreachable(f"store {url}: this machine's clock is wrong ({self.text})")

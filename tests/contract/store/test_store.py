@@ -34,7 +34,7 @@ ODD = [
 ]
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", "s3", pytest.param("az", marks=pytest.mark.nightly)])
 def store(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(f"{request.param}_store")
     return found
@@ -106,7 +106,8 @@ def test_ranges(store: Store) -> None:
 
 
 def test_scan_is_in_key_order_and_by_prefix(store: Store) -> None:
-    names = ["a-/x", "a.txt", "a/b", "a/b-c", "a/b.d/e", "a0", "b/1", "b/10", "b/2", "ab/c", *(f"u/{k}" for k in ODD)]
+    odd = [key for key in ODD if "\\" not in key or not store.url.startswith("az:")]  # there it is a slash
+    names = ["a-/x", "a.txt", "a/b", "a/b-c", "a/b.d/e", "a0", "b/1", "b/10", "b/2", "ab/c", *(f"u/{k}" for k in odd)]
     for name in names:
         store.put(name, name.encode())
     assert keys(store) == sorted(names)
@@ -163,6 +164,8 @@ def test_keys_that_no_store_can_hold_are_refused(store: Store, key: str) -> None
 def test_an_object_is_no_folder(store: Store, s3_server: object) -> None:
     if not getattr(s3_server, "real", True) and store.url.startswith("s3"):
         pytest.skip("moto holds both")
+    if store.url.startswith("az:"):
+        pytest.skip("Azure holds both")
     store.put("n", b"")
     with pytest.raises(Conflict):
         store.put("n/m", b"")
