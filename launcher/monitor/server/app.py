@@ -14,7 +14,7 @@ from launcher.monitor.server.security import RequestGuard
 
 
 def application(pages: MonitorPages, token: str, port: int, behind: str = "") -> ASGIApp:
-    trainings, verdicts = pages.trainings, pages.verdicts
+    trainings, verdicts, desktops = pages.trainings, pages.verdicts, pages.desktops
     routes = [
         Route("/", pages.now),
         Route("/now/runs", pages.now_part),
@@ -24,6 +24,9 @@ def application(pages: MonitorPages, token: str, port: int, behind: str = "") ->
         Route("/runs/{run}/job", pages.job),
         Route("/runs/{run}/metrics.json", pages.metrics),
         Route("/runs/{run}/metrics.csv", pages.metrics_csv),
+        Route("/runs/{run}/desktops/{member}", desktops.desktop),
+        Route("/runs/{run}/desktops/{member}/screen", desktops.screen),
+        Route("/runs/{run}/desktops/{member}/{number}.png", desktops.picture),
         Route("/runs/{run}/{change}", pages.change, methods=["POST"]),
         Route("/evaluations", pages.evaluations),
         Route("/evaluations/{run}", pages.evaluation),

@@ -29,6 +29,8 @@ from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED
 from launcher.monitor.server import shown
 from launcher.monitor.server.blind import Hiding
+from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
+from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.metrics import as_csv, charts, run_metrics
 from launcher.monitor.server.pictures import NoPicture, read_picture
@@ -49,6 +51,7 @@ STATIC: Final = {
     "monitor.js": "text/javascript",
     "charts.js": "text/javascript",
     "stream.js": "text/javascript",
+    "desktop.js": "text/javascript",
     "vendor/htmx-2.0.11.min.js": "text/javascript",
     "vendor/uPlot-1.6.32.iife.min.js": "text/javascript",
     "vendor/uPlot-1.6.32.min.css": "text/css",
@@ -66,6 +69,7 @@ class MonitorPages:
     waiting: WaitingReasons
     prices: Prices
     changes: Mapping[str, Callable[[Store, str], str]]
+    live: LiveDesktops
 
     def __post_init__(self) -> None:
         # every text of a page is escaped; what would act on a reader (control characters, writing direction) is shown
@@ -82,6 +86,7 @@ class MonitorPages:
         self.person = foreign.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
+        self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
@@ -158,6 +163,7 @@ class MonitorPages:
             "source": source[0] if source else None,
             "training": self.trainings.of.training(key) is not None,
             "told": self.queries.told(key),
+            "screens": screens_of(run),
         }
 
     def job(self, request: Request) -> Response:
@@ -238,7 +244,8 @@ class MonitorPages:
         run = self._found(request)
         metrics = self.queries.parts("eval_metrics", run["id"])
         judged = self.verdicts.of.of([run["id"]])
-        return {"run": run, "evaluation": self.queries.evaluation(run["id"]), "metrics": metrics, "judged": judged}
+        evaluation, screens = self.queries.evaluation(run["id"]), screens_of(run)
+        return {"run": run, "evaluation": evaluation, "metrics": metrics, "judged": judged, "screens": screens}
 
     def rollout(self, request: Request) -> Response:
         rollout = self.queries.rollout(_key(request.path_params["rollout"]))

@@ -19,6 +19,7 @@ from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import run_id
 from launcher.monitor.server.app import application
 from launcher.monitor.server.exposition import MetricsServer, exposed
+from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.stream import Hub
@@ -77,7 +78,8 @@ def serve(
     followers = [StoreFollower(engine, store, _teller(hub, store)) for store in stores]
     by_url = {store.url: store for store in stores}
     waiting = WaitingReasons(queries, by_url, profile, hub.changed)
-    pages = MonitorPages(queries, hub, by_url, waiting, profile.prices, changes)
+    desktops = LiveDesktops(profile)
+    pages = MonitorPages(queries, hub, by_url, waiting, profile.prices, changes, desktops)
     address = f"http://{HOST}:{port}/enter?token={token}"
     # no access log: it would hold the token
     config = uvicorn.Config(
@@ -96,6 +98,7 @@ def serve(
         for follower in followers:
             follower.stop()
         waiting.stop()
+        desktops.stop()
         if numbers is not None:
             numbers.stop()
         for thread in threads:

@@ -1,0 +1,139 @@
+"""A desktop of a running member on the monitor's page: the real server of desktops with x11vnc and websockify, as a run
+of the local backend, seen in Chromium and compared with the server's own screenshot."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page
+
+from eval.desktops.viewing import missing_viewers
+from launcher.store.file import FileStore
+from tests.integration.monitor.served import Monitor
+from tests.integration.monitor.visitor import Visitor, fits
+from tests.support.desktops import need_desktops
+from tests.support.lacking import lacking
+from tests.support.waiting import until
+
+LAUNCHER = str(Path(sys.executable).with_name("launcher"))
+SERVER = ["python", "-m", "eval.desktops.server", "--listen", "127.0.0.1:$SLIPWAY_PORT_HTTP"]
+WIDTH, HEIGHT = 640, 480
+POINTER = 24  # pixels; the screen has the pointer in it, the server's screenshot has not
+# width and height of the part where two pictures differ, as the browser decodes them
+DIFFERENT = """async ([a, b]) => {
+  const data = [];
+  for (const each of [a, b]) {
+    const image = new Image();
+    image.src = `data:image/png;base64,${each}`;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width, image.height];
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    data.push(context.getImageData(0, 0, image.width, image.height));
+  }
+  const [one, two] = data;
+  if (one.width !== two.width || one.height !== two.height) return [Infinity, Infinity];
+  let [left, top, right, bottom] = [Infinity, Infinity, -1, -1];
+  for (let at = 0; at < one.data.length; at += 4) {
+    if ([0, 1, 2, 3].every((channel) => one.data[at + channel] === two.data[at + channel])) continue;
+    const [x, y] = [(at / 4) % one.width, Math.floor(at / 4 / one.width)];
+    [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x), Math.max(bottom, y)];
+  }
+  return right < 0 ? [0, 0] : [right - left + 1, bottom - top + 1];
+}"""
+
+
+def launcher(*words: str, text: str = "") -> str:
+    done = subprocess.run([LAUNCHER, *words], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    need_desktops()
+    if missing := missing_viewers():
+        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
+    for name in ("STATE", "CONFIG", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slipway.yaml").write_text(f"store: {tmp_path}/store\nlocal: {{state: {tmp_path}/local, cpus: 64}}\n")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run([LAUNCHER, "local", "stop", "--runs"], capture_output=True, check=False)
+
+
+class RunDesktop:
+    """A run whose one member is a desktop that it shows, and the server's own screenshot of it."""
+
+    def __init__(self, place: Path) -> None:
+        launcher("secrets", "set", "DESKTOP_TOKEN", text="a-word-of-the-test\n")
+        command = [*SERVER, "--view", "$SLIPWAY_PORT_VNC", "--screen", f"{WIDTH}x{HEIGHT}"]
+        role = {"command": command, "ports": {"http": 0, "vnc": 0}}
+        job = {"name": "shows", "roles": {"desktop": role}, "secrets": ["DESKTOP_TOKEN"], "backend": "local"}
+        (place / "job.yaml").write_text(yaml.safe_dump(job))
+        (row,) = json.loads(launcher("submit", "job.yaml", "-o", "json"))
+        self.run: str = row["run"]
+        self.store = FileStore(place / "store", sync=False)
+        key = f"runs/{self.run}/attempts/1/endpoints/desktop-0.json"
+        until(lambda: self.store.head(key) is not None, lambda: launcher("logs", self.run))
+        self.http = json.loads(self.store.get(key))["ports"]["http"]
+
+    def ask(self, path: str, body: object = None) -> bytes:
+        headers = {"Authorization": "Bearer a-word-of-the-test", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(
+            urllib.request.Request(f"http://{self.http}{path}", data, headers), timeout=60
+        ) as answer:
+            found: bytes = answer.read()
+        return found
+
+
+def pictured(page: Page) -> str:
+    return str(page.locator("#screen img").get_attribute("src"))
+
+
+def test_a_desktop_is_seen_live_and_is_the_server_s_screen(browser: Browser, place: Path) -> None:
+    desktop = RunDesktop(place)
+    monitor = Monitor(place / "home", desktop.store.url)
+    visitor = Visitor(browser, monitor, 400)
+    page, apart = visitor.page, browser.new_page()
+    try:
+        until(lambda: "running" in monitor.ask("/now/runs").text)
+        page.goto(f"{monitor.base}/runs/{desktop.run}")
+        page.get_by_role("link", name="desktop-0", exact=True).click()
+        page.wait_for_selector("#screen img[src]")
+        assert f"{WIDTH} x {HEIGHT}" in page.locator("#screen-note").inner_text()
+        fits(page, "desktop")
+
+        def part(a: bytes, b: bytes) -> tuple[int, int]:
+            return tuple(apart.evaluate(DIFFERENT, [base64.b64encode(each).decode() for each in (a, b)]))
+
+        def same() -> bool:
+            picture = monitor.ask(pictured(page).removeprefix(monitor.base)).body
+            return max(part(picture, desktop.ask("/screenshot"))) <= POINTER
+
+        until(same)
+        empty = desktop.ask("/screenshot")
+        desktop.ask("/setup/launch", {"command": ["galculator"]})
+        until(lambda: min(part(empty, desktop.ask("/screenshot"))) > 4 * POINTER)
+        until(same)
+        # who looks sends nothing: the page has no way to write to the desktop
+        assert monitor.ask(f"{page.url.removeprefix(monitor.base)}/screen", "POST").status == 405
+        launcher("cancel", desktop.run)
+        until(lambda: monitor.ask(page.url.removeprefix(monitor.base)).status == 404)
+    finally:
+        apart.close()
+        visitor.close()
+        monitor.stop()
+    assert monitor.process.returncode in (0, 130, -2)
