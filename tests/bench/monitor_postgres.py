@@ -8,6 +8,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def main() -> None:
         timed("runs of /", engine, queries.overview)
         timed("/evaluations", engine, queries.evaluated)
         for words in SEARCHED:
-            timed(f"search `{words}`", engine, lambda words=words: queries.search(words))
+            timed(f"search `{words}`", engine, partial(queries.search, words))
         engine.dispose()
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 

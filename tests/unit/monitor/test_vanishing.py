@@ -96,7 +96,10 @@ def ask(app: ASGIApp, path: str) -> int:
         if message["type"] == "http.response.start":
             found.append(message["status"])
 
-    asyncio.run(app(scope, receive, send))
+    async def answer() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(answer())
     return found[0]
 
 
