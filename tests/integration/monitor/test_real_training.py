@@ -15,7 +15,7 @@ from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.test_trainings import numbers_of_a_training
 from tests.integration.monitor.visitor import Visitor, holds
 from tests.integration.monitor.watching import curves_are_the_store_s, evaluation_is_the_store_s, watch_to_the_end
-from tests.integration.rl.test_example import EXAMPLE, SMALL
+from tests.integration.rl.test_example import EXAMPLES, SMALL
 from tests.support.verbs import launcher
 
 NAMES = ("rl-episodes", "rl-model", "rl-start", "rl-before", "rl-train", "rl-after")
@@ -26,8 +26,8 @@ NAMES = ("rl-episodes", "rl-model", "rl-start", "rl-before", "rl-train", "rl-aft
 @pytest.mark.timeout(3000)
 def test_a_real_training_is_watched_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")
-    options = [f"--set={name}={value}" for name, value in SMALL.items()]
-    launcher(tmp_path, "submit", str(EXAMPLE), "--backend", "local", *options)
+    options = [f"--set=rl-{name}={value}" for name, value in SMALL.items()]
+    launcher(tmp_path, "submit", str(EXAMPLES / "rl-login"), "--backend", "local", *options)
     store = FileStore(tmp_path / "store", sync=False)
     monitor = Monitor(tmp_path / "home", store.url)
     visitor = Visitor(browser, monitor)
