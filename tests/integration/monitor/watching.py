@@ -77,7 +77,9 @@ def evaluation_is_the_store_s(visitor: Visitor, store: Store, run: str) -> int:
     """Compares the evaluation's pages with summary.json, tasks.jsonl and an episode; returns how many tries."""
     output = open_output(store, run, 1)
     assert output is not None
-    tasks, page = lines(output.read("tasks.jsonl")), visitor.page
+    paths = json.loads(store.get(RunKeys(run).attempt(1).output_manifest("results")))["files"]
+    files = [path for path in paths if path.rpartition("/")[2] == "tasks.jsonl"]  # the agent's and each baseline's
+    tasks, page = [task for path in files for task in lines(output.read(path))], visitor.page
     until(lambda: run in visitor.monitor.ask("/evaluations").text)
     page.goto(f"{visitor.monitor.base}/evaluations")
     row = page.locator("tr", has_text=run)
