@@ -1,6 +1,8 @@
 """The monitor over many runs: the rate of the first ingest, the time of a pass in which nothing is new, how soon a new
 record is on the page, how long the pages take, and when a browser shows something of them. RUNS and TURNS say how many;
 pictures are named and not there, because no ingest reads one. FOLDER keeps store and database for the next call.
+
+Beside the clock stands what the processors worked: a machine with other work has the same seconds of that.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,7 +40,27 @@ ADDED = 10  # records whose way to the page is timed
 PAINTED = 7  # times that a browser opens a page
 # in every try; in one of 500; in one of 500; nowhere; two letters; two letters that are nowhere
 SEARCHED = ("press button", "form 77", "form 499 and press button 19", "no such words", "77", "zq")
+TICKS = os.sysconf("SC_CLK_TCK")
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+
+
+def worked(processes: Iterable[int]) -> float:
+    """The seconds that processes were on a processor."""
+    total = 0
+    for process in processes:
+        with suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def descendants(process: int) -> list[int]:
+    found = [process]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, task.read_text().split())
+    return found
 
 
 def evaluation(store: FileStore, number: int) -> None:
@@ -113,13 +137,15 @@ def pages(monitor: Monitor) -> list[str]:
     page = monitor.ask("/evaluations").text.partition('href="/evaluations/')[2].partition('"')[0]
     paths = ["/", "/evaluations", f"/evaluations/{page}", *(f"/search?q={quote(words)}" for words in SEARCHED)]
     for path in paths:
-        times = []
+        times, busy = [], worked([monitor.process.pid])
         for _ in range(ASKED):
             began = time.monotonic()
             assert monitor.ask(path).status == 200
             times.append(time.monotonic() - began)
+        busy = (worked([monitor.process.pid]) - busy) / ASKED
         print(
-            f"{path.replace(page, 'RUN')}: median {statistics.median(times):.3f} s, slowest {max(times):.3f} s",
+            f"{path.replace(page, 'RUN')}: median {statistics.median(times):.3f} s, slowest {max(times):.3f} s; "
+            f"{busy:.3f} s of CPU, with what the ingest did meanwhile",
             flush=True,
         )
     return paths
@@ -134,16 +160,20 @@ def paints(monitor: Monitor, paths: list[str]) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for path in paths:
-            times = []
+            times, busy = [], list[float]()
             for _ in range(PAINTED):
                 context = browser.new_context(viewport={"width": 1280, "height": 900})
                 page = context.new_page()
                 page.goto(monitor.address)  # the token becomes a cookie
+                page.goto("about:blank")
+                before = worked([monitor.process.pid, *descendants(os.getpid())])
                 page.goto(monitor.base + path)
+                busy.append(worked([monitor.process.pid, *descendants(os.getpid())]) - before)
                 times.append(page.evaluate(PAINT))
                 context.close()
             print(
-                f"first paint of {path}: median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms",
+                f"first paint of {path}: median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms; "
+                f"the load took server and browser {statistics.median(busy):.2f} s of CPU",
                 flush=True,
             )
         browser.close()

@@ -305,7 +305,7 @@ def test_the_log_of_the_process_that_was_chosen(browser: Browser, apart: tuple[M
     page.goto(f"{monitor.base}/runs/{run}")
     visitor.live()
     holds(page, "document.querySelector('pre.log')?.innerText.includes('I am 0')")
-    page.get_by_role("link", name="main-1/1").click()
+    page.get_by_role("link", name="main-1, attempt 1").click()
     holds(page, "document.querySelector('pre.log').innerText.includes('I am 1')")
     store.put(RunKeys(run).attempt(1).log_piece("main-1", 7), b"still 1\n")
     store.put(RunKeys(run).attempt(1).beat("main-0"), msgspec.json.encode(Beat(2, "running", step=2, total=9)))
