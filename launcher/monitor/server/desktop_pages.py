@@ -19,11 +19,9 @@ from launcher.store.base import Store
 AT_WORK: Final = ("starting", "running")  # states of runs whose members may have desktops
 
 
-def screens_of(run: RowMapping) -> list[str]:
+def screens_of(state: str, job: str) -> list[str]:
     """The members of a run that may be at work and whose roles show their desktops."""
-    if run["state"] not in AT_WORK or not run["job"]:
-        return []
-    return with_screens(decode_job(run["job"].encode()))
+    return with_screens(decode_job(job.encode())) if state in AT_WORK and job else []
 
 
 @dataclass
@@ -55,7 +53,7 @@ class DesktopPages:
 
     def _member(self, request: Request) -> tuple[RowMapping, str]:
         run, member = self.found(request), request.path_params["member"]
-        if member not in screens_of(run):
+        if member not in screens_of(run["state"], run["job"]):
             raise HTTPException(404, "the run has no such desktop now")
         return run, member
 

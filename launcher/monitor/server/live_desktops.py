@@ -15,7 +15,7 @@ from typing import Final
 
 from launcher.backends.base import Entered, Forwards
 from launcher.decoding import decode
-from launcher.errors import NotFound, SlipwayError
+from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.monitor.server.rfb import NoDesktop, RfbScreen
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Endpoint
@@ -30,6 +30,7 @@ MOST: Final = 16  # desktops that are watched at once
 LINGERS: Final = 15.0  # seconds after the last look
 PAUSE: Final = 0.2  # seconds between two pictures
 AGAIN: Final = 3.0  # seconds after which one that could not be seen is tried again
+ENDS: Final = 3.0  # seconds for a watch to end with the monitor
 READY_LIMIT: Final = 30.0  # seconds for the backend to make the way, and to say the password
 MOST_SAID: Final = 4096  # bytes of the file with the password
 
@@ -61,6 +62,7 @@ class DesktopWatch:
         self._lock = threading.Lock()
         self._number, self._size, self._png = 0, (0, 0), b""
         self._screen: RfbScreen | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.problem, self.ended = "", 0.0
         self.thread = threading.Thread(target=self._watch, name=f"desktop {run} {member}", daemon=True)
@@ -77,9 +79,12 @@ class DesktopWatch:
             return self._png
 
     def stop(self) -> None:
+        """Ends the connection and the way to the desktop."""
         self._stopped = True
         if self._screen is not None:
             self._screen.close()
+        if self._process is not None:
+            self._process.terminate()
 
     def _unwatched(self) -> bool:
         return self._stopped or time.monotonic() - self._looked > LINGERS
@@ -93,10 +98,12 @@ class DesktopWatch:
             finally:
                 process.terminate()
                 process.wait()
-        except SlipwayError as error:
+        except (SlipwayError, BadInput) as error:
             self.problem = str(error).partition("\n")[0]
         except (OSError, subprocess.SubprocessError) as error:
             self.problem = f"the desktop cannot be reached: {type(error).__name__}"
+        except Exception as error:  # an SDK raises whatever it raises; who looks is told something
+            self.problem = f"a fault of the monitor itself: {type(error).__name__}"
         finally:
             self.ended = time.monotonic()
 
@@ -132,7 +139,8 @@ class DesktopWatch:
             trial.bind(("127.0.0.1", 0))
             here = int(trial.getsockname()[1])
         argv = backend.forward(self._run, self._member, [(here, port)])
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        silent = subprocess.DEVNULL
+        process = self._process = subprocess.Popen(argv, stdin=silent, stdout=silent, stderr=silent)
         end = time.monotonic() + READY_LIMIT
         while process.poll() is None and time.monotonic() < end and not self._unwatched():
             with suppress(OSError), socket.create_connection(("127.0.0.1", here), timeout=1.0):
@@ -190,3 +198,5 @@ class LiveDesktops:
         with self._lock:
             for watch in self._watches.values():
                 watch.stop()
+            for watch in self._watches.values():
+                watch.thread.join(ENDS)

@@ -163,7 +163,7 @@ class MonitorPages:
             "source": source[0] if source else None,
             "training": self.trainings.of.training(key) is not None,
             "told": self.queries.told(key),
-            "screens": screens_of(run),
+            "screens": screens_of(run["state"], run["job"]),
         }
 
     def job(self, request: Request) -> Response:
@@ -244,7 +244,7 @@ class MonitorPages:
         run = self._found(request)
         metrics = self.queries.parts("eval_metrics", run["id"])
         judged = self.verdicts.of.of([run["id"]])
-        evaluation, screens = self.queries.evaluation(run["id"]), screens_of(run)
+        evaluation, screens = self.queries.evaluation(run["id"]), screens_of(run["state"], run["job"])
         return {"run": run, "evaluation": evaluation, "metrics": metrics, "judged": judged, "screens": screens}
 
     def rollout(self, request: Request) -> Response:

@@ -4,6 +4,7 @@ of the local backend, seen in Chromium and compared with the server's own screen
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import yaml
 from playwright.sync_api import Browser, Page
 
 from eval.desktops.viewing import missing_viewers
+from launcher.monitor.server.desktop_pages import screens_of
 from launcher.store.file import FileStore
 from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits
@@ -87,7 +89,8 @@ class RunDesktop:
         self.store = FileStore(place / "store", sync=False)
         key = f"runs/{self.run}/attempts/1/endpoints/desktop-0.json"
         until(lambda: self.store.head(key) is not None, lambda: launcher("logs", self.run))
-        self.http = json.loads(self.store.get(key))["ports"]["http"]
+        ports = json.loads(self.store.get(key))["ports"]
+        self.http, self.vnc = ports["http"], ports["vnc"].rpartition(":")[2]
 
     def ask(self, path: str, body: object = None) -> bytes:
         headers = {"Authorization": "Bearer a-word-of-the-test", "Content-Type": "application/json"}
@@ -97,6 +100,17 @@ class RunDesktop:
         ) as answer:
             found: bytes = answer.read()
         return found
+
+
+def ways_to(port: str) -> list[str]:
+    """The processes that forward a port to the desktop's."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            words = path.read_text().split("\0")
+            if "launcher.backends.forwarding" in words and any(word.endswith(f":{port}") for word in words):
+                found.append(path.parent.name)
+    return found
 
 
 def pictured(page: Page) -> str:
@@ -130,8 +144,12 @@ def test_a_desktop_is_seen_live_and_is_the_server_s_screen(browser: Browser, pla
         until(same)
         # who looks sends nothing: the page has no way to write to the desktop
         assert monitor.ask(f"{page.url.removeprefix(monitor.base)}/screen", "POST").status == 405
-        launcher("cancel", desktop.run)
-        until(lambda: monitor.ask(page.url.removeprefix(monitor.base)).status == 404)
+        job = desktop.store.get(f"runs/{desktop.run}/job.json").decode()
+        assert screens_of("running", job) == ["desktop-0"]
+        assert screens_of("succeeded", job) == []
+        assert len(ways_to(desktop.vnc)) == 1
+        monitor.stop()
+        assert ways_to(desktop.vnc) == []
     finally:
         apart.close()
         visitor.close()
