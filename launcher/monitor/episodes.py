@@ -92,7 +92,8 @@ class Rows:
 
 def sources(run_id: int, output: StoredOutput) -> list[Source]:
     """The rollouts of an output, without reading an episode. Raises DamagedResults, NotFound."""
-    folders = {folder: _stamp(output, folder) for folder in folders_of(output)}
+    stamps = _stamps(output)
+    folders = {folder: stamps[folder] for folder in folders_of(output)}
     found: dict[int, Source] = {}
     baselines = sorted(
         name
@@ -122,9 +123,14 @@ def sources(run_id: int, output: StoredOutput) -> list[Source]:
     return list(found.values())
 
 
-def _stamp(output: StoredOutput, folder: str) -> str:
-    files = output.manifest.files
-    return " ".join(files[name].sha256 for name in (f"{folder}/episode.json", f"{folder}/steps.jsonl") if name in files)
+def _stamps(output: StoredOutput) -> dict[str, str]:
+    """Episode's folder -> what its files hold and where they lie. While a run goes on, its pictures lie elsewhere than
+    at its end, and some come after the lines that name them."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(output.files):
+        entry = output.manifest.files[path]
+        found.setdefault(path.rpartition("/")[0], []).append(f"{path} {entry.sha256} {entry.at}")
+    return {folder: "\n".join(lines) for folder, lines in found.items()}
 
 
 def _digest(*parts: str) -> str:

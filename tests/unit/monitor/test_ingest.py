@@ -17,15 +17,18 @@ from sqlalchemy import Engine, event
 
 from launcher.errors import Unreachable
 from launcher.monitor.database import open_database
+from launcher.monitor.episodes import sources
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import rows_of
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat, Deleted
+from launcher.results.read import StoredOutput, open_output
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Output
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys
+from launcher.store.manifest import StoredFile
 from tests.support.fakerun import (
     START,
     FakeAttempt,
@@ -377,3 +380,25 @@ def test_rows_do_not_depend_on_the_clock(file_store: Store) -> None:
     view = read_run(file_store, run)
     digests = {rows_of(1, dataclasses.replace(view, now=view.now + by)).digest for by in (0, 1e3, 1e6)}
     assert len(digests) == 1
+
+
+def test_a_rollout_is_another_when_its_pictures_lie_elsewhere_or_come_later(file_store: Store) -> None:
+    """While a run goes on its pictures lie elsewhere than at its end. A database that had read them there kept the old
+    keys, and no picture was shown."""
+    run = evaluation(file_store, episodes=2)
+    output = open_output(file_store, run, 1)
+    assert output is not None
+    (path,) = [path for path in output.files if path.startswith("episodes/") and path.endswith("/000.png")][:1]
+    folder = path.rpartition("/")[0]
+
+    def digests(**files: StoredFile) -> dict[str, str]:
+        changed = msgspec.structs.replace(output.manifest, files={**output.manifest.files, **files})
+        other = StoredOutput(file_store, RunKeys(run).attempt(1), "results", changed)
+        return {source.folder: source.digest for source in sources(1, other) if source.folder}
+
+    before = digests()
+    entry = output.manifest.files[path]
+    moved = digests(**{path: msgspec.structs.replace(entry, at="/@3/000.png")})
+    later = digests(**{f"{folder}/777.png": entry})
+    for changed in (moved, later):
+        assert {each for each in before if before[each] != changed[each]} == {folder}
