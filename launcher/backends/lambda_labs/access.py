@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from launcher.backends.lambda_labs.names import lifetime
@@ -19,6 +20,7 @@ from launcher.store import layout
 from launcher.store.address import StoreUrl
 from launcher.store.renewed import EXPIRES, ISSUED
 
+FRESH: Final = 60.0  # seconds for which launches share credentials
 SHORTEST: Final = 900  # seconds; AWS gives none for less
 ROLE: Final = 12 * 3600  # seconds; the longest session of a role
 SESSION: Final = 36 * 3600  # seconds; the longest session of a user's own keys
@@ -111,6 +113,23 @@ def access(job: ResolvedJob) -> dict[str, str]:
         **{name: os.environ[name] for name in PLACE if os.environ.get(name)},
         **({ISSUED: f"{issued:.0f}", EXPIRES: f"{issued + duration:.0f}"} if "renew" in job.options else {}),
     }
+
+
+class FreshAccess:
+    """The variables of `access` for each launch of a job's machines, made anew once they are older than `FRESH`: their
+    life must not pass while submit waits for capacity."""
+
+    def __init__(self, job: ResolvedJob) -> None:
+        self.job = job
+        self.made = -inf
+        self.given: dict[str, str] = {}
+
+    def get(self) -> dict[str, str]:
+        """Raises Unreachable."""
+        now = time.monotonic()
+        if now - self.made >= FRESH:
+            self.given, self.made = access(self.job), now
+        return self.given
 
 
 def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:

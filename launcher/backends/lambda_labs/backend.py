@@ -15,10 +15,10 @@ from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine
 from launcher.backends.lambda_labs import access, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
-from launcher.backends.lambda_labs.launching import RunOver, Times, ensure, mine
+from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
 from launcher.backends.lambda_labs.records import record_end, recorded, shown_in
-from launcher.backends.lambda_labs.render import fetching, parse, render
+from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.backends.store_logs import follow
@@ -113,15 +113,14 @@ class LambdaBackend:
             if (file.run, file.fingerprint) != (run, run_hash(jobs[run])):
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
             access.check([jobs[run]], self._folders)
-            given = access.access(jobs[run])
-            credentials = msgspec.json.encode(given).decode()
             store = self._store(file.store)
             handles[run] = Handle(run, self.name, run, file.fingerprint, {"store": file.store})
+            given = _given(jobs[run])
             with suppress(RunOver):  # then the handle names no machine, and the caller sees why in the store
                 machines: list[CloudInstance] = []
-                for each in (fetching(machine, jobs[run], given) for machine in file.machines):
+                for each in file.machines:
                     beside = machines[0] if machines else None
-                    machines.append(ensure(self.api, store, file, each, credentials, self.times, beside))
+                    machines.append(ensure(self.api, store, file, each, given, self.times, beside))
                 handles[run] = self._handle(run, machines)
             self._forget()
         return handles
@@ -411,6 +410,19 @@ class LambdaBackend:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
+
+
+def _given(job: ResolvedJob) -> Given:
+    """What each launch of the job's machines is given. Raises Unreachable where there is no access to the store: now,
+    and not after hours of waiting for capacity."""
+    held = access.FreshAccess(job)
+    held.get()
+
+    def given(machine: MachineRequest) -> tuple[MachineRequest, str]:
+        variables = held.get()
+        return fetching(machine, job, variables), msgspec.json.encode(variables).decode()
+
+    return given
 
 
 def _billed(living: Sequence[CloudInstance]) -> tuple[BilledMachine, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,10 @@ from launcher.store.layout import RunKeys
 
 TRIES: Final = 3  # of one place, after answers that say nothing
 BETWEEN: Final = 30.0  # seconds between two looks for capacity
+
+
+# a machine -> (the same, told from where it fetches what it needs; the credentials of the store, one line of JSON)
+Given = Callable[[MachineRequest], tuple[MachineRequest, str]]
 
 
 class RunOver(Exception):
@@ -65,18 +69,23 @@ def ensure(
     store: Store,
     file: LaunchFile,
     machine: MachineRequest,
-    access: str,
+    given: Given,
     times: Times,
     beside: CloudInstance | None = None,
 ) -> CloudInstance:
-    """The member's machine, launched if none lives. Waits for capacity as long as the job says. `beside`: another
-    member's machine; private addresses reach no other region. Raises RunOver, BadInput, Conflict, Unreachable."""
+    """The member's machine, launched if none lives. Waits for capacity as long as the job says.
+
+    given   what a launch is given: called right before it, however long that takes
+    beside  another member's machine; private addresses reach no other region
+
+    Raises RunOver, BadInput, Conflict, Unreachable.
+    """
     if beside is not None and beside.region.name:
         file = replace(file, regions=(beside.region.name,))
     end = time.monotonic() + file.wait
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
-            launch = _Launch(api, store, file, machine, access, times, held)
+            launch = _Launch(api, store, file, machine, given, times, held)
             instance = launch.adopt() or launch.launch()
         if instance is not None:
             return instance
@@ -104,7 +113,7 @@ class _Launch:
     store: Store
     file: LaunchFile
     machine: MachineRequest
-    access: str
+    given: Given
     times: Times
     held: LeaseTurn
 
@@ -183,7 +192,8 @@ class _Launch:
         self.held.check()
         self._still_wanted()
         now, number = self.store.now(), uuid.uuid4().hex
-        body = request_of(self.file, self.machine, region, instance_type, now, self.access, number)
+        machine, access = self.given(self.machine)
+        body = request_of(self.file, machine, region, instance_type, now, access, number)
         self.records.add(ASKED, f"{self.about}: {instance_type} in {region}")
         try:
             instance_id = self.api.launch(body)

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from launcher.backends.lambda_labs import access
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.spec.hashing import encode_job, run_id
+from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
 from launcher.verbs.submit import submit
 from tests.support.jobs import group
@@ -103,6 +106,7 @@ def test_killed_between_any_two_requests_then_again_is_one_machine(
 
 LAUNCHER = """
 import sys, msgspec
+from launcher.backends.lambda_labs import access
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.spec.hashing import decode_job
 options = msgspec.json.decode(sys.argv[1])
@@ -199,6 +203,35 @@ def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings)
     backend.api.types = offered  # type: ignore[method-assign]
     assert account.submit(waiting, backend) in account.launches()
     assert len(asked) >= 3
+
+
+def test_credentials_are_made_when_a_machine_is_launched_and_not_before_the_wait_for_it(
+    account: Account, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They live as long as the machine may. Hours of waiting for capacity would be taken off the end of the run."""
+    settings(capacity={"gpu_1x_a10": {"us-east-1": 0}})
+    clock, made = [1000.0], []
+
+    def make(job: ResolvedJob) -> dict[str, str]:
+        made.append(clock[0])
+        return {"AWS_SESSION_TOKEN": f"made at {clock[0]:.0f}"}
+
+    monkeypatch.setattr(access, "access", make)
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    backend = account.backend()
+    types = backend.api.types
+
+    def offered() -> Any:
+        clock[0] += 3600
+        if clock[0] == 1000 + 3 * 3600:
+            settings(capacity={"gpu_1x_a10": {"us-east-1": 1}})
+        return types()
+
+    monkeypatch.setattr(backend.api, "types", offered)
+    account.submit(account.job("one", {"wait_for_capacity": 600.0}), backend)
+    (body,) = account.cloud.bodies()
+    assert "made at 11800" in body["body"]["user_data"]
+    assert made == [1000.0, 11800.0]  # at once, so that nobody waits for hours in vain, and for the launch
 
 
 def test_a_submit_that_died_between_two_machines_is_completed_by_the_same_submit(
