@@ -22,6 +22,7 @@ from eval.desktops.frames import Camera, Frame
 from eval.desktops.keyboard import CannotType, XKeyboard
 from eval.desktops.pace import Pace
 from eval.desktops.place import Place
+from eval.desktops.rest import SOON_S
 from eval.desktops.windows import TopWindow, Windows
 
 BUTTON_PRESS, BUTTON_RELEASE, MOTION = 4, 5, 6  # X11 protocol, event numbers
@@ -34,6 +35,8 @@ MAX_SECONDS: Final = 60.0  # that one action may wait or hold
 MAX_TEXT: Final = 100_000  # characters of one action
 WAIT: Final = 1.0  # seconds of a wait that names no duration
 STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
+FOLLOW_S: Final = 0.2  # so long at a corner of a drag
+FRAMES_S: Final = 0.034  # two frames: for them where the kernel does not tell who sleeps
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
 
 
@@ -66,7 +69,7 @@ class Executor:
         self.connection = XConnection(place)
         with reachable(place.display):
             self.pace = Pace(self.connection, self._prove)
-            self.keyboard = XKeyboard(self.connection, self.pace)
+            self.keyboard = XKeyboard(self.connection, self.pace, self._keys_read)
             self.camera = Camera(self.connection)
             self.windows = Windows(self.connection)
         self.screen = Screen(*self.connection.size)
@@ -218,6 +221,7 @@ class Executor:
             down = kind is ActionType.MOUSE_DOWN
             if down:
                 self._press_next(action)
+                self._unread = True
             self._button(BUTTON_PRESS if down else BUTTON_RELEASE, BUTTON_NUMBERS[action.button or "left"])
         elif kind is ActionType.WAIT:
             self._pause(WAIT if action.duration is None else action.duration)
@@ -243,13 +247,29 @@ class Executor:
     def _prove(self) -> None:
         """Waits until every program has read what was sent. An answer to a ping is a weaker proof: GTK gave some before
         it had done what came before them."""
+        if not self._slept(STILL_S):
+            self.connection.clicked()
+
+    def _keys_read(self) -> bool:
+        """Waits until the program that has the keyboard has read its keys. Whether that is known."""
+        return self._slept(STILL_S) or bool(self.connection.ping(LIMIT))
+
+    def _followed(self) -> None:
+        """Waits until every program has been told where the pointer is: GTK and browsers tell of one move a frame."""
+        if not self._slept(FOLLOW_S, SOON_S):
+            self.connection.ping()
+            if not self._asleep:
+                time.sleep(FRAMES_S)
+
+    def _slept(self, limit: float, soon_s: float = 0.0) -> bool:
+        """Whether every program slept at some moment within `limit` s, and none of them was to wake within `soon_s`."""
         self.connection.sync()
-        end = time.monotonic() + STILL_S
+        end = time.monotonic() + limit
         while self._asleep and (left := end - time.monotonic()) > 0:
-            if self._asleep(0.0):
-                return
+            if self._asleep(soon_s):
+                return True
             self.connection.wait_event(min(STEP, left))
-        self.connection.clicked()
+        return False
 
     def _motion(self, x: int, y: int) -> None:
         self.connection.xtest.FakeInput(MOTION, 0, 0, self.connection.root, x, y, 0)
@@ -258,6 +278,8 @@ class Executor:
         if action.point is not None:
             self._read()
             self._motion(*self.screen.from_norm(*action.point))
+            if self._buttons:
+                self._followed()  # a corner of a drag
 
     def _button(self, kind: int, button: int) -> None:
         self.connection.xtest.FakeInput(kind, button, 0, self.connection.root, 0, 0, 0)
@@ -295,25 +317,26 @@ class Executor:
                 self._button(BUTTON_RELEASE, button)
 
     def _drag(self, action: Action) -> None:
-        """Moves along the path with the button down; a program that follows it reads points between the corners."""
+        """Moves along the path with the button down. The program gets every corner, and points between them."""
         corners = [*([action.point] if action.point else []), *(action.path or ()), action.end or (0.0, 0.0)]
         pixels = [self.screen.from_norm(x, y) for x, y in corners]
         if action.point is None:
             pixels.insert(0, self.pointer())
         button = BUTTON_NUMBERS[action.button or "left"]
-        points = [point for pair in itertools.pairwise(pixels) for point in _between(*pair)]
-        pause = (action.duration or 0.0) / len(points)
+        legs = [_between(*pair) for pair in itertools.pairwise(pixels)]
+        pause = (action.duration or 0.0) / sum(map(len, legs))
         self._read()
         with self._modifiers(action):
             self._motion(*pixels[0])
             self._button(BUTTON_PRESS, button)
             try:
-                self.connection.ping()
-                for x, y in points:
-                    self._motion(x, y)
-                    if pause:
-                        self._pause(pause)
-                self.connection.ping()  # what it is dropped on must have answered before the button goes up
+                self._prove()
+                for leg in legs:
+                    for x, y in leg:
+                        self._motion(x, y)
+                        if pause:
+                            self._pause(pause)
+                    self._followed()  # also at the end: what it is dropped on must have answered
             finally:
                 self._button(BUTTON_RELEASE, button)
 

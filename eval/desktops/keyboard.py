@@ -8,6 +8,7 @@ character for the old key. At the end the layout is as it was.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from eval.desktops.connection import XConnection
@@ -26,11 +27,15 @@ class CannotType(ValueError):
 
 
 class XKeyboard:
-    """Presses keys through XTest on an open connection."""
+    """Presses keys through XTest on an open connection.
 
-    def __init__(self, connection: XConnection, pace: Pace) -> None:
+    keys_read  waits until the active program has read its keys, and tells whether that is known
+    """
+
+    def __init__(self, connection: XConnection, pace: Pace, keys_read: Callable[[], bool]) -> None:
         self.connection = connection
         self.pace = pace
+        self._keys_read = keys_read
         self.held: list[int] = []  # keycodes, in the order in which they were pressed
         self._spare: list[int] = []
         self._original: dict[int, list[int]] = {}
@@ -200,8 +205,7 @@ class XKeyboard:
 
     def _read_by_program(self) -> None:
         """Waits until the active program has read its keys."""
-        self.connection.sync()
-        if not self.connection.ping():
+        if not self._keys_read():
             time.sleep(UNREAD)
 
     def restore(self) -> None:
