@@ -267,6 +267,7 @@ class Executor:
         end = time.monotonic() + limit
         while self._asleep and (left := end - time.monotonic()) > 0:
             if self._asleep(soon_s):
+                self.pace.rested()
                 return True
             self.connection.wait_event(min(STEP, left))
         return False

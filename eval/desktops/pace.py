@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from eval.desktops.connection import XConnection
 from eval.desktops.keysyms import NAMED_KEYS
@@ -25,6 +25,8 @@ _SAME: Final = {
     **{NAMED_KEYS["enter"]: ord("="), NAMED_KEYS["decimal"]: ord("."), ord(","): ord(".")},
 }
 
+K = TypeVar("K")
+
 
 class Pace:
     """Waits before a press that its program would lose. Tell it of every press, just before it is sent.
@@ -35,10 +37,9 @@ class Pace:
     def __init__(self, connection: XConnection, prove: Callable[[], None]) -> None:
         self.connection = connection
         self._prove = prove
-        self._keys: set[int] = set()  # pressed since all buttons were last known to be up
-        self._clicks: list[tuple[int, int]] = []
-        self._pressed = 0.0  # when the last of them was sent
-        self._read = 0.0  # when the program had read it, if that is later
+        # What was pressed and may still be down -> when its program is known to have read the press
+        self._keys: dict[int, float | None] = {}
+        self._clicks: dict[tuple[int, int], float | None] = {}
         self._hold: float | None = None  # of the program that gets the action; None: not asked yet
 
     def begin(self) -> None:
@@ -46,46 +47,46 @@ class Pace:
         self._hold = None
 
     def rested(self) -> None:
-        """The program has read all that was sent, as every program sleeps."""
-        self._read = time.monotonic()
+        """The programs have read all that was sent."""
+        self._keys, self._clicks = _may_be_down(self._keys), _may_be_down(self._clicks)
 
     def key(self, symbol: int) -> None:
         """A key with this symbol is pressed next."""
         symbol = _SAME.get(symbol, symbol)
-        self._before(symbol in self._keys or bool(self._clicks), self.connection.active_window)
-        self._keys.add(symbol)
+        if self._clicks or symbol in self._keys:  # nobody knows which button lies at a pixel
+            self._before([symbol], list(self._clicks), self.connection.active_window)
+        self._keys[symbol] = None
 
     def click(self, x: int, y: int) -> None:
         """A button of the mouse is pressed next, at this pixel, where the pointer is."""
-        near = any(abs(x - other[0]) <= NEAR and abs(y - other[1]) <= NEAR for other in self._clicks)
-        self._before(near or bool(self._keys), self.connection.window_at_pointer)
-        self._clicks.append((x, y))
+        near = [pixel for pixel in self._clicks if abs(x - pixel[0]) <= NEAR and abs(y - pixel[1]) <= NEAR]
+        if self._keys or near:
+            self._before(list(self._keys), near, self.connection.window_at_pointer)
+        self._clicks[x, y] = None
 
-    def _before(self, again: bool, window: Callable[[], int | None]) -> None:
-        """Waits where the button that is pressed next may still be down."""
-        if self._read > self._pressed and time.monotonic() - self._read > UP:
-            self._forget()
-        elif again:
-            if self._hold is None:
-                self._hold = self._hold_of(window())
-            if self._hold:
-                self._wait(self._hold)
-            self._forget()
-        self._pressed = time.monotonic()
-
-    def _forget(self) -> None:
-        self._keys.clear()
-        self._clicks.clear()
-
-    def _wait(self, hold: float) -> None:
-        if self._read <= self._pressed:
-            self._prove()
-            self._read = time.monotonic()
-        left = self._read + hold - time.monotonic()
-        if left > 0:
-            time.sleep(left)
-        self._prove()  # its timer is due: it has been at work since
+    def _before(self, keys: list[int], clicks: list[tuple[int, int]], window: Callable[[], int | None]) -> None:
+        """Waits where one of these, which may be the button that is pressed next, may still be down."""
+        pressed = [self._keys.pop(each) for each in keys if each in self._keys]
+        pressed += [self._clicks.pop(each) for each in clicks]
+        if all(read is not None and time.monotonic() - read > UP for read in pressed):
+            return
+        if self._hold is None:
+            self._hold = self._hold_of(window())
+        if self._hold:
+            if None in pressed:
+                self._prove()
+                self.rested()
+            last = time.monotonic() if None in pressed else max(read or 0.0 for read in pressed)
+            if (left := last + self._hold - time.monotonic()) > 0:
+                time.sleep(left)
+            self._prove()  # its timer is due: it has been at work since
 
     def _hold_of(self, window: int | None) -> float:
         name = self.connection.text(window, "WM_CLASS").lower() if window is not None else ""
         return next((seconds for word, seconds in SLOW.items() if word in name), 0.0)
+
+
+def _may_be_down(pressed: dict[K, float | None]) -> dict[K, float | None]:
+    """Presses that are read by now, without those of UP s ago."""
+    now = time.monotonic()
+    return {each: read or now for each, read in pressed.items() if read is None or now - read <= UP}

@@ -1,6 +1,7 @@
 """Our desktop server beside the public servers' design: python -m tests.bench.desktop_server [ROUNDS]
 
-Both act on a desktop of 1920x1080 with the same program (galculator), in turn, so that both have the same machine. The
+Both act on a desktop of 1920x1080 with the same program (mousepad), in turn, so that both have the same machine. Clicks
+go to two places in turn. Galculator, whose buttons take a press 100 ms after the last one, has rows of its own. The
 public design starts a process for each action; it needs an environment of its own, whose Python has tkinter:
 
     uv venv .tools/pyautogui && uv pip install --python .tools/pyautogui/bin/python pyautogui==0.9.54 flask==3.1.3
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import shutil
@@ -56,6 +58,9 @@ ASCII = (
 
 def click(x: int, y: int) -> Action:
     return Action(ActionType.CLICK, x=(x + 0.5) / SCREEN[0], y=(y + 0.5) / SCREEN[1])
+
+
+TWO_PLACES = [click(SCREEN[0] // 2 - 40, SCREEN[1] // 2 + 40), click(SCREEN[0] // 2 + 40, SCREEN[1] // 2 + 60)]
 
 
 def used(pid: int) -> float:
@@ -133,14 +138,13 @@ def row(name: str, values: list[float], cpu: float, each: int = 1) -> float:
 
 
 async def side_by_side(rounds: int, client: DesktopClient, near: DesktopClient, pid: int) -> None:
-    """Clicks on two keys of a calculator, and the same with a picture after each."""
-    await client.start(["galculator"])
+    """Clicks on two places of an editor, and the same with a picture after each."""
+    points = TWO_PLACES
+    await client.start(["mousepad"])
     await client.windows(1)
     await client.look()
-    x, y = SCREEN[0] // 2, SCREEN[1] // 2
-    points = [click(x - 40, y + 40), click(x + 40, y + 60)]
     async with await DesktopSession.start(DesktopOptions(screen=SCREEN)) as session, theirs(session) as (public, other):
-        await session.run(["galculator"])
+        await session.run(["mousepad"])
         await session.windows(1)
         figures: dict[str, tuple[list[float], list[float]]] = {}
 
@@ -169,6 +173,22 @@ async def side_by_side(rounds: int, client: DesktopClient, near: DesktopClient, 
     each, batched, over_tcp, over_unix, action, step = medians
     print(f"\nactions: {action / each:.0f} times, in batches {action / batched:.0f} times; ", end="")
     print(f"steps: {step / over_tcp:.1f} times, over a Unix socket {step / over_unix:.1f} times")
+
+
+async def on_a_calculator(rounds: int, client: DesktopClient, near: DesktopClient, pid: int) -> None:
+    """The same on two buttons of galculator."""
+    await client.reset()
+    await client.start(["galculator"])
+    await client.windows(1)
+    await client.look()
+    batch = [TWO_PLACES[index % 2] for index in range(BATCH)]
+    row(
+        f"galculator: a click, in batches of {BATCH}", *await timed(pid, rounds, lambda n: client.perform(batch)), BATCH
+    )
+    row(
+        "galculator: a click and the settled screen, over a Unix socket",
+        *await timed(pid, 20 * rounds, lambda n: near._batch([TWO_PLACES[n % 2]], PNG)),
+    )
 
 
 async def steps_in_an_editor(rounds: int, client: DesktopClient, pid: int) -> None:
@@ -233,21 +253,19 @@ async def other_programs(rounds: int, client: DesktopClient) -> None:
 async def without_a_server(rounds: int) -> None:
     """From a click to the settled PNG over a connection of this process, and whether such a picture changes later."""
     async with await DesktopSession.start(DesktopOptions(screen=SCREEN)) as session:
-        await session.run(["galculator"])
+        await session.run(["mousepad"])
         await session.windows(1)
         computer = await LocalComputer.open(session)
-        x, y = SCREEN[0] // 2, SCREEN[1] // 2
-        points = [click(x - 40, y + 40), click(x + 40, y + 60)]
 
         def step(executor: Executor, number: int) -> None:
-            executor.perform([points[number % 2]])
+            executor.perform([TWO_PLACES[number % 2]])
             executor.look(prepare=lambda frame: frame.encode())
 
         values, cpu = await timed(os.getpid(), 20 * rounds, lambda n: computer.call(lambda e: step(e, n)))
         row("without a server: a click and the settled screen", values, cpu)
         changed = 0
         for number in range(8 * rounds):
-            await computer.call(lambda executor, number=number: step(executor, number))
+            await computer.call(functools.partial(step, number=number))
             await asyncio.sleep(LATER_S)
             changed += await computer.call(lambda executor: executor.look(settle=False).changed)
         print(f"\nsettled pictures that changed in the {LATER_S} s after: {changed} of {8 * rounds}")
@@ -265,6 +283,7 @@ async def main(rounds: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         async with ours(folder) as (client, near, pid):
             await side_by_side(rounds, client, near, pid)
+            await on_a_calculator(rounds, client, near, pid)
             await steps_in_an_editor(rounds, near, pid)
             await other_programs(rounds, near)
     await without_a_server(rounds)

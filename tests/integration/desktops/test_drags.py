@@ -67,9 +67,7 @@ async def sheets() -> AsyncIterator[Sheets]:
     async with await DesktopSession.start(DesktopOptions(screen=SCREEN)) as session:
         home, inside = session.place.home, session.place.home_inside
         (home / "sheets.py").write_text(Path(gtk_sheets.__file__).read_text())
-        await session.run(
-            ["/usr/bin/python3", f"{inside}/sheets.py", f"{inside}/told", str(WIDTH), str(HEIGHT)]
-        )
+        await session.run(["/usr/bin/python3", f"{inside}/sheets.py", f"{inside}/told", str(WIDTH), str(HEIGHT)])
         await session.windows(2)
         computer = await LocalComputer.open(session)
         try:
