@@ -36,6 +36,7 @@ MAX_TEXT: Final = 100_000  # characters of one action
 WAIT: Final = 1.0  # seconds of a wait that names no duration
 STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
 FOLLOW_S: Final = 0.2  # so long at a corner of a drag
+LOOKS: Final = 60  # at the programs, at least, before either time ends: a busy machine may take 50 ms for each
 FRAMES_S: Final = 0.034  # two frames: for them where the kernel does not tell who sleeps
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
 
@@ -264,12 +265,13 @@ class Executor:
     def _slept(self, limit: float, soon_s: float = 0.0) -> bool:
         """Whether every program slept at some moment within `limit` s, and none of them was to wake within `soon_s`."""
         self.connection.sync()
-        end = time.monotonic() + limit
-        while self._asleep and (left := end - time.monotonic()) > 0:
+        end, looks = time.monotonic() + limit, 0
+        while self._asleep and (looks < LOOKS or time.monotonic() < end):
             if self._asleep(soon_s):
                 self.pace.rested()
                 return True
-            self.connection.wait_event(min(STEP, left))
+            looks += 1
+            self.connection.wait_event(STEP)
         return False
 
     def _motion(self, x: int, y: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -350,3 +351,25 @@ def test_a_display_that_is_killed_is_the_infrastructures_failure(tmp_path: Path)
             acting.close()
         with pytest.raises(DesktopGone):
             Executor(desktop.place)
+
+
+def test_a_slow_look_at_the_programs_is_no_reason_for_a_weaker_proof(
+    desktop: PlainDesktop, window: EventWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine ten looks took half a second: then clicks went on before they were read: wrong sums."""
+    told: list[str] = []
+
+    def asleep(soon_s: float = 0.0) -> bool:
+        time.sleep(0.1)
+        told.append("look")
+        return len(told) % 10 == 0
+
+    acting = Executor(desktop.place, asleep=asleep)
+    try:
+        monkeypatch.setattr(acting.connection, "clicked", lambda: told.append("ping"))
+        acting.perform([Action.from_json({"type": "click", **at(x, 50)}) for x in (50, 150)])
+        acting.sync()
+        assert told == ["look"] * 10
+        assert len(buttons(window)) == 4
+    finally:
+        acting.close()
