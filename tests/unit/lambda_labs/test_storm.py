@@ -18,11 +18,11 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAMBDA_API_KEY", "secret_storm")
 
 
-@pytest.mark.parametrize(("launchers", "trials"), [(1, 24), (3, 24), (8, 12)])
+@pytest.mark.parametrize(("launchers", "trials"), [(1, 12), (3, 12), (8, 8)])
 def test_a_short_storm(launchers: int, trials: int) -> None:
     sums, failed = storm(trials, 1, launchers)
     assert failed == []
-    assert sums["kills"] > 50
+    assert sums["kills"] > 25
     assert sums["machines"] > trials
 
 
