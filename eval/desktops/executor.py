@@ -35,6 +35,7 @@ MAX_SECONDS: Final = 60.0  # that one action may wait or hold
 MAX_TEXT: Final = 100_000  # characters of one action
 WAIT: Final = 1.0  # seconds of a wait that names no duration
 STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
+KEYS_S: Final = 5.0  # so long at keys whose keycodes are wanted for other characters: a busy program must have them
 FOLLOW_S: Final = 0.2  # so long at a corner of a drag
 LOOKS: Final = 60  # at the programs, at least, before either time ends: a busy machine may take 50 ms for each
 FRAMES_S: Final = 0.034  # two frames: for them where the kernel does not tell who sleeps
@@ -252,8 +253,11 @@ class Executor:
             self.connection.clicked()
 
     def _keys_read(self) -> bool:
-        """Waits until the program that has the keyboard has read its keys. Whether that is known."""
-        return self._slept(STILL_S) or bool(self.connection.ping(LIMIT))
+        """Waits until the program that has the keyboard has read its keys. Whether that is known. Sleep alone proves
+        nothing of a program that sleeps while it works: it answers no ping then."""
+        self.connection.sync()
+        answered = self.connection.ping(KEYS_S)
+        return answered is not False and (self._slept(STILL_S) or bool(answered))
 
     def _followed(self) -> None:
         """Waits until every program has been told where the pointer is: GTK and browsers tell of one move a frame."""

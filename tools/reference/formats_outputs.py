@@ -130,6 +130,16 @@ OTHERS: Final = (
         "which successes each task has, with their tokens and log probabilities; their pictures lie beside it",
     ),
     (
+        "checkpoints/checkpoint-N/weights.json",
+        "`training.rl`",
+        "the name of these weights, which the rollouts that they sampled carry: `{name}`",
+    ),
+    (
+        "unfinished/GROUP-ROLLOUT/rollout.msgpack",
+        "`training.rl`, in its results",
+        "a finished rollout of a generation that is not complete; its pictures lie beside it",
+    ),
+    (
         "checkpoints/checkpoint-N/trainer_state.json",
         "every trainer",
         "the trainer's state, written last: a checkpoint without it is incomplete",
