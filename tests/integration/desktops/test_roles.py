@@ -15,6 +15,7 @@ import yaml
 from tests.support.desktop_roles import DESKTOPS, TASKS, example
 from tests.support.desktops import need_desktops
 from tests.support.forwarding import fetch
+from tests.support.verbs import local_project
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,14 +27,8 @@ HELD = "until [ -e $HELD ]; do sleep .1; done; exec python -m eval.run --config 
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project whose runs are processes."""
     need_desktops()
-    for name in ("STATE", "CONFIG", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "slipway.yaml").write_text(f"store: {tmp_path}/store\nlocal: {{state: {tmp_path}/local, cpus: 64}}\n")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run([LAUNCHER, "local", "stop", "--runs"], capture_output=True, check=False)
+    with local_project(tmp_path, monkeypatch) as project:
+        yield project
 
 
 def launcher(*words: str, text: str = "") -> str:

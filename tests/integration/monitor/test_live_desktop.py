@@ -23,6 +23,7 @@ from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits
 from tests.support.desktops import need_desktops
 from tests.support.lacking import lacking
+from tests.support.verbs import local_project
 from tests.support.waiting import until
 
 LAUNCHER = str(Path(sys.executable).with_name("launcher"))
@@ -65,14 +66,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     need_desktops()
     if missing := missing_viewers():
         lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
-    for name in ("STATE", "CONFIG", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "slipway.yaml").write_text(f"store: {tmp_path}/store\nlocal: {{state: {tmp_path}/local, cpus: 64}}\n")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run([LAUNCHER, "local", "stop", "--runs"], capture_output=True, check=False)
+    with local_project(tmp_path, monkeypatch) as project:
+        yield project
 
 
 class RunDesktop:

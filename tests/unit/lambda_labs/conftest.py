@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,30 @@ class Account:
         return [entry["id"] for entry in self.cloud.ledger("launched")]
 
 
-@pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
-    cloud = FakeLambda(tmp_path / "cloud", speed=SPEED)
+@contextmanager
+def account_of(cloud: FakeLambda, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account at this cloud, which ends with it."""
     monkeypatch.setenv("LAMBDA_API_URL", cloud.url)
     monkeypatch.setenv("LAMBDA_API_KEY", KEY)
     try:
-        yield Account(cloud, tmp_path)
+        yield Account(cloud, folder)
     finally:
         cloud.close()
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    with account_of(FakeLambda(tmp_path / "cloud", speed=SPEED), tmp_path, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def account_with_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account whose machines run this Python, and boot quickly."""
+    cloud = FakeLambda(folder / "cloud", speed=20.0, program=Path(sys.executable))
+    cloud.admin("settings", boot=10.0, lag=5.0)
+    with account_of(cloud, folder, monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ replaced by a program that starts this environment's Python."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from launcher.verbs.submit import submit
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.support.jobs import group
 from tests.support.waiting import until
-from tests.unit.lambda_labs.conftest import Account
+from tests.unit.lambda_labs.conftest import Account, account_with_machines
 
 SAY = """
 import os, socket
@@ -36,14 +35,8 @@ WAIT = "import time\nprint('working', flush=True)\ntime.sleep(3600)"
 
 @pytest.fixture
 def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
-    cloud = FakeLambda(tmp_path / "cloud", speed=20.0, program=Path(sys.executable))
-    cloud.admin("settings", boot=10.0, lag=5.0)
-    monkeypatch.setenv("LAMBDA_API_URL", cloud.url)
-    monkeypatch.setenv("LAMBDA_API_KEY", KEY)
-    try:
-        yield Account(cloud, tmp_path)
-    finally:
-        cloud.close()
+    with account_with_machines(tmp_path, monkeypatch) as made:
+        yield made
 
 
 def given(account: Account, name: str, script: str, nodes: int) -> ResolvedJob:

@@ -33,9 +33,8 @@ from launcher.store.layout import RunKeys, blob
 from launcher.store.logs import Log
 from launcher.verbs.overlays import upload_overlays
 from launcher.verbs.submit import submit
-from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.support.waiting import until
-from tests.unit.lambda_labs.conftest import Account
+from tests.unit.lambda_labs.conftest import Account, account_with_machines
 from tests.unit.lambda_labs.test_access import aws  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,14 +107,8 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
         (programs / name).chmod(0o755)
     (programs / "uv").symlink_to(UV)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    cloud = FakeLambda(tmp_path / "cloud", speed=20.0, program=Path(sys.executable))
-    cloud.admin("settings", boot=10.0, lag=5.0)
-    monkeypatch.setenv("LAMBDA_API_URL", cloud.url)
-    monkeypatch.setenv("LAMBDA_API_KEY", KEY)
-    try:
-        yield Account(cloud, tmp_path)
-    finally:
-        cloud.close()
+    with account_with_machines(tmp_path, monkeypatch) as made:
+        yield made
 
 
 def given(account: Account) -> Group:
