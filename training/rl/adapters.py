@@ -5,8 +5,11 @@ Each version has a name of its own: vLLM caches what the vision tower makes of a
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,12 +46,19 @@ class AdapterFolders:
         return int(tail) if head == self.folder.name and tail.isdecimal() else None
 
     def make(self, version: int, file: Path) -> Path:
-        """The folder of a version. Raises FileNotFoundError when the version is published no more."""
+        """The folder of a version; any number of threads and workers may ask for it at once. Raises FileNotFoundError
+        when the version is published no more."""
+        place = self.folder / f"lora-{version}"
+        if not place.is_dir():
+            with self._alone():
+                if not place.is_dir():
+                    self._write(version, file).rename(place)
+        return place
+
+    def _write(self, version: int, file: Path) -> Path:
+        """The folder under another name: the final one is always whole."""
         from safetensors.torch import load_file, save_file
 
-        place = self.folder / f"lora-{version}"
-        if place.is_dir():
-            return place
         tensors: dict[str, Any] = load_file(file)
         if odd := [name for name in tensors if ".lora_" not in name]:
             raise ConfigError(f"adapter: vLLM takes a LoRA only, and {odd[0]} is trained, too")
@@ -59,8 +69,14 @@ class AdapterFolders:
         shutil.copyfile(self.folder / SETTINGS, part / SETTINGS)
         readable(part)
         part.chmod(0o755)
-        part.rename(place)
-        return place
+        return part
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One maker at a time: each server has a thread that makes folders, and each worker has its own."""
+        with (self.folder / ".lora.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def forget(self, version: int) -> None:
         shutil.rmtree(self.folder / f"lora-{version}", ignore_errors=True)

@@ -53,6 +53,8 @@ class AdapterServer:
                     self.client.load(name, folder)
                 except ServerRefuses as error:
                     if name not in self.client.served():  # else another worker of this training has loaded it
+                        if not folder.is_dir():  # another worker has newer weights, and removed these
+                            raise FileNotFoundError(folder) from None
                         raise ConfigError(
                             f"{error}; the server must see {folder} under this path, and be started with "
                             "VLLM_ALLOW_RUNTIME_LORA_UPDATING, --enable-lora and --max-lora-rank "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,23 @@ def test_peft_reads_the_weights_of_each_version_from_its_folder(tmp_path: Path) 
                 sums.append(float(one.sum().detach()))
     assert len(set(sums)) == 8
     assert AdapterFolders.touches_vision(folder)
+
+
+def test_the_servers_of_many_workers_make_a_folder_at_once(tmp_path: Path) -> None:
+    made = published(tmp_path / "w", 3)
+    workers = [AdapterFolders(tmp_path / "w") for _ in range(2)]
+    ready = threading.Barrier(6)
+
+    def make(worker: AdapterFolders, version: int) -> Path:
+        ready.wait()
+        return worker.make(version, made.file(version))
+
+    with ThreadPoolExecutor(6) as pool:
+        for version in range(3):
+            asked = [pool.submit(make, worker, version) for worker in workers * 3]
+            (folder,) = {each.result() for each in asked}
+            assert AdapterFolders.touches_vision(folder)
+    assert not list((tmp_path / "w").glob(".lora-*"))
 
 
 def test_names_are_of_one_training_and_one_version(tmp_path: Path) -> None:

@@ -139,6 +139,24 @@ def test_while_one_server_is_gone_the_other_one_answers(servers: list[WireServer
         ask(sampler)
 
 
+def test_another_worker_may_have_removed_the_folder_of_older_weights(
+    servers: list[WireServer], weights: PublishedWeights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = sampler_of(weights, servers[:1])
+    sampler.follow(0, str(weights.file(0)))
+    make = AdapterFolders.make
+
+    def removed(self: AdapterFolders, version: int, file: Path) -> Path:
+        folder = make(self, version, file)
+        if version == 0:
+            self.forget(0)
+            sampler.follow(1, str(weights.file(1)))
+        return folder
+
+    monkeypatch.setattr(AdapterFolders, "make", removed)
+    assert ask(sampler).version == 1
+
+
 def test_another_worker_may_have_loaded_the_weights(servers: list[WireServer], weights: PublishedWeights) -> None:
     first, second = sampler_of(weights, servers[:1]), sampler_of(weights, servers[:1])
     first.follow(0, str(weights.file(0)))
