@@ -57,7 +57,7 @@ class Tenant:
         return str(self.azure.admin("status")[run])
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def azure() -> Iterator[FakeAzure]:
     with tempfile.TemporaryDirectory() as folder:
         fake = FakeAzure(Path(folder), speed=200.0)
