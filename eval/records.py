@@ -167,4 +167,6 @@ def _answers(steps: Sequence[Step]) -> dict[str, float]:
         "output_tokens": float(sum(step.usage.output_tokens for step in steps if step.usage)),
         "cost": sum(step.cost for step in steps if step.cost),
     }
+    if figures["cost"]:  # then an answer without a cost makes the sum too small
+        figures["answers_without_cost"] = float(sum(step.cost is None for step in steps))
     return {name: value for name, value in figures.items() if value}

@@ -158,7 +158,11 @@ def failure_counts(agents: Sequence[AgentResults]) -> list[FailureCount]:
 @dataclass(frozen=True)
 class EffortOfAgent:
     """What an agent's episodes took. Seconds and USD of all episodes, failed ones included, per solved task: None where
-    none was solved, or no cost is known."""
+    none was solved, or no cost is known.
+
+    unpriced    answers without a cost where others have one: the costs are lower bounds; whole episodes count as all
+                their answers
+    """
 
     seconds: float
     seconds_per_solved: float | None
@@ -166,6 +170,7 @@ class EffortOfAgent:
     steps_of_solved: float | None
     cost: float | None
     cost_per_solved: float | None
+    unpriced: int
     tokens: float | None
 
 
@@ -174,6 +179,9 @@ def effort(tasks: Sequence[DetailedResult]) -> EffortOfAgent:
     seconds = sum(task.duration_ms for task in tasks) / 1000
     costs = [task.metrics["cost"] for task in tasks if "cost" in task.metrics]
     cost = sum(costs) if costs else None
+    unpriced = sum(
+        task.metrics.get("answers_without_cost", 0.0) if "cost" in task.metrics else task.steps for task in tasks
+    )
     tokens = [
         task.metrics[name] for task in tasks for name in ("input_tokens", "output_tokens") if name in task.metrics
     ]
@@ -184,5 +192,6 @@ def effort(tasks: Sequence[DetailedResult]) -> EffortOfAgent:
         steps_of_solved=sum(task.steps for task in won) / len(won) if won else None,
         cost=cost,
         cost_per_solved=cost / len(won) if won and cost is not None else None,
+        unpriced=int(unpriced) if costs else 0,
         tokens=sum(tokens) if tokens else None,
     )

@@ -108,6 +108,11 @@ def _rules(rules: Sequence[str]) -> Markup:
     return tag("td", join([tag("div", rule) for rule in rules]), class_="note words")
 
 
+def _money(value: float | None, unpriced: int) -> str:
+    text = money(value, "USD")
+    return "–" if text is None else f"≥ {text}" if unpriced else text
+
+
 def _effort(agents: Sequence[AgentResults]) -> Markup | None:
     found = [(agent, solved(agent.tasks), effort(agent.tasks)) for agent in agents]
     if not any(spent.seconds or spent.steps for _, _, spent in found):
@@ -122,9 +127,11 @@ def _effort(agents: Sequence[AgentResults]) -> Markup | None:
         line.append("–" if spent.seconds_per_solved is None else duration(spent.seconds_per_solved))
         line += ["–" if value is None else f"{value:.1f}" for value in (spent.steps, spent.steps_of_solved)]
         line += ["–" if spent.tokens is None else f"{spent.tokens:,.0f}"] if counted else []
-        line += [money(value, "USD") or "–" for value in (spent.cost, spent.cost_per_solved)] if priced else []
+        line += [_money(value, spent.unpriced) for value in (spent.cost, spent.cost_per_solved)] if priced else []
         lines.append(line)
     words = "Time and cost of all episodes, failed ones included, divided by the tasks that were solved."
+    if any(spent.unpriced for _, _, spent in found):
+        words += " ≥: some answers have no cost in the records (the server told no tokens of them)."
     return tag(
         "div",
         tag("h4", "What a solved task took"),

@@ -169,6 +169,7 @@ def paints(monitor: Monitor, paths: list[str]) -> None:
                 before = worked([monitor.process.pid, *descendants(os.getpid())])
                 page.goto(monitor.base + path)
                 busy.append(worked([monitor.process.pid, *descendants(os.getpid())]) - before)
+                page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
                 times.append(page.evaluate(PAINT))
                 context.close()
             print(

@@ -155,6 +155,23 @@ def test_calls_tokens_cost_and_the_raw_answer_are_recorded_and_packed(tmp_path: 
     assert store.from_row(store.to_row(result.episode, ["a", "b"])) == result.episode
 
 
+def test_answers_whose_cost_nobody_knows_are_counted_beside_the_cost(tmp_path: Path) -> None:
+    class Cut:
+        name = "cut"
+        parallel = 1
+
+        async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
+            costs = (0.25, None, 0.5, None)
+            return [Decision("x", CLICK if step < 3 else DONE, cost=costs[step]) for step in map(_past, histories)]
+
+    (result,) = work(Cut(), [Task("t", "x", 0)], tmp_path, name="counting")
+    assert (result.record.metrics["cost"], result.record.metrics["answers_without_cost"]) == (0.75, 2.0)
+
+
+def _past(history: History) -> int:
+    return len(history.past)
+
+
 def test_the_next_prompt_tells_every_action_of_a_past_answer() -> None:
     typed = Action(ActionType.TYPE, text="a")
     past = [PastStep(CLICK, further_actions=(typed,))]

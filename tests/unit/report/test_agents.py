@@ -124,8 +124,18 @@ def test_time_and_cost_of_failed_episodes_count_for_those_that_were_solved() -> 
     spent = effort(tasks)
     assert (spent.seconds_per_solved, spent.cost_per_solved) == (8.0, 1.0)
     assert (spent.steps, spent.steps_of_solved, spent.tokens) == (6.0, 4.0, 15)
+    assert spent.unpriced == 0
     none = effort([task(success=False, steps=1)])
     assert (none.seconds_per_solved, none.cost, none.cost_per_solved) == (None, None, None)
+
+
+def test_a_sum_that_leaves_answers_out_is_a_lower_bound() -> None:
+    whole = task(steps=4, metrics={"cost": 0.25})
+    cut = task(steps=3, success=False, metrics={"cost": 0.5, "answers_without_cost": 1.0})
+    assert effort([whole]).unpriced == 0
+    assert effort([whole, cut]).unpriced == 1
+    assert effort([whole, cut, task(steps=5, success=False)]).unpriced == 6
+    assert effort([task(steps=5)]).unpriced == 0  # a model without prices has no cost at all
 
 
 def lines(*tasks: dict[str, Any]) -> bytes:
