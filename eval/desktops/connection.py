@@ -26,7 +26,7 @@ QUIET: Final = 0.018  # seconds without damage: a frame of GTK is 16.7 ms; after
 CALM: Final = 0.004  # seconds without damage after which the picture is likely the last one
 FIRST: Final = 0.05  # seconds to wait for a first damage, where no program proves that it has read its events
 PROOF: Final = 0.034  # seconds in which the programs may fall asleep; after that the rule of quiet counts too
-STEP: Final = 0.0005  # seconds between two looks at the programs
+STEP: Final = 0.00025  # seconds between two looks at the programs
 LIMIT: Final = 2.0  # seconds; a picture that never rests, as a video, is taken as it is then
 FOCUS_LIMIT: Final = 0.3  # seconds that the window manager has to give a window that was clicked the keyboard
 PING_LIMIT: Final = 0.5  # seconds for a program's answer to a ping; one that is busy answers later or never
@@ -97,10 +97,9 @@ class XConnection:
             self.xtest.GrabControl(True)
             self.damage = self.x(xcffib.damage.key)
             self.damage.QueryVersion(1, 1).reply()
-            # the answers to pings come to the root window
-            self.x.core.ChangeWindowAttributes(
-                self.root, xcffib.xproto.CW.EventMask, [xcffib.xproto.EventMask.SubstructureNotify]
-            )
+            # the answers to pings come to the root window, whose properties tell of new windows
+            told = xcffib.xproto.EventMask.SubstructureNotify | xcffib.xproto.EventMask.PropertyChange
+            self.x.core.ChangeWindowAttributes(self.root, xcffib.xproto.CW.EventMask, [told])
             self.xfixes = self.x(xcffib.xfixes.key)
             self.xfixes.QueryVersion(5, 0).reply()
             self._damage_id, self._part, self._drawn = (self.x.generate_id() for _ in range(3))
@@ -113,6 +112,7 @@ class XConnection:
         self._serial = 0
         self._answered: set[int] = set()
         self.last_damage = 0.0
+        self.clients_changed = True  # whether windows came or went since somebody set this to False
 
     def close(self) -> None:
         """Closes the connection; also one that is lost already."""
@@ -165,6 +165,8 @@ class XConnection:
                 self.last_damage = time.monotonic()
                 self._subtract()
                 self.x.flush()
+            elif isinstance(event, xcffib.xproto.PropertyNotifyEvent):
+                self.clients_changed |= event.atom == self.atom("_NET_CLIENT_LIST")
             elif isinstance(event, xcffib.xproto.ClientMessageEvent) and event.type == self.atom("WM_PROTOCOLS"):
                 values = event.data.data32
                 if values[0] == self.atom("_NET_WM_PING"):
@@ -198,14 +200,22 @@ class XConnection:
         windows = self.numbers(self.root, "_NET_ACTIVE_WINDOW")
         return windows[0] if windows and windows[0] else None
 
+    def client_classes(self) -> list[str]:
+        """The class of each window that the window manager lists, in lower case."""
+        return [self.text(window, "WM_CLASS").lower() for window in self.numbers(self.root, "_NET_CLIENT_LIST")]
+
     def window_at_pointer(self) -> int | None:
         """The window below the pointer, without the frame that the window manager drew around it; None where no program
         answers for it: above the bare screen, a frame, a menu."""
-        window, protocols = self.root, self.atom("WM_PROTOCOLS")
+        core, protocols = self.x.core, self.atom("WM_PROTOCOLS")
         try:
-            while window := int(self.x.core.QueryPointer(window).reply().child):
-                if self.x.core.GetProperty(False, window, protocols, 0, 0, 1).reply().format:
+            window = int(core.QueryPointer(self.root).reply().child)
+            while window:
+                below, answers = core.QueryPointer(window), core.GetProperty(False, window, protocols, 0, 0, 1)
+                inner = int(below.reply().child)
+                if answers.reply().format:
                     return window
+                window = inner
         except xcffib.Error:
             pass  # it closed meanwhile
         return None

@@ -41,6 +41,7 @@ class Pace:
         self._keys: dict[int, float | None] = {}
         self._clicks: dict[tuple[int, int], float | None] = {}
         self._hold: float | None = None  # of the program that gets the action; None: not asked yet
+        self._slow = True  # whether a window of such a program is open
 
     def begin(self) -> None:
         """An action begins: another window may be the active one."""
@@ -68,10 +69,11 @@ class Pace:
         """Waits where one of these, which may be the button that is pressed next, may still be down."""
         pressed = [self._keys.pop(each) for each in keys if each in self._keys]
         pressed += [self._clicks.pop(each) for each in clicks]
-        if all(read is not None and time.monotonic() - read > UP for read in pressed):
+        if all(read is not None and time.monotonic() - read > UP for read in pressed) or not self._any_slow():
             return
         if self._hold is None:
-            self._hold = self._hold_of(window())
+            here = window()
+            self._hold = _hold_of("" if here is None else self.connection.text(here, "WM_CLASS").lower())
         if self._hold:
             if None in pressed:
                 self._prove()
@@ -81,9 +83,19 @@ class Pace:
                 time.sleep(left)
             self._prove()  # its timer is due: it has been at work since
 
-    def _hold_of(self, window: int | None) -> float:
-        name = self.connection.text(window, "WM_CLASS").lower() if window is not None else ""
-        return next((seconds for word, seconds in SLOW.items() if word in name), 0.0)
+    def _any_slow(self) -> bool:
+        """Asked anew only where a window came or went: which window gets a press takes several questions."""
+        self.connection.pump()
+        if self.connection.clients_changed:
+            self.connection.clients_changed = False
+            names = self.connection.client_classes()
+            self._slow = not names or any(map(_hold_of, names))  # no list: there is no window manager
+        return self._slow
+
+
+def _hold_of(name: str) -> float:
+    """Seconds, for a window's class in lower case."""
+    return next((seconds for word, seconds in SLOW.items() if word in name), 0.0)
 
 
 def _may_be_down(pressed: dict[K, float | None]) -> dict[K, float | None]:

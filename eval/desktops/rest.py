@@ -3,7 +3,8 @@
 The kernel tells of each thread in which system call it waits, and how often it has run (proc(5): `syscall`,
 `schedstat`, `stat`). All threads are looked at twice. Who sleeps at both looks and did not run between them slept from
 the first look to the second, so at the moment between the two everybody slept. A sleep that soon ends of itself does
-not count: so a program waits for the time of its next frame.
+not count: so a program waits for the time of its next frame. The second look asks only what may have changed without a
+thread that ran: whether somebody has been woken. Only who runs starts a thread or waits in another call.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 SOON_S: Final = 0.018  # a frame is 16.7 ms
+AWAKE_S: Final = 1.0  # so long the number of a thread is not given to another one
 THREADS: Final = 400  # with more of them looking would take longer than waiting
 # x86-64 system calls that end of themselves: number to (position of the timeout, its form). Other calls wait for an
 # event, as does any of these with a timeout of -1 or a null pointer.
@@ -49,6 +51,8 @@ class SleepWatch:
 
     def __init__(self, roots: Callable[[], Sequence[int]]) -> None:
         self._roots = roots
+        # the thread that was found awake last, and when: it is likely the one that is awake at the next look
+        self._awake: tuple[str, float] = ("", 0.0)
         self.works = _kernel_tells()
 
     def asleep(self, soon_s: float = SOON_S) -> bool:
@@ -60,11 +64,21 @@ class SleepWatch:
         if not self.works:
             return False
         try:
-            return self._look(soon_s) == self._look(soon_s)
+            if self._is_still_awake():
+                return False
+            return all(_still_sleeps(thread, runs) for thread, runs in self._look(soon_s).items())
         except PermissionError:
             self.works = False
         except (_AwakeError, OSError):  # a thread that ended meanwhile was running
             pass
+        return False
+
+    def _is_still_awake(self) -> bool:
+        thread, seen = self._awake
+        if time.monotonic() - seen > AWAKE_S:
+            return False
+        with contextlib.suppress(OSError):  # it has ended
+            return _read(f"{thread}/syscall").startswith(b"running")
         return False
 
     def queued(self) -> dict[int, int]:
@@ -79,14 +93,14 @@ class SleepWatch:
                     waiting += map(int, _read(f"{thread}/children").split())
         return out
 
-    def _look(self, soon_s: float) -> dict[int, bytes]:
-        """How often each thread has run. Raises _AwakeError and OSError."""
-        runs: dict[int, bytes] = {}
+    def _look(self, soon_s: float) -> dict[str, bytes]:
+        """The folder of each thread, and how often it has run. Raises _AwakeError and OSError."""
+        runs: dict[str, bytes] = {}
         waiting = list(self._roots())
         while waiting:
             pid = waiting.pop()
-            for number, thread in _threads(pid):
-                runs[number] = _read(f"{thread}/schedstat").split()[-1]
+            for _, thread in _threads(pid):
+                runs[thread] = _times_run(thread)
                 self._check(pid, thread, soon_s)
                 waiting += map(int, _read(f"{thread}/children").split())
             if len(runs) > THREADS:
@@ -96,6 +110,7 @@ class SleepWatch:
     def _check(self, pid: int, thread: str, soon_s: float) -> None:
         words = _read(f"{thread}/syscall").split()
         if words[0] == b"running":
+            self._awake = (thread, time.monotonic())
             raise _AwakeError
         state = _read(f"{thread}/stat").rpartition(b")")[2].split(maxsplit=1)[0]
         if state == b"Z":
@@ -130,6 +145,15 @@ def _threads(pid: int) -> list[tuple[int, str]]:
     """The numbers and folders of a process's threads. Raises OSError."""
     folder = f"/proc/{pid}/task"
     return [(int(name), f"{folder}/{name}") for name in os.listdir(folder)]  # noqa: PTH208 a path object takes too long
+
+
+def _times_run(thread: str) -> bytes:
+    return _read(f"{thread}/schedstat").split()[-1]
+
+
+def _still_sleeps(thread: str, runs: bytes) -> bool:
+    """Whether a thread that slept when it had run so often has slept since. Raises OSError: it has ended."""
+    return not _read(f"{thread}/syscall").startswith(b"running") and _times_run(thread) == runs
 
 
 def _kernel_tells() -> bool:

@@ -17,6 +17,7 @@ from launcher.backends.base import Entered, Forwards
 from launcher.decoding import decode
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.monitor.server.rfb import NoDesktop, RfbScreen
+from launcher.monitor.server.tied import tied
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Endpoint
 from launcher.spec.model import ResolvedJob
@@ -140,7 +141,7 @@ class DesktopWatch:
             here = int(trial.getsockname()[1])
         argv = backend.forward(self._run, self._member, [(here, port)])
         silent = subprocess.DEVNULL
-        process = self._process = subprocess.Popen(argv, stdin=silent, stdout=silent, stderr=silent)
+        process = self._process = subprocess.Popen(tied(argv), stdin=silent, stdout=silent, stderr=silent)
         end = time.monotonic() + READY_LIMIT
         while process.poll() is None and time.monotonic() < end and not self._unwatched():
             with suppress(OSError), socket.create_connection(("127.0.0.1", here), timeout=1.0):

@@ -144,9 +144,17 @@ def test_a_desktop_is_seen_live_and_is_the_server_s_screen(browser: Browser, pla
         assert screens_of("succeeded", job) == []
         assert len(ways_to(desktop.vnc)) == 1
         monitor.stop()
+        assert monitor.process.returncode in (0, 130, -2)
         assert ways_to(desktop.vnc) == []
+        # killed, it can end nothing itself
+        monitor = Monitor(place / "home", desktop.store.url)
+        until(lambda: "running" in monitor.ask("/now/runs").text)
+        path = page.url.removeprefix(page.url.partition("/runs/")[0])
+        until(lambda: monitor.ask(f"{path}/screen").status == 200 and ways_to(desktop.vnc))
+        monitor.process.kill()
+        monitor.process.wait()
+        until(lambda: ways_to(desktop.vnc) == [])
     finally:
         apart.close()
         visitor.close()
         monitor.stop()
-    assert monitor.process.returncode in (0, 130, -2)

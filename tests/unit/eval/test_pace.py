@@ -29,6 +29,13 @@ class Windows:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.clients_changed = True
+
+    def pump(self) -> None:
+        pass
+
+    def client_classes(self) -> list[str]:
+        return ["mousepad", self.name.lower()]
 
     def active_window(self) -> int:
         return 7
