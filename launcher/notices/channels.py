@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -21,7 +22,8 @@ from launcher import foreign
 from launcher.notices.events import Notice
 from launcher.spec.notify import NoticeChannel
 
-PATIENCE: Final = 30.0  # seconds for one message
+PATIENCE: Final = 30.0  # seconds for one message; of a webhook, for each part of its answer
+WHOLE: Final = 60.0  # seconds for a webhook's whole answer: a receiver may send it byte by byte
 SENDMAIL: Final = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 _SLACK: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -57,8 +59,17 @@ def _webhook(url: str, notice: Notice) -> str:
     if not url.startswith(("https://", "http://")):
         return "the secret holds no https:// address"
     headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": notice.key}
+    said: list[str] = []
+    body = msgspec.json.encode({"text": text})
+    asking = threading.Thread(target=lambda: said.append(_post(url, body, headers)), daemon=True)
+    asking.start()
+    asking.join(WHOLE)
+    return said[0] if said else f"no whole answer within {WHOLE:g} s"
+
+
+def _post(url: str, body: bytes, headers: dict[str, str]) -> str:
     try:
-        request = urllib.request.Request(url, msgspec.json.encode({"text": text}), headers, method="POST")
+        request = urllib.request.Request(url, body, headers, method="POST")
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE):
             return ""
     except urllib.error.HTTPError as error:

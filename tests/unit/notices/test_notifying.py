@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -287,6 +289,33 @@ def test_no_record_and_no_row_holds_an_address(store: Store, slack: Receiver, ca
     kept = b"".join(store.get(meta.key) for meta in store.scan("runs/"))
     assert marker not in str(rows)
     assert marker.encode() not in kept
+
+
+def test_a_receiver_that_answers_byte_by_byte_is_left(
+    store: Store, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part comes in time, and the whole never does: another sender would take over meanwhile."""
+    monkeypatch.setattr("launcher.notices.channels.WHOLE", 0.5)
+    write_failed(store)
+    over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not over.wait(0.02):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        receiver = threading.Thread(target=drip, args=(listener,))
+        receiver.start()
+        try:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            rows = Notifier(store, TEAM, lambda name: url).once(cache)
+        finally:
+            over.set()
+            receiver.join()
+    assert [(row.did, row.detail) for row in rows] == [("unsent", "no whole answer within 0.5 s")]
 
 
 def test_a_secret_that_is_not_here_is_said(store: Store, cache: Cache) -> None:

@@ -88,23 +88,27 @@ class Supervisor:
         return frozenset(member.record.pid for member in live if member.record.pid) | self.teller.known()
 
     def run(self) -> None:
-        """Works until it is told to stop, or had no runs for `idle` seconds. Runtimes keep running."""
-        busy_at = time.monotonic()
+        """Works until it is told to stop, or had no runs for `idle` seconds. Runtimes keep running. Its numbers stay
+        where it fails, and grow old: so an alert sees it."""
         try:
-            while not self.stop:
-                timeout = self.turn()
-                now = time.monotonic()
-                if self.runs:
-                    busy_at = now
-                elif self.idle is not None and now - busy_at >= self.idle:
-                    return
-                elif self.idle is not None:
-                    timeout = min(timeout, busy_at + self.idle - now)
-                self.sleep(timeout)
+            self._work()
+            self.numbers.leave()
         finally:
             self.threads.shutdown(wait=False, cancel_futures=True)
             self.tellers.shutdown(wait=False, cancel_futures=True)
-            self.numbers.leave()
+
+    def _work(self) -> None:
+        busy_at = time.monotonic()
+        while not self.stop:
+            timeout = self.turn()
+            now = time.monotonic()
+            if self.runs:
+                busy_at = now
+            elif self.idle is not None and now - busy_at >= self.idle:
+                return
+            elif self.idle is not None:
+                timeout = min(timeout, busy_at + self.idle - now)
+            self.sleep(timeout)
 
     def turn(self) -> float:
         """One pass over all runs. Returns the seconds until something is due."""
