@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -59,6 +60,21 @@ def test_nothing_waits_for_the_next_routine_look(bench: Bench, monkeypatch: pyte
     script = "echo $me >> starts; [ $(grep -c $me starts) = 3 ] && exit 0\nexit 75"
     bench.supervisor(script, opener=opener).run()
     assert sorted(bench.lines("starts")) == sorted(runs * 3)
+
+
+def test_the_numbers_of_a_supervisor_that_fails_stay_and_grow_old(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_TEXTFILES", str(tmp_path))
+    idle = bench.supervisor("exit 0")
+    idle.run()
+    assert not list(tmp_path.glob("*.prom"))
+    failing = bench.supervisor("exit 0")
+    failing.turn()
+    monkeypatch.setattr(failing, "read_queue", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        failing.run()
+    assert [path.name for path in tmp_path.glob("*.prom")] == [f"slipway-supervisor-{failing.runner.id}.prom"]
 
 
 def test_starts_again_later_and_later(bench: Bench) -> None:
