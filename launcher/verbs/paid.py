@@ -234,7 +234,7 @@ def _disk(name: str, disk: BilledDisk, prices: Prices) -> PaidItem:
 
 def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Prices) -> PaidItem:
     line = cost.line if cost is not None else None
-    hourly, currency = _hourly(name, seen.machines, line, prices)
+    hourly, currency = _hourly(name, seen, line, prices)
     since = [machine.since for machine in seen.machines if machine.since]
     if not since and line is not None and line.held and not seen.machines:
         since = [line.held[-1].start]
@@ -253,9 +253,10 @@ def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Pri
     )
 
 
-def _hourly(
-    name: str, machines: Sequence[BilledMachine], line: Line | None, prices: Prices
-) -> tuple[Decimal | None, str]:
+def _hourly(name: str, seen: BackendObservation, line: Line | None, prices: Prices) -> tuple[Decimal | None, str]:
+    machines = seen.machines
+    if not seen.active and not machines and traits(name).machines is not None:
+        return Decimal(0), ""  # what is left of it is billed as something else, as a disk
     turns = line.priced.turns if line is not None and line.priced is not None else ()
     priced = next((turn for turn in turns if turn.backend == name), None)
     if machines:

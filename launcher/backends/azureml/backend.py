@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
-from launcher.backends.azureml.render import parse, render
+from launcher.backends.azureml.pool import Pool, PoolInstance, by_run, ours
+from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
 from launcher.backends.azureml.resources import ADDRESSES, DISKS
 from launcher.backends.azureml.unused import end_unused
 from launcher.backends.azureml.workspace import (
@@ -48,7 +50,9 @@ class AzureBackend:
         self.options: Mapping[str, Any] = options
         self.poll = float(str(options.get("poll", POLL)))
         self.workspace = Workspace(options, float(str(options.get("patience", PATIENCE))))
+        self.pool = Pool(self.workspace, self.poll)
         self._stores: dict[str, Store] = {}
+        self._unlisted = ""
 
     @property
     def place(self) -> str:
@@ -85,17 +89,20 @@ class AzureBackend:
         handles = {}
         for run, file_name in rendered.objects.items():
             job, documents = jobs[run], parse(rendered.documents[file_name], file_name)
-            expected = {(names.job_name(run, role, job.leading), run, run_hash(job)) for role in job.roles}
+            jobs_of_run = [each for each in documents if each["type"] == COMMAND]
+            expected = {(name, run, run_hash(job)) for name in names.job_names(job, run)}
             carried = {
                 (each["name"], each["properties"].get(names.RUN), each["properties"].get(names.FINGERPRINT))
-                for each in documents
+                for each in jobs_of_run
             }
             if carried != expected:
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
-            self._can_begin(run, documents)
-            for document in documents:
+            self._can_begin(run, jobs_of_run)
+            if "pool" in job.options:
+                self._ready(run, jobs_of_run, [each for each in documents if each["type"] == INSTANCE], job.store)
+            for document in jobs_of_run:
                 self._ensure(document)
-            handles[run] = self._handle(run, documents[-1]["properties"])
+            handles[run] = self._handle(run, jobs_of_run[-1]["properties"])
         return handles
 
     def _can_begin(self, run: str, documents: Sequence[Mapping[str, Any]]) -> None:
@@ -111,6 +118,19 @@ class AzureBackend:
                 f"{run}: its job {ended[0]} has ended before {unsent[0]} was sent, so it cannot begin any more: "
                 f"end it with `launcher cancel {run}`, then `launcher retry {run}`"
             )
+
+    def _ready(
+        self, run: str, jobs: Sequence[Mapping[str, Any]], instances: Sequence[Mapping[str, Any]], store: str
+    ) -> None:
+        """Waits until an instance runs for every job that was not sent. A run whose leading job is there has begun: its
+        instances may be gone again."""
+        if self.workspace.get(run) is not None:
+            return
+        unsent = {each["compute"].removeprefix("azureml:") for each in jobs if self.workspace.get(each["name"]) is None}
+        mine = {names.instance_name(self.workspace.name, run, each["tags"][names.MEMBER]) for each in instances}
+        if not unsent <= mine or {each["tags"][names.TAG] for each in instances} != {run}:
+            raise Conflict(f"what was rendered of {run} does not carry its instances")
+        self.pool.ready([each for each in instances if each["name"] in unsent], partial(self._store, store))
 
     def _ensure(self, document: Mapping[str, Any]) -> None:
         """Creates a job, or finds it there. Raises BadInput, Conflict, Unreachable."""
@@ -142,7 +162,7 @@ class AzureBackend:
     def stranded(self, run: str, job: ResolvedJob) -> BackendObservation | None:
         """The jobs of a run of several roles, all ended, whose leading one nobody sent. A launcher that is about to
         send it begins nothing either: the nodes end when they see the run's result."""
-        there = self._sent(run, [role for role in job.roles if role != job.leading], job.leading)
+        there = self._sent(run, [name for name in names.job_names(job, run) if name != run])
         if not there or any(seen.active for seen in there):
             return None
         if self.workspace.get(run) is not None:
@@ -152,22 +172,32 @@ class AzureBackend:
         return replace(observation, reason=str(Reason.INFRASTRUCTURE), evidence=f"{why}: {there[0].studio}")
 
     def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
-        """The run's jobs, whether the leading one was sent or not."""
-        there = self._sent(run, sorted(job.roles, key=lambda role: (role != job.leading, role)), job.leading)
-        return self._observe(run, there) if there else None
+        """The run's jobs, whether the leading one was sent or not; of a run on a pool without any its instances."""
+        there = self._sent(run, sorted(names.job_names(job, run), key=lambda name: (name != run, name)))
+        if there:
+            return self._observe(run, there)
+        made = self.pool.of(run, job.members(), job.store) if "pool" in job.options else []
+        return self._only_instances(made, active=True) if made else None
 
-    def _sent(self, run: str, roles: Sequence[str], leading: str) -> list[WorkspaceJob]:
-        """The jobs of these roles that the workspace has, none of a stranger."""
-        found = map(self.workspace.get, (names.job_name(run, role, leading) for role in roles))
+    def _only_instances(self, made: Sequence[PoolInstance], *, active: bool) -> BackendObservation:
+        """Instances of a run of which no job was sent. `active`: one may come."""
+        first = made[0]
+        tags = first.tags
+        properties = {names.RANKS: tags.get(names.POOL_RANKS, ""), names.LEADING: tags.get(names.POOL_LEADING, "")}
+        properties |= {names.STORE: tags[names.OWNER], names.FINGERPRINT: tags.get(names.POOL_JOB, "")}
+        seen = BackendObservation(self._handle(first.run, properties), active, "starting", made=first.made)
+        return _with_instances(replace(seen, evidence="no job was sent to its instances"), made)
+
+    def _sent(self, run: str, wanted: Sequence[str]) -> list[WorkspaceJob]:
+        """The jobs of these names that the workspace has, none of a stranger."""
+        found = map(self.workspace.get, wanted)
         return [seen for seen in found if seen is not None and seen.properties.get(names.RUN) == run]
 
     def _others(self, leader: WorkspaceJob) -> Iterator[WorkspaceJob]:
         """The jobs of the other roles, which were created before the leading one's."""
-        for role in leader.properties.get(names.ROLES, "").split(","):
-            if role and role != leader.properties.get(names.ROLE):
-                job = self.workspace.get(f"{leader.name}_{role}")
-                if job is not None:
-                    yield job
+        for name in self._job_names(self._handle(leader.name, leader.properties)):
+            if name != leader.name and (job := self.workspace.get(name)) is not None:
+                yield job
 
     def _observe(self, run: str, jobs: Sequence[WorkspaceJob]) -> BackendObservation:
         """`jobs`: of the run's roles; the first decides how it is described."""
@@ -210,22 +240,37 @@ class AzureBackend:
         for job in self.workspace.jobs():
             if run := job.properties.get(names.RUN):
                 runs.setdefault(run, []).append(job)
-        for run, jobs in runs.items():
-            jobs.sort(key=lambda job: (job.name != run, job.name))
-            seen = self._observe(run, jobs)
-            if not seen.active:
-                yield seen
-                continue
-            statuses = {job.status for job in jobs if job.active}
-            status = statuses.pop() if len(statuses) == 1 else ""
-            evidence, late = seen.evidence, ""
-            try:
-                late = overdue(self._store(seen.handle.place["store"]), run, status, self._unsent(seen.handle, jobs))
-            except (SlipwayError, OSError) as error:  # one run's store says nothing of the other runs
-                evidence = f"what the store has of it cannot be read: {error}"
-            yield BackendObservation(
-                seen.handle, True, seen.phase, evidence=evidence, made=seen.made, billed=True, overdue=late
-            )
+        pooled = {run for run, jobs in runs.items() if any(job.properties.get(names.RANKS) for job in jobs)}
+        for run in runs:
+            if run not in pooled:
+                yield self._listed(run, runs[run])
+        made: dict[str, list[PoolInstance]] = {}
+        self._unlisted = ""
+        try:
+            made = by_run(list(self.pool.all()))
+        except SlipwayError as error:  # it hides no job; `end_unused` tells it, and `others` asks again
+            self._unlisted = f"compute instances of runs cannot be listed, so none is ended: {error}"
+        for run in sorted(pooled):
+            yield _with_instances(self._listed(run, runs[run]), made.get(run, ()))
+        for run in sorted(set(made) - set(runs)):
+            yield self._only_instances(made[run], active=False)
+
+    def _listed(self, run: str, jobs: list[WorkspaceJob]) -> BackendObservation:
+        """A run of whose jobs a list told."""
+        jobs.sort(key=lambda job: (job.name != run, job.name))
+        seen = self._observe(run, jobs)
+        if not seen.active:
+            return seen
+        statuses = {job.status for job in jobs if job.active}
+        status = statuses.pop() if len(statuses) == 1 else ""
+        evidence, late = seen.evidence, ""
+        try:
+            late = overdue(self._store(seen.handle.place["store"]), run, status, self._unsent(seen.handle, jobs))
+        except (SlipwayError, OSError) as error:  # one run's store says nothing of the other runs
+            evidence = f"what the store has of it cannot be read: {error}"
+        return BackendObservation(
+            seen.handle, True, seen.phase, evidence=evidence, made=seen.made, billed=True, overdue=late
+        )
 
     def disks(self) -> list[BilledDisk]:
         """The disks of the resource group. Those of compute instances are not among them: Azure keeps them elsewhere,
@@ -236,8 +281,8 @@ class AzureBackend:
         ]
 
     def others(self) -> list[BilledOther]:
-        """Compute instances, the nodes that clusters keep without a job, and public addresses that no machine has: no
-        run of ours makes any of them."""
+        """Compute instances of no run of ours, the nodes that clusters keep without a job, and public addresses that no
+        machine has. A run's own instance is among them once it is stopped: its disk is billed."""
         found = []
         for each in self.workspace.computes():
             command = f"--name {each.name} --resource-group {self.workspace.place[1]} -w {self.workspace.place[2]}"
@@ -246,6 +291,8 @@ class AzureBackend:
                 found.append(BilledOther(f"cluster {each.name}", each.size, each.location, each.least, why=why))
             elif each.kind == "computeinstance":
                 stopped = each.state.lower() == "stopped"
+                if not stopped and _is_ours(each, self.workspace.name):
+                    continue
                 found.append(
                     BilledOther(
                         f"compute instance {each.name}",
@@ -262,7 +309,9 @@ class AzureBackend:
         return found
 
     def end_unused(self, store: Store, *, plan: bool) -> Iterator[tuple[str, str]]:
-        return end_unused(self.workspace, store, plan=plan)
+        if self._unlisted:
+            yield "unreachable", self._unlisted
+        yield from end_unused(self.workspace, store, plan=plan)
 
     def _unsent(self, handle: Handle, jobs: Sequence[WorkspaceJob]) -> str:
         """The name of a job of the run that the workspace does not have; "" if it has all. `jobs`: those of its list,
@@ -282,7 +331,8 @@ class AzureBackend:
     # ending
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        """Cancels the jobs of these runs, and returns when each was seen ended."""
+        """Cancels the jobs of these runs, deletes the instances of those on a pool, and returns when all of it was seen
+        ended and gone."""
         left = {name for handle in handles for name in self._job_names(handle)}
         end, looks, trouble = time.monotonic() + ENDING, 0, ""
         while left := {name for name in left if (job := self.workspace.get(name)) is not None and job.active}:
@@ -297,9 +347,16 @@ class AzureBackend:
             else:
                 time.sleep(self.poll)
             looks += 1
+        for handle in handles:
+            if ranks := handle.place.get("ranks"):
+                store, members = handle.place["store"], names.pool_members(ranks, handle.place.get("leading", ""))
+                self.pool.end(handle.run, members, store, partial(self._store, store))
 
     def _job_names(self, handle: Handle) -> list[str]:
         leading = handle.place.get("leading", "")
+        if ranks := handle.place.get("ranks"):
+            leader, *others = names.pool_members(ranks, leading)
+            return [names.job_name(handle.run, member, leader) for member in (leader, *others)]
         roles = [role for role in handle.place.get("roles", "").split(",") if role]
         return [names.job_name(handle.run, role, leading) for role in roles] or [handle.run]
 
@@ -307,12 +364,26 @@ class AzureBackend:
         roles = properties.get(names.ROLES, "")
         place = {"workspace": self.workspace.name, "store": properties.get(names.STORE, ""), "roles": roles}
         place["leading"] = properties.get(names.LEADING, "")
+        if ranks := properties.get(names.RANKS):
+            place["ranks"] = ranks
         return Handle(run, self.name, run, properties.get(names.FINGERPRINT, ""), place)
 
     def _store(self, url: str) -> Store:
         if url not in self._stores:
             self._stores[url] = open_store(url)
         return self._stores[url]
+
+
+def _with_instances(seen: BackendObservation, made: Sequence[PoolInstance]) -> BackendObservation:
+    """`made`: the instances of its run, which somebody must delete."""
+    late = next(filter(None, (each.overdue for each in made)), "")
+    machines = tuple(each.machine() for each in made if each.billed)
+    return replace(seen, billed=seen.billed or bool(made), overdue=seen.overdue or late, machines=machines)
+
+
+def _is_ours(each: WorkspaceCompute, workspace: str) -> bool:
+    body = {"name": each.name, "tags": each.tags, "properties": {"computeType": each.kind}}
+    return ours(body, workspace) is not None
 
 
 def _why_billed(instance: WorkspaceCompute, command: str, stopped: bool) -> str:

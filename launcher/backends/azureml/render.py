@@ -1,5 +1,5 @@
-"""Job -> the command jobs of Azure ML, one for each role, as `az ml job create --file` takes them. Pure, and without
-the SDK."""
+"""Job -> the command jobs of Azure ML, one for each role, as `az ml job create --file` takes them; on a pool one for
+each rank, after its compute instance, as `az ml compute create --file` takes it. Pure, and without the SDK."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from launcher.spec.model import ResolvedJob, Role
 from launcher.spec.yaml_text import dump
 
 SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
+INSTANCE_SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/computeInstance.schema.json"
+COMMAND, INSTANCE = "command", "computeinstance"  # the types of documents
+KVM: Final = "--device=/dev/kvm"
 INLINE: Final = 32 * 1024  # bytes of job.json in a variable; the runtime reads a longer one from the store
 # scheme -> the variables that open such a store, required ones first; az:// is opened with the identity
 OPENS: Final = {
@@ -50,7 +53,12 @@ def render(group: Sequence[ResolvedJob]) -> Rendered:
         f"{job.name}: its roles are jobs of their own: they reach each other only in one virtual network, and one is "
         "billed while another waits in the queue"
         for job in group
-        if len(job.roles) > 1
+        if len(job.roles) > 1 and "pool" not in job.options
+    ]
+    warnings += [
+        f"{job.name}: its ranks do not reach each other without azureml.pool.subnet"
+        for job in group
+        if "pool" in job.options and "subnet" not in job.options["pool"] and len(job.members()) > 1
     ]
     texts = {run_id(job): "---\n".join(map(dump, documents(job))) for job in group}
     return Rendered(
@@ -64,7 +72,9 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
     for name in names.PLACE:
         if not options.get(name):
             yield f"azureml.{name}: is missing; allowed: that of the workspace; slipway.yaml can hold it"
-    if ("compute" in options) == ("instance_type" in options):
+    if "pool" in options:
+        yield from _pool_refusals(job)
+    elif ("compute" in options) == ("instance_type" in options):
         both = "not with instance_type" if "compute" in options else "is missing"
         yield f"azureml.compute: {both}; allowed: a cluster, or `instance_type` for serverless compute"
     if "vm_size" in options and "compute" not in options:
@@ -93,6 +103,38 @@ def refusals(job: ResolvedJob) -> Iterator[str]:
             yield f"roles.{role}.resources.shm: docker takes no less than 1Mi; allowed: 1Mi or more"
 
 
+def _pool_refusals(job: ResolvedJob) -> Iterator[str]:
+    options, pool, ranks = job.options, job.options["pool"], len(job.members())
+    for name in ("compute", "instance_type"):
+        if name in options:
+            yield f"azureml.{name}: not with pool; allowed: one of compute, instance_type and pool"
+    if ranks > pool["instances"]:
+        yield (
+            f"azureml.pool.instances: {pool['instances']} for {ranks} ranks, each of which needs one; allowed: {ranks} "
+            "or more, or fewer replicas"
+        )
+    identity = options.get("identity", {})
+    managed = identity.get("kind") == "managed"
+    if managed and ("client_id" not in identity or "identity" not in pool):
+        absent = "azureml.identity.client_id" if "client_id" not in identity else "azureml.pool.identity"
+        yield (
+            f"{absent}: is missing: a new instance has no identity of its own that may read the store; allowed: "
+            "a user-assigned identity, by client_id and by pool.identity; or identity: {kind: user}"
+        )
+    budget = job.limits.budget
+    if budget is not None and budget.price and job.limits.deadline is not None:
+        seconds = names.pool_seconds(job)
+        worst = budget.price * seconds / 3600
+        if worst > budget.amount:
+            machines = f"{ranks} instance{'s' if ranks > 1 else ''}"
+            more = (seconds - job.limits.deadline) / 3600
+            yield (
+                f"limits.budget: {machines} may cost {worst:.2f} {budget.currency} in {seconds / 3600:.2f} h "
+                f"(limits.deadline, {more:.2f} h to load, end and be idle), which is more than {budget.amount:.2f}; "
+                "allowed: a larger budget, a shorter deadline, fewer ranks"
+            )
+
+
 def _store_refusals(job: ResolvedJob) -> Iterator[str]:
     scheme, keys = job.store.partition("://")[0], job.options.get("store_secrets", {})
     if len(job.store) > LONGEST or not job.store.isprintable():
@@ -115,18 +157,65 @@ def _store_refusals(job: ResolvedJob) -> Iterator[str]:
 
 
 def documents(job: ResolvedJob) -> list[dict[str, Any]]:
-    """The command jobs of a run: the leading role's last, so that a run whose job of its name exists has them all."""
-    order = sorted(job.roles, key=lambda role: (role == job.leading, role))
-    return [_document(job, role) for role in order]
+    """The command jobs of a run: the leading role's last, so that a run whose job of its name exists has them all. On a
+    pool its compute instances come first."""
+    run = run_id(job)
+    if "pool" not in job.options:
+        return [_document(job, name, role) for name, role in names.job_names(job, run).items()]
+    jobs = names.job_names(job, run)
+    return [*(_instance(job, run, member) for member in jobs.values()), *_pool_documents(job, run, jobs)]
 
 
-def _document(job: ResolvedJob, role: str) -> dict[str, Any]:
+def _pool_documents(job: ResolvedJob, run: str, jobs: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The job of each rank, on its own instance and with the machine's device for virtual machines."""
+    workspace = names.workspace_of(job.options)
+    for name, member in jobs.items():
+        role, _, rank = member.rpartition("-")
+        document = _document(job, name, role, int(rank))
+        document["compute"] = f"azureml:{names.instance_name(workspace, run, member)}"
+        document["properties"][names.RANKS] = names.ranks(job)
+        given = document["resources"].pop("docker_args", "")
+        document["resources"]["docker_args"] = f"{KVM} {given}" if given else KVM
+        yield document
+
+
+def _instance(job: ResolvedJob, run: str, member: str) -> dict[str, Any]:
+    """A compute instance that Azure itself stops when it has no job."""
+    pool = job.options["pool"]
+    document: dict[str, Any] = {
+        "$schema": INSTANCE_SCHEMA,
+        "type": INSTANCE,
+        "name": names.instance_name(names.workspace_of(job.options), run, member),
+        "size": pool["size"],
+        "idle_time_before_shutdown_minutes": names.idle(pool) // 60,
+        "tags": {
+            names.TAG: run,
+            names.OWNER: job.store,
+            names.MEMBER: member,
+            names.POOL_RANKS: names.ranks(job),
+            names.POOL_LEADING: job.leading,
+            names.POOL_JOB: run_hash(job),
+            names.MOST: str(names.pool_seconds(job)),
+        },
+    }
+    if "subnet" in pool:
+        vnet, _, subnet = pool["subnet"].partition("/")
+        document["network_settings"] = {"vnet_name": vnet, "subnet": subnet}
+    if "identity" in pool:
+        identity = {"type": "user_assigned", "user_assigned_identities": [{"resource_id": pool["identity"]}]}
+        document["identity"] = identity
+    return document
+
+
+def _document(job: ResolvedJob, name: str, role: str, rank: int | None = None) -> dict[str, Any]:
+    """`rank`: where it is the job of this rank alone."""
     run, options, chosen = run_id(job), job.options, job.roles[role]
+    leading = name == run
     document: dict[str, Any] = {
         "$schema": SCHEMA,
-        "type": "command",
-        "name": names.job_name(run, role, job.leading),
-        "display_name": job.name if role == job.leading else f"{job.name} {role}",
+        "type": COMMAND,
+        "name": name,
+        "display_name": job.name if leading else f"{job.name} {role if rank is None else f'{role}-{rank}'}",
         "experiment_name": options.get("experiment", "slipway"),
         "tags": {names.TAG: run, **{f"label-{key}": value for key, value in sorted(job.labels.items())}},
         "properties": {
@@ -140,12 +229,12 @@ def _document(job: ResolvedJob, role: str) -> dict[str, Any]:
         },
         "environment": {"image": image(job, role)},
         "environment_variables": _variables(job, run, role),
-        "command": command(job, run),
+        "command": command(job, run, rank),
     }
     if "compute" in options:
         document["compute"] = f"azureml:{options['compute']}"
-    document["resources"] = _resources(chosen, options)
-    if chosen.replicas > 1:
+    document["resources"] = _resources(chosen, options, chosen.replicas if rank is None else 1)
+    if chosen.replicas > 1 and rank is None:
         document["distribution"] = {"type": "pytorch", "process_count_per_instance": 1}
     queue = {"job_tier": options.get("tier"), "priority": options.get("priority")}
     if queue := {name: value for name, value in queue.items() if value is not None}:
@@ -165,8 +254,8 @@ def image(job: ResolvedJob, role: str) -> str:
     return f"{path}{slash}{last.partition(':')[0]}@{image_of_role.digest}"
 
 
-def _resources(chosen: Role, options: Mapping[str, Any]) -> dict[str, Any]:
-    resources: dict[str, Any] = {"instance_count": chosen.replicas}
+def _resources(chosen: Role, options: Mapping[str, Any], count: int) -> dict[str, Any]:
+    resources: dict[str, Any] = {"instance_count": count}
     if "instance_type" in options:
         resources["instance_type"] = options["instance_type"]
     if "locations" in options:
@@ -225,9 +314,9 @@ def parse(text: str, where: str) -> list[dict[str, Any]]:
     except yaml.YAMLError as error:
         raise BadInput(f"{where}: {error}") from None
     for document in parsed:
-        fine = isinstance(document, dict) and document.get("type") == "command"
+        fine = isinstance(document, dict) and document.get("type") in (COMMAND, INSTANCE)
         if not fine or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}", str(document.get("name", ""))):
             raise BadInput(f"{where}: it is not a command job of Azure ML with a name")
-    if not parsed:
+    if not any(document["type"] == COMMAND for document in parsed):
         raise BadInput(f"{where}: it holds no job")
     return parsed

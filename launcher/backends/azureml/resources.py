@@ -14,6 +14,8 @@ URL: Final = "https://management.azure.com"
 DISKS: Final = ("Microsoft.Compute/disks", "2024-03-02")
 ADDRESSES: Final = ("Microsoft.Network/publicIPAddresses", "2024-05-01")
 COMPUTES: Final = ("Microsoft.MachineLearningServices/workspaces/computes", "2024-04-01")
+# the version in which the SDK makes compute instances: with their idle shutdown
+MAKES: Final = "2023-08-01-preview"
 GIB: Final = 2**30
 
 

@@ -63,6 +63,34 @@ def body(document: Mapping[str, Any], workspace: str) -> dict[str, Any]:
     return {"name": document["name"], "properties": properties}
 
 
+def instance_body(document: Mapping[str, Any], location: str, group: str) -> dict[str, Any]:
+    """A rendered compute instance -> the body of the request that makes it. `location`: the workspace's; `group`: the
+    id of its resource group, in which the virtual network is."""
+    properties: dict[str, Any] = {
+        "vmSize": document["size"],
+        "idleTimeBeforeShutdown": f"PT{document['idle_time_before_shutdown_minutes']}M",
+        "enableNodePublicIp": True,
+        "enableSSO": True,
+        "enableRootAccess": True,
+        "releaseQuotaOnStop": False,
+        "enableOSPatching": False,
+        "applicationSharingPolicy": "Shared",
+        "computeInstanceAuthorizationType": "personal",
+    }
+    if (network := document.get("network_settings")) is not None:
+        where = f"{group}/providers/Microsoft.Network/virtualNetworks/{network['vnet_name']}"
+        properties["subnet"] = {"id": f"{where}/subnets/{network['subnet']}"}
+    made: dict[str, Any] = {
+        "location": location,
+        "tags": document["tags"],
+        "properties": {"computeType": "ComputeInstance", "disableLocalAuth": True, "properties": properties},
+    }
+    if (identity := document.get("identity")) is not None:
+        ids: dict[str, Any] = {each["resource_id"]: {} for each in identity["user_assigned_identities"]}
+        made["identity"] = {"type": "UserAssigned", "userAssignedIdentities": ids}
+    return made
+
+
 def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     names = {
         "instance_count": "instanceCount",

@@ -22,7 +22,7 @@ OTHERS: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT
 SOON, OFTEN = 30, 20  # seconds, and how many ends within them in a row end the node: about 20 minutes
 
 _TEXT: Final = """\
-export SLIPWAY_RANK="${{NODE_RANK:-0}}"
+export SLIPWAY_RANK="{rank}"
 export SLIPWAY_WORKDIR="$PWD/{work}" HOME="$PWD/{work}"
 mkdir -p "$SLIPWAY_WORKDIR"
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
@@ -61,9 +61,10 @@ done
 """
 
 
-def command(job: ResolvedJob, run: str) -> str:
-    """The same for all nodes and roles of a run."""
+def command(job: ResolvedJob, run: str, rank: int | None = None) -> str:
+    """The same for all nodes and roles of a run; with `rank`, of the one node of a rank."""
     return _TEXT.format(
+        rank="${NODE_RANK:-0}" if rank is None else rank,
         work=WORK,
         kind=KIND,
         where=shlex.quote(where(job.options, run)),

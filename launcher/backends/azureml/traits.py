@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from launcher.spec.backends import MachineChoice, Traits
 from launcher.spec.structures import Field, ListOf, MapOf, Reviewed, Struct, ValueFault
 from launcher.spec.texts import VARIABLE
-from launcher.spec.types import Choice, Text
+from launcher.spec.types import DURATION, Choice, Integer, Text
 
 _GUID: Final = Text(
     "an id",
@@ -32,10 +33,49 @@ _IDENTITY: Final = Reviewed(
     ),
     "launcher.backends.azureml.traits:review_identity",
 )
+# Sizes that can run virtual machines themselves. Azure's page on compute units marks Intel's series D and E of
+# versions 3 and 4, and F of version 2 (MicrosoftDocs/azure-docs, articles/virtual-machines/acu.md, commit 009757b); the
+# pages of the series say it of version 5 (ev5-esv5-series.md, commit 02d00dc). AMD's (a) and Arm's (p) are not among
+# them: their pages say "Not Supported", or nothing.
+NESTED: Final = r"Standard_(?:[DE]\d+s?_v3|[DE]\d+d?s?_v[45]|F\d+s_v2)"
+LEAST_IDLE, MOST_IDLE = 15 * 60, 3 * 86400  # seconds; Azure's limits of an instance's idle shutdown
+MOST_INSTANCES: Final = 200
+_POOL: Final = Reviewed(
+    Struct(
+        "a pool",
+        Field(
+            "size", _SIZE, "of each instance: with nested virtualisation, of the Intel series D, E and F", required=True
+        ),
+        Field(
+            "instances", Integer(1, MOST_INSTANCES), "the most that a run may have; each rank has one", required=True
+        ),
+        Field("idle", DURATION, "without a job for so long, an instance is stopped by Azure: 15m to 3d", "30m"),
+        Field(
+            "subnet",
+            Text("a subnet", r"[A-Za-z0-9][\w.-]{0,79}/[A-Za-z0-9][\w.-]{0,79}", "VNET/SUBNET of the resource group"),
+            "in which the ranks reach each other",
+            "Azure's own, where they do not",
+        ),
+        Field(
+            "identity",
+            Text(
+                "an identity's id",
+                r"/subscriptions/[\w-]+/resourceGroups/[^/\s]+/providers/Microsoft\.ManagedIdentity"
+                r"/userAssignedIdentities/[\w-]+",
+                "/subscriptions/.../userAssignedIdentities/NAME",
+            ),
+            "the user-assigned identity that each instance gets, of `identity.client_id`",
+            "none",
+        ),
+    ),
+    "launcher.backends.azureml.traits:review_pool",
+)
 
 
 def machines(options: Mapping[str, Any]) -> MachineChoice:
-    """A cluster is priced by its size where the job says it, else by its own name."""
+    """A cluster is priced by its size where the job says it, else by its own name. A pool is where its workspace is."""
+    if pool := options.get("pool"):
+        return MachineChoice((pool["size"],))
     size = options.get("instance_type") or options.get("vm_size") or options.get("compute")
     return MachineChoice((size,) if size else (), tuple(options.get("locations", ())), options.get("tier") == "spot")
 
@@ -72,6 +112,12 @@ TRAITS: Final = Traits(
             _SIZE,
             "of serverless compute",
             "this or `compute`",
+        ),
+        Field(
+            "pool",
+            _POOL,
+            "compute instances of the run's own, one for each rank, with /dev/kvm for virtual machines",
+            "none; in place of `compute` and `instance_type`",
         ),
         Field(
             "locations",
@@ -128,3 +174,12 @@ def review_identity(value: Mapping[str, Any]) -> Iterator[ValueFault]:
     """A client id names a managed identity; the submitter has none."""
     if "client_id" in value and value["kind"] != "managed":
         yield ValueFault(("client_id",), "the submitter's own identity has no client id", "kind: managed")
+
+
+def review_pool(value: Mapping[str, Any]) -> Iterator[ValueFault]:
+    if not re.fullmatch(NESTED, value["size"]):
+        text = f"Azure does not say that `{value['size']}` has nested virtualisation"
+        yield ValueFault(("size",), text, "Intel's D and E of v3 to v5, F of v2: Standard_D8_v3, Standard_E8ds_v5")
+    idle = value.get("idle", LEAST_IDLE)
+    if not LEAST_IDLE <= idle <= MOST_IDLE or idle % 60:
+        yield ValueFault(("idle",), f"Azure cannot stop an instance after {idle:g} s", "15m to 3d, in whole minutes")

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from launcher.backends.azureml import names
+from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.names import workspace_of
-from launcher.backends.azureml.resources import COMPUTES, URL, LooseResource, ask, listed, pages, pipeline
+from launcher.backends.azureml.resources import COMPUTES, MAKES, URL, LooseResource, ask, listed, pages, pipeline
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.foreign import line
 from launcher.install import install
@@ -80,7 +80,7 @@ class WorkspaceJob:
 class WorkspaceCompute:
     """A compute instance or a cluster. `kind`: computeinstance, amlcompute or another, in lower case; `state`: of an
     instance, in Azure's words; `least`: nodes that a cluster keeps although it has no job; `stops_after`: how long an
-    instance may be idle, as Azure says it, or ""."""
+    instance may be idle, as Azure says it, or ""; `tags`: of an instance."""
 
     name: str
     kind: str
@@ -89,6 +89,7 @@ class WorkspaceCompute:
     state: str = ""
     least: int = 0
     stops_after: str = ""
+    tags: Mapping[str, str] | None = None
 
 
 def described(document: Mapping[str, Any], version: str) -> dict[str, Any]:
@@ -112,6 +113,7 @@ class Workspace:
         self.name = workspace_of(options)
         self.patience = patience
         self._exists = False
+        self._location = ""
         self._arm: ARMPipelineClient | None = None
 
     # reading
@@ -190,15 +192,38 @@ class Workspace:
         if self._exists:
             return
         try:
-            self._read(lambda client: client.workspaces.get(self.place[2]))
+            found = self._read(lambda client: client.workspaces.get(self.place[2]))
         except AzureRefused as error:
             raise Unreachable(
                 f"this login does not see the workspace {self.name}, so nothing is known of its jobs: {error}; log in "
                 f"to the run's subscription (`az account set --subscription {self.place[0]}`)"
             ) from None
-        self._exists = True
+        self._exists, self._location = True, str(getattr(found, "location", None) or "")
+
+    def instance(self, name: str) -> Mapping[str, Any] | None:
+        """A compute instance as Azure describes it; None if the workspace has none of this name."""
+        found = self.resource(self._instance(name), COMPUTES)
+        if found is None:
+            self.must_exist()
+        return found
+
+    def _instance(self, name: str) -> str:
+        return f"{rest.workspace_id(*self.place)}/computes/{name}"
 
     # changing
+
+    def make_instance(self, document: Mapping[str, Any]) -> None:
+        """Asks for a compute instance, whose making takes minutes. Raises AzureRefused, RequestUnanswered."""
+        self.must_exist()
+        group = f"/subscriptions/{self.place[0]}/resourceGroups/{self.place[1]}"
+        body = rest.instance_body(document, self._location, group)
+        path = self._instance(document["name"])
+        self._call(lambda client: ask(self._manager(client), "PUT", path, MAKES, body))
+
+    def start_instance(self, name: str) -> None:
+        """Asks a stopped compute instance to run. Raises AzureRefused, RequestUnanswered."""
+        path = f"{self._instance(name)}/start"
+        self._call(lambda client: ask(self._manager(client), "POST", path, MAKES))
 
     def create(self, document: Mapping[str, Any]) -> None:
         """Creates a job, or finds it as it is. Raises AzureRefused, RequestUnanswered."""
@@ -320,6 +345,7 @@ def _compute(compute: Any) -> WorkspaceCompute:
         state=str(getattr(state, "value", state) or ""),
         least=least if isinstance(least, int) else 0,
         stops_after=str(getattr(compute, "idle_time_before_shutdown", None) or ""),
+        tags=dict(getattr(compute, "tags", None) or {}),
     )
 
 

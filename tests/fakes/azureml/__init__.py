@@ -1,6 +1,7 @@
 """A stand-in for Azure, as far as Azure ML's SDK asks it: logins, the resource manager and one workspace.
 
 cloud         the workspace: jobs, environments, computes, faults and a ledger; its clock is an argument
+instances     compute instances that are made, stopped when idle, and deleted
 answers       what a request is answered, whatever carries it
 nodes         the nodes of a job as process groups of this machine
 certificates  an authority of its own, for TLS

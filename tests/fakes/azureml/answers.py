@@ -27,12 +27,13 @@ def respond(cloud: Cloud, now: float, method: str, url: str, authorization: str,
     try:
         if authorization != f"Bearer {TOKEN}":
             raise Refused(401, "AuthenticationFailed", "Authentication failed.")
+        cloud.made.advance(now)
         kind = cloud.beside(unquote(parts.path))
         rest = [kind] if kind is not None else cloud.place(unquote(parts.path)).strip("/").split("/")
         call = _call(method, rest) if kind is None else "resources"
         if kind is not None and kind.count("/") == 2:
             call, rest = f"{method.lower()} resource", kind.rsplit("/", 1)
-        if call == "compute" and rest[1] in cloud.settings.instances:
+        if call == "compute" and rest[1] not in cloud.settings.computes:
             call = "get resource"
         cloud.note(now, "request", call=call, method=method, path="/".join(rest))
         fault = cloud.fault(call)
@@ -69,6 +70,11 @@ def _do(cloud: Cloud, call: str, rest: list[str], query: dict[str, str], body: d
             return Answer(202, cloud.one_resource("DELETE", rest[0], rest[1], now))
         case "resources":
             return Answer(200, cloud.resources(rest[0], int(query.get("$skip", 0))))
+        case "create instance":
+            return Answer(*cloud.put_instance(rest[1], body, now))
+        case "start instance":
+            cloud.start_instance(rest[1], now)
+            return Answer(202)
         case "environment":
             return Answer(201, cloud.put_environment(rest[1], rest[3], body))
         case "create":
@@ -92,6 +98,10 @@ def _call(method: str, rest: list[str]) -> str:
             return "workspace"
         case "GET", ["computes", _]:
             return "compute"
+        case "PUT", ["computes", _]:
+            return "create instance"
+        case "POST", ["computes", _, "start"]:
+            return "start instance"
         case "DELETE", ["computes", _]:
             return "delete resource"
         case "GET", ["computes"]:

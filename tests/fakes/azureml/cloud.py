@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.fakes.azureml.instances import StandInInstances
+
 SUBSCRIPTION: Final = "11111111-2222-3333-4444-555555555555"
 GROUP, WORKSPACE = "ml", "lab"
 ID: Final = (
@@ -42,6 +44,11 @@ class StandInJob:
     starts: int = 0
     held: bool = False  # a test has set its status
     running: float = 0.0  # since when it runs
+    on_instance: bool = False
+
+    @property
+    def compute(self) -> str:
+        return str(self.body["properties"].get("computeId") or "").rpartition("/")[2]
 
 
 @dataclass
@@ -56,7 +63,8 @@ class Settings:
     rights: bool = True
     computes: dict[str, int] = field(default_factory=lambda: {"gpu": 8, "cpu": 8})  # name -> most nodes
     least: dict[str, int] = field(default_factory=dict)  # of these clusters, the nodes that they keep
-    instances: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> the properties of an instance
+    # name -> the properties of an instance that was made long ago, and does not change
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     # path below the resource group's providers -> what is there: disks and addresses
     resources: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     vault: dict[str, str] = field(default_factory=dict)  # host/secrets/name of Key Vault -> the secret's value
@@ -73,6 +81,7 @@ class Cloud:
         self.environments: dict[tuple[str, str], dict[str, Any]] = {}
         self.ledger: list[dict[str, Any]] = []
         self.deleted: set[tuple[str, str]] = set()  # kind and name of resources
+        self.made = StandInInstances(self.has_job, self.note)
 
     def note(self, now: float, event: str, **fields: Any) -> None:
         self.ledger.append({"at": now, "event": event, **fields})
@@ -116,6 +125,10 @@ class Cloud:
 
     def one_resource(self, method: str, kind: str, name: str, now: float) -> dict[str, Any] | None:
         """Answers GET and DELETE of a disk, an address or a compute instance."""
+        if kind == "computes" and name in self.made.there:
+            if method == "DELETE" and name not in self.settings.locked:
+                self.made.delete(name, now)
+            return None if method == "DELETE" else self.made_instance(name)
         if kind == "computes":
             there = name in self.settings.instances
             body = self.instance(name) if there else {}
@@ -215,11 +228,41 @@ class Cloud:
             "properties": inner,
         }
 
+    def made_instance(self, name: str) -> dict[str, Any]:
+        return {"id": f"{ID}/computes/{name}", "name": name, **self.made.there[name].show()}
+
+    def put_instance(self, name: str, body: dict[str, Any], now: float) -> tuple[int, dict[str, Any]]:
+        if body["properties"].get("computeType") != "ComputeInstance" or name in self.settings.computes:
+            raise Refused(400, "BadArgument", f"{name} is no compute instance.")
+        before = name in self.made.there
+        answer = self.made.put(name, json.loads(json.dumps(body)), now)
+        if isinstance(answer, str):
+            raise Refused(409 if answer == "Conflict" else 400, answer, f"The compute {name} cannot be made.")
+        return 200 if before else 201, self.made_instance(name)
+
+    def start_instance(self, name: str, now: float) -> None:
+        if name not in self.made.there:
+            raise Refused(404, "ResourceNotFound", f"Compute {name} was not found.")
+        if not self.made.start(name, now):
+            raise Refused(409, "Conflict", f"The compute {name} is {self.made.there[name].state}.")
+
+    def has_job(self, name: str) -> bool:
+        return any(job.status not in TERMINAL and job.compute == name for job in self.jobs.values())
+
+    def lost_jobs(self) -> list[StandInJob]:
+        """Those whose instance was stopped or deleted."""
+        running = {name for name, each in self.made.there.items() if each.state == "Running"}
+        return [
+            job
+            for job in self.jobs.values()
+            if job.status not in TERMINAL and job.on_instance and job.compute not in running
+        ]
+
     def all_computes(self) -> dict[str, Any]:
         names = [
             name for name in self.settings.instances if self.settings.lag or ("computes", name) not in self.deleted
         ]
-        instances = list(map(self.instance, names))
+        instances = [*map(self.instance, names), *map(self.made_instance, self.made.there)]
         return {"value": [*map(self.compute, self.settings.computes), *instances]}
 
     def put_environment(self, name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +287,10 @@ class Cloud:
             return 200, self.show(known)
         given = body["properties"]
         compute = str(given.get("computeId") or "").rpartition("/")[2]
-        if compute and compute not in self.settings.computes:
+        made = self.made.there.get(compute)
+        if made is not None and made.state != "Running":
+            raise Refused(400, "UserError", f"The compute target '{compute}' is {made.state}.")
+        if compute and made is None and compute not in self.settings.computes:
             raise Refused(400, "UserError", f"Unknown compute target '{compute}'.")
         if not compute and not given["resources"].get("instanceType"):
             raise Refused(400, "UserError", "A job names a compute or an instance type.")
@@ -252,6 +298,7 @@ class Cloud:
         if match is None or (match[1], match[2]) not in self.environments:
             raise Refused(400, "UserError", f"Environment {given['environmentId']} was not found.")
         job = self.jobs[name] = StandInJob(name, json.loads(json.dumps(body)), now, now)
+        job.on_instance = made is not None
         self.note(now, "created", name=name)
         return 201, self.show(job)
 

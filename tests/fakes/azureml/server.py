@@ -26,6 +26,13 @@ TICK: Final = 0.01  # seconds of the wall clock between two looks at the jobs
 LOGIN: Final = "https://login.microsoftonline.com"
 
 
+def new_cloud() -> Cloud:
+    """Its instances say times of today, from which launchers count; its clock begins with the server."""
+    cloud = Cloud()
+    cloud.made.epoch = time.time()
+    return cloud
+
+
 class AzureServer(ThreadingHTTPServer):
     """`program`: stands in for `python` in the images; None: no job runs anything."""
 
@@ -34,7 +41,7 @@ class AzureServer(ThreadingHTTPServer):
 
     def __init__(self, folder: Path, speed: float, program: Path | None, environ: dict[str, str]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.cloud, self.speed, self.folder = Cloud(), speed, folder
+        self.cloud, self.speed, self.folder = new_cloud(), speed, folder
         self.program, self.environ = program, environ
         self.authority, pem = certificates.make(folder)
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -54,6 +61,9 @@ class AzureServer(ThreadingHTTPServer):
     def _ticks(self) -> None:
         while True:
             with self.lock:
+                self.cloud.made.advance(self.now())
+                for job in self.cloud.lost_jobs():
+                    self._end(job, "Failed", self.now())
                 for job in self.cloud.jobs.values():
                     if job.status not in TERMINAL and not job.held:
                         self._tick(job, self.now())
@@ -224,6 +234,11 @@ class Handler(BaseHTTPRequestHandler):
             case "set":  # {"name": ..., "status": ...}
                 cloud.jobs[given["name"]].status = given["status"]
                 cloud.jobs[given["name"]].held = True
+            case "made":  # {"making": ..., "quota": ..., "failing": ...}
+                for name, value in given.items():
+                    setattr(cloud.made, name, value)
+                there = {name: each.state for name, each in cloud.made.there.items()}
+                return {"there": there, "most": cloud.made.most, "bodies": [cloud.made.there[n].body for n in there]}
             case "preempt":
                 server.preempt(given["name"])
             case "add":  # a job that somebody else has created
@@ -231,7 +246,7 @@ class Handler(BaseHTTPRequestHandler):
             case "reset":
                 server.close()
                 server.nodes.clear()
-                server.cloud = Cloud()
+                server.cloud = new_cloud()
             case "refused":
                 return server.refused
         return {}

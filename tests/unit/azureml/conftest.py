@@ -41,6 +41,20 @@ class Tenant:
         given = {"store": self.store.url, "backend": "azureml", "options": {**PLACE, "compute": "gpu"}, "roles": roles}
         return job(name, **{**given, "limits": Limits(deadline=600.0, grace=2.0), **changes})
 
+    def pooled(self, name: str, ranks: int = 2, **pool: Any) -> ResolvedJob:
+        """A run of several ranks, each on a compute instance of its own."""
+        chosen = {"size": "Standard_D8_v3", "instances": ranks, **pool}
+        role = Role(("python", "-c", "pass"), image=IMAGE, leader=True, replicas=ranks)
+        return self.job(name, options={**PLACE, "pool": chosen}, roles={"main": role})
+
+    def instances(self) -> dict[str, str]:
+        """Name -> state of every compute instance that somebody made."""
+        return dict(self.azure.admin("made")["there"])
+
+    def made(self) -> list[str]:
+        """The names of those that were ever made."""
+        return [entry["name"] for entry in self.azure.ledger("made")]
+
     def submit(self, one: ResolvedJob, backend: AzureBackend | None = None) -> str:
         """Its run."""
         chosen = backend or self.backend()

@@ -11,6 +11,14 @@ SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 PLACE = {"subscription": SUBSCRIPTION, "resource_group": "ml", "workspace": "lab"}
 BLOCK = {**PLACE, "compute": "gpu", "identity": {"kind": "managed"}}
 SERVERLESS = {**PLACE, "instance_type": "Standard_NC40ads_H100_v5", "identity": {"kind": "managed"}}
+WORKER = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/ml/providers/Microsoft.ManagedIdentity/userAssignedIdentities/waa"
+)
+POOL = {
+    **PLACE,
+    "pool": {"size": "Standard_D8_v3", "instances": 3, "idle": 1800.0, "subnet": "lab/workers", "identity": WORKER},
+    "identity": {"kind": "managed", "client_id": "aaaaaaaa-0000-0000-0000-000000000001"},
+}
 IMAGE = Image(reference="registry.test/slipway/unsloth-sft:1", digest=f"sha256:{'a' * 64}")
 KEPT = "https://lab-kv.vault.azure.net/secrets"
 STORE = "az://runs/slipway?account=labstore"
@@ -53,6 +61,17 @@ JOBS = {
             "ssh_public_key": "ssh-ed25519 AAAA me@laptop",
             "tensorboard": "slipway/outputs/tb",
         },
+    ),
+    "pool": given(
+        "waa",
+        {**POOL, "docker_args": ["--cap-add=NET_ADMIN"]},
+        roles={
+            "agent": Role(("python", "-m", "eval.run"), image=IMAGE, leader=True, replicas=2),
+            "judge": Role(("python", "judge.py"), image=IMAGE, resources=Resources(shm=16 << 30)),
+        },
+    ),
+    "pool-of-one": given(
+        "waa-one", {**PLACE, "pool": {"size": "Standard_E8ds_v5", "instances": 1}, "identity": {"kind": "user"}}
     ),
     "reference-in-the-config": given("reference", config={"text": "${{inputs.x}}"}),
     "secrets": given(
