@@ -31,8 +31,9 @@ class LooseResource:
     tags: Mapping[str, str] | None = None
 
 
-def pipeline(credential: Any, settings: Mapping[str, Any]) -> ARMPipelineClient:
-    """The SDK's client of the resource manager; `settings`: its timeouts and repeats."""
+def pipeline(credential: Any, settings: Mapping[str, Any], **more: Any) -> ARMPipelineClient:
+    """The SDK's client of the resource manager; `settings`: its timeouts and repeats; `more`: of its own, as the
+    transport."""
     from azure.core.configuration import Configuration
     from azure.core.pipeline import policies
     from azure.mgmt.core import ARMPipelineClient
@@ -45,7 +46,7 @@ def pipeline(credential: Any, settings: Mapping[str, Any]) -> ARMPipelineClient:
     config.retry_policy = policies.RetryPolicy(retry_total=settings.get("retry_total", 2))
     config.redirect_policy = policies.RedirectPolicy()
     config.authentication_policy = ARMChallengeAuthenticationPolicy(credential, f"{URL}/.default")
-    return ARMPipelineClient(base_url=URL, config=config)
+    return ARMPipelineClient(base_url=URL, config=config, **more)
 
 
 def ask(client: ARMPipelineClient, method: str, path: str, version: str, body: Any = None) -> Any:

@@ -30,6 +30,7 @@ from requests.adapters import BaseAdapter
 
 from launcher.backends.azureml import names
 from launcher.backends.azureml.backend import AzureBackend
+from launcher.backends.azureml.resources import pipeline
 from launcher.backends.azureml.workspace import Workspace
 from launcher.errors import SlipwayError, Unreachable
 from launcher.protocol.records import Beat, Claim, Exit, Formed, Placement, Result
@@ -56,6 +57,7 @@ URL: Final = "az://runs/store?account=lab"
 PLACE: Final = {"subscription": fake.SUBSCRIPTION, "resource_group": fake.GROUP, "workspace": fake.WORKSPACE}
 MODULES: Final = (
     "launcher.backends.azureml.backend",
+    "launcher.backends.azureml.pool",
     "launcher.backends.azureml.workspace",
     "launcher.protocol.finish",
     "launcher.verbs.cancel",
@@ -164,8 +166,11 @@ class SimulatedJob:
     def __init__(self, world: World, shown: fake.StandInJob) -> None:
         self.world, self.shown, self.dice = world, shown, world.dice
         given = shown.body["properties"]["properties"]
-        self.run, self.member = given[names.RUN], f"{given[names.ROLE]}-0"
-        self.leads = given[names.ROLE] == given[names.LEADING]
+        self.run = given[names.RUN]
+        self.leads = shown.name == self.run
+        # on a pool each rank has a job
+        self.member = shown.name.removeprefix(f"{self.run}_") if names.RANKS in given and not self.leads else ""
+        self.member = self.member or f"{given[names.ROLE]}-0"
         self.start_number = 0
         self.attempt = 0  # that this start has claimed
         self.working = 0.0  # since when
@@ -184,7 +189,7 @@ class SimulatedJob:
             return
         limit = fake.seconds(self.shown.body["properties"]["limits"]["timeout"])
         after(limit, lambda: self.is_start(number) and self.end("Canceled"))
-        spot = self.shown.body["properties"]["queueSettings"]["jobTier"] == "Spot"
+        spot = self.shown.body["properties"].get("queueSettings", {}).get("jobTier") == "Spot"
         if spot and self.dice.random() < self.world.weather.spot and self.world.stormy:
             after(self.dice.uniform(60, 1.5 * WORK), lambda: self.preempt(number))
         after(self.dice.uniform(60, 600), lambda: self.look(number))
@@ -315,30 +320,46 @@ class Wire(BaseAdapter):
         pass
 
 
+class Login:
+    def get_token(self, *scopes: str, **options: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        return AccessToken(TOKEN, int(BEGIN * 2))
+
+
 @cache
-def sdk() -> Any:
-    """The unmodified client over that wire; it waits in virtual time before it repeats a request."""
-    from azure.ai.ml import MLClient
-    from azure.core.credentials import AccessToken
+def transport() -> Any:
+    """The SDK's, over that wire; it waits in virtual time before it repeats a request."""
     from azure.core.pipeline.transport import RequestsTransport
 
     class StormTransport(RequestsTransport):
         def sleep(self, duration: float) -> None:
             Wire.world.sleep(duration)
 
-    class Login:
-        def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-            return AccessToken(TOKEN, int(BEGIN * 2))
-
     session = requests.Session()
     session.mount("https://", Wire())
-    transport = StormTransport(session=session, session_owner=False)
-    return MLClient(Login(), *PLACE.values(), transport=transport, retry_total=2, enable_telemetry=False)
+    return StormTransport(session=session, session_owner=False)
+
+
+@cache
+def sdk() -> Any:
+    """The unmodified client over that wire."""
+    from azure.ai.ml import MLClient
+
+    return MLClient(Login(), *PLACE.values(), transport=transport(), retry_total=2, enable_telemetry=False)
+
+
+@cache
+def manager() -> Any:
+    return pipeline(Login(), {"retry_total": 2}, transport=transport())
 
 
 class StormWorkspace(Workspace):
     def _client(self) -> Any:
         return sdk()
+
+    def _manager(self, client: Any) -> Any:
+        return manager()
 
 
 class StormBackend(AzureBackend):
@@ -347,29 +368,33 @@ class StormBackend(AzureBackend):
     rendered: ClassVar[Any] = None
 
     def __init__(self, world: World) -> None:
-        super().__init__({**PLACE, "store": URL})
-        self.workspace = StormWorkspace(PLACE)
+        super().__init__({**PLACE, "store": URL, "poll": world.poll})
+        self.workspace = self.pool.workspace = StormWorkspace(PLACE)
         self._stores[URL] = world.remote_store()
 
     def end_unused(self, store: Any, *, plan: bool) -> Iterator[tuple[str, str]]:
         return iter(())  # there are only jobs; test_unused.py kills reapers of the rest
 
     def render(self, jobs: Any) -> Any:
-        if StormBackend.rendered is None:
-            StormBackend.rendered = super().render(jobs)
-        return StormBackend.rendered
+        if type(self).rendered is None:
+            type(self).rendered = super().render(jobs)
+        return type(self).rendered
 
 
 class World:
-    """One trial."""
+    """One trial. `poll`: seconds between two looks of a launcher."""
+
+    group: ClassVar[Any] = GROUP
+    backend: ClassVar[type[StormBackend]] = StormBackend
+    poll: ClassVar[float] = 10.0
 
     def __init__(self, seed: int, weather: Weather) -> None:
         self.dice, self.weather = random.Random(seed), weather
         self.stepper = Stepper(BEGIN)
-        self.cloud = StormCloud(self)
+        self.cloud = self.new_cloud()
         self.objects: dict[str, tuple[bytes, float]] = {}
         self.store = MemoryStore(URL, lambda: self.now, self.objects)
-        self.jobs = {run_id(each): each for each in GROUP.runs}
+        self.jobs = {run_id(each): each for each in self.group.runs}
         self.worked: list[tuple[str, str, float, float]] = []  # run, member, from, to
         self.ran: list[tuple[str, float]] = []
         self.ended: dict[str, float] = {}
@@ -380,6 +405,9 @@ class World:
     @property
     def now(self) -> float:
         return self.stepper.now
+
+    def new_cloud(self) -> StormCloud:
+        return StormCloud(self)
 
     def sleep(self, seconds: float) -> None:
         self.stepper.sleep(seconds)
@@ -411,8 +439,8 @@ class World:
 
     def launcher(self, name: str, tries: int) -> None:
         def main() -> None:
-            backend = StormBackend(self)
-            while not once(lambda: submit(GROUP, self.remote_store(), backend)):
+            backend = self.backend(self)
+            while not once(lambda: submit(self.group, self.remote_store(), backend)):
                 self.sleep(self.dice.uniform(30, 300))
                 if not self.stormy and name != "user":
                     return
@@ -435,7 +463,7 @@ class World:
 
     def reaper(self, number: int) -> None:
         def main() -> None:
-            backend = StormBackend(self)
+            backend = self.backend(self)
             once(lambda: reap(self.remote_store(), lambda job: backend, {"azureml": backend}, cache=NO_CACHE))
 
         def again() -> None:
@@ -451,7 +479,7 @@ class World:
     def canceller(self) -> None:
         run = self.dice.choice(sorted(self.jobs))
         self.stepper.start(
-            "cancel", lambda: void(once(lambda: cancel_all(self.remote_store(), [run], StormBackend(self))))
+            "cancel", lambda: void(once(lambda: cancel_all(self.remote_store(), [run], self.backend(self))))
         )
 
     # the trial
@@ -468,7 +496,7 @@ class World:
         self.stormy = False
         if self.weather.returns:
             self.launcher("user", 1)
-        self.stepper.run(BEGIN + STORM + 3 * 3600 + 2 * names.lifetime(GROUP.runs[0]) + 4 * EVERY)
+        self.stepper.run(BEGIN + STORM + 3 * 3600 + 2 * names.lifetime(self.group.runs[0]) + 4 * EVERY)
         self.judge()
         self.stepper.close()
         return self.verdict
@@ -482,7 +510,7 @@ class World:
         verdict.worked_twice += verdict.jobs - len({each["name"] for each in self.cloud.ledger_of("created")})
         verdict.left = sum(each.shown.status not in fake.TERMINAL for each in simulated.values())
         last = dict(self.ran)
-        limit = names.lifetime(GROUP.runs[0]) + self.cloud.settings.cancel + 1.0
+        limit = names.lifetime(self.group.runs[0]) + self.cloud.settings.cancel + 1.0
         verdict.past_limit = sum(self.ended.get(name, self.now) - began > limit for name, began in last.items())
         for run in self.jobs:
             result = self.store.read(RunKeys(run).result)
@@ -544,18 +572,20 @@ def in_virtual_time(world: World) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def trial(seed: int, launchers: int, **changes: Any) -> Verdict:
-    world = World(seed, replace(Weather.of(random.Random(seed), launchers), **changes))
+def trial(seed: int, launchers: int, kind: type[World] = World, **changes: Any) -> Verdict:
+    world = kind(seed, replace(Weather.of(random.Random(seed), launchers), **changes))
     with in_virtual_time(world):
         return world.go()
 
 
-def storm(trials: int, seed: int, launchers: int, **changes: Any) -> tuple[Counter[str], list[tuple[int, Verdict]]]:
+def storm(
+    trials: int, seed: int, launchers: int, kind: type[World] = World, **changes: Any
+) -> tuple[Counter[str], list[tuple[int, Verdict]]]:
     """(sums over the trials, the trials that failed)."""
     sums: Counter[str] = Counter()
     failed = []
     for number in range(seed, seed + trials):
-        verdict = trial(number, launchers, **changes)
+        verdict = trial(number, launchers, kind, **changes)
         if not verdict.good:
             failed.append((number, verdict))
         for name, value in vars(verdict).items():
