@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.azureml.pool_storm import PoolWorld
 from tests.unit.azureml.storm import storm
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
@@ -28,6 +29,23 @@ def test_a_short_storm(launchers: int, trials: int) -> None:
 def test_a_storm_that_once_lost_a_run() -> None:
     """An image was missing: the first job of a run had ended before a launcher that was killed sent the second."""
     assert storm(1, 16162, 1)[1] == []
+
+
+@pytest.mark.parametrize("launchers", [1, 3, 8])
+def test_a_short_storm_of_pools(launchers: int) -> None:
+    """None of its counters names a fault: never more instances than ranks, none left, none billed for too long."""
+    sums, failed = storm(1, 104, launchers, PoolWorld)
+    assert failed == []
+    assert sums["made"] >= 3
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("launchers", "trials"), [(1, 340), (3, 330), (8, 330)])
+def test_a_long_storm_of_pools(launchers: int, trials: int) -> None:
+    sums, failed = storm(trials, 3000, launchers, PoolWorld)
+    print(launchers, "launchers:", dict(sums))
+    assert failed == []
 
 
 @pytest.mark.nightly
