@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.backends.azureml import names
 from launcher.backends.azureml.resources import COMPUTES
@@ -251,9 +252,11 @@ def record(store: Store, instance: PoolInstance, state: str) -> None:
         fields[AT] = f"{ended:.0f}"
     did = "is deleted" if state == ENDING else "runs"
     text = f"{instance.run} {instance.member}: compute instance {instance.name} {did}"
-    # another writer's number: what it wrote is the same, or the next look writes it
-    event = Event(0, writer, last + 1, HANDLE, text, fields, now)
-    store.create(keys.event(0, writer, last + 1), msgspec.json.encode(event))
+    event, seq = Event(0, writer, 0, HANDLE, text, fields, now), last
+    while True:  # another writer may have the number
+        seq += 1
+        if store.create(keys.event(0, writer, seq), msgspec.json.encode(replace(event, seq=seq))):
+            return
 
 
 def by_run(instances: Collection[PoolInstance]) -> dict[str, list[PoolInstance]]:

@@ -172,13 +172,14 @@ def machine_price(backend: str, region: str, kind: str, spot: bool, prices: Pric
     leaves it open. There is no way from a spot price to another."""
     suffix = SPOT if spot else ""
     names = [f"{backend}/{region}/{kind}{suffix}"] if region else []
+    # Azure writes the names of its sizes in another case than its price list, and than people
+    written = {unit.lower(): unit for unit in prices}
     for name in (*names, f"{backend}/{kind}{suffix}", f"{kind}{suffix}"):
-        if name in prices:
-            amount, currency = prices[name]
-            return Price(exact(amount), currency, f"prices: {name} in the profile")
+        if (unit := name if name in prices else written.get(name.lower(), "")) in prices:
+            amount, currency = prices[unit]
+            return Price(exact(amount), currency, f"prices: {unit} in the profile")
     listed = _table().get(backend, {})
     types = listed.get("spot" if spot else "types", {})
-    # Azure writes the names of its sizes in another case than its price list
     entry = (
         types[kind] if kind in types else next((types[name] for name in types if name.lower() == kind.lower()), None)
     )

@@ -38,7 +38,7 @@ class StandInInstance:
         return int(match[1]) * 60.0 if match else float("inf")
 
     def show(self) -> dict[str, Any]:
-        """As the resource manager does."""
+        """As the resource manager does; it writes the size in capitals."""
         given = self.body["properties"]
         done = "InProgress" if self.state in NEXT else "Failed" if self.state == "CreateFailed" else "Succeeded"
         last = {
@@ -46,7 +46,8 @@ class StandInInstance:
             "operationTime": stamp(self.epoch + self.operated),
             "operationStatus": done,
         }
-        inner = {**given["properties"], "state": self.state, "lastOperation": last}
+        size = given["properties"]["vmSize"].upper()
+        inner = {**given["properties"], "vmSize": size, "state": self.state, "lastOperation": last}
         shown = {**given, "createdOn": stamp(self.epoch + self.created), "properties": inner}
         shown["provisioningState"] = {"Creating": "Creating", "CreateFailed": "Failed"}.get(self.state, "Succeeded")
         if self.state == "CreateFailed":

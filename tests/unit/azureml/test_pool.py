@@ -80,7 +80,7 @@ def test_the_sdk_itself_reads_what_was_made(tenant: Tenant) -> None:
     one = tenant.pooled("waa", 1)
     tenant.submit(one)
     found = tenant.backend().workspace._client().compute.get(expected(one)[0])
-    assert (found.type, found.size, found.state) == ("computeinstance", "Standard_D8_v3", "Running")
+    assert (found.type, found.size, found.state) == ("computeinstance", "STANDARD_D8_V3", "Running")
     assert (found.idle_time_before_shutdown_minutes, found.tags["slipway-member"]) == (30, "main-0")
 
 

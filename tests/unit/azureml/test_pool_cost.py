@@ -118,7 +118,7 @@ def test_paid_lists_a_pool_with_its_run_until_it_is_gone(tenant: Tenant, capsys:
     (item,) = ask(capsys)
     assert (item["run"], item["hourly"]) == (run, 0.8)
     made = sorted(tenant.instances())
-    assert all(f"Standard_D8_v3 {name}" in str(item["what"]) for name in made)
+    assert all(f"STANDARD_D8_V3 {name}" in str(item["what"]) for name in made)
     for name in (run, f"{run}_main-1"):
         tenant.azure.admin("set", name=name, status="Completed")
     (item,) = ask(capsys)
@@ -135,7 +135,7 @@ def test_paid_lists_a_pool_with_its_run_until_it_is_gone(tenant: Tenant, capsys:
 def instance(tenant: Tenant, run: str, member: str, **fields: object) -> PoolInstance:
     tags = {names.TAG: run, names.OWNER: tenant.store.url, names.MEMBER: member}
     given = {"state": "Running", "made": 1_000_000.0, "since": 1_000_000.0, "changed": 1_000_000.0, **fields}
-    base = {"id": "x", "name": f"slipway-{member}", "member": member, "size": "Standard_D8_v3", "region": "westeurope"}
+    base = {"id": "x", "name": f"slipway-{member}", "member": member, "size": "STANDARD_D8_V3", "region": "westeurope"}
     return PoolInstance(**base, tags=tags, **given)  # type: ignore[arg-type]
 
 
@@ -176,6 +176,6 @@ def test_submit_and_cancel_write_what_was_billed(tenant: Tenant) -> None:
     machines = machine_times(read_run(tenant.store, run))
     assert len(machines) == 2
     assert all(
-        machine.ended and machine.type == "Standard_D8_v3" and machine.backend == "azureml" for machine in machines
+        machine.ended and machine.type == "STANDARD_D8_V3" and machine.backend == "azureml" for machine in machines
     )
     assert msgspec.to_builtins(machines[0])["region"] == "westeurope"

@@ -77,4 +77,4 @@ def test_ranks_work_on_their_instances_until_reap_deletes_them(
     assert [(row.run, row.did) for row in rows] == [(run, "stopped")]
     assert tenant.instances() == {}
     machines = machine_times(read_run(tenant.store, run))
-    assert [(machine.type, machine.ended) for machine in machines] == [("Standard_D8_v3", True)] * 2
+    assert [(machine.type, machine.ended) for machine in machines] == [("STANDARD_D8_V3", True)] * 2
