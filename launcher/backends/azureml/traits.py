@@ -75,7 +75,7 @@ _POOL: Final = Reviewed(
 def machines(options: Mapping[str, Any]) -> MachineChoice:
     """A cluster is priced by its size where the job says it, else by its own name. A pool is where its workspace is."""
     if pool := options.get("pool"):
-        return MachineChoice((pool["size"],))
+        return MachineChoice((pool["size"],) if "size" in pool else ())
     size = options.get("instance_type") or options.get("vm_size") or options.get("compute")
     return MachineChoice((size,) if size else (), tuple(options.get("locations", ())), options.get("tier") == "spot")
 
@@ -177,7 +177,8 @@ def review_identity(value: Mapping[str, Any]) -> Iterator[ValueFault]:
 
 
 def review_pool(value: Mapping[str, Any]) -> Iterator[ValueFault]:
-    if not re.fullmatch(NESTED, value["size"]):
+    # a field that is missing is told elsewhere
+    if "size" in value and not re.fullmatch(NESTED, value["size"]):
         text = f"Azure does not say that `{value['size']}` has nested virtualisation"
         yield ValueFault(("size",), text, "Intel's D and E of v3 to v5, F of v2: Standard_D8_v3, Standard_E8ds_v5")
     idle = value.get("idle", LEAST_IDLE)
