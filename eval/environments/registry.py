@@ -18,6 +18,7 @@ ENVIRONMENTS: Final = {
     "click": "eval.environments.click",
     "desktop": "eval.environments.desktop",
     "gtk-forms": "eval.benchmarks.gtk_forms.environment",
+    "gtk-login": "eval.benchmarks.gtk_login.environment",
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
     "login": "eval.environments.login",
     "osworld": "eval.benchmarks.osworld.environment",

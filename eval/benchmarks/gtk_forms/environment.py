@@ -121,20 +121,20 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
 
         return RemoteDesktop(scene, servers_of(chosen.role), tree=chosen.tree)
     check_here()
-    _check_gtk()
+    check_gtk("gtk-forms")
     from eval.desktops.live import LiveDesktop
 
     return LiveDesktop(scene, DesktopOptions(screen=(WIDTH, HEIGHT)), tree=chosen.tree)
 
 
 @cache
-def _check_gtk() -> None:
-    """Raises ConfigError where the system's Python has no GTK 3."""
+def check_gtk(environment: str) -> None:
+    """Raises ConfigError, for an environment of this name, where the system's Python has no GTK 3."""
     import subprocess
 
     code = "import gi; gi.require_version('Gtk', '3.0')"
     if subprocess.run(["/usr/bin/python3", "-c", code], capture_output=True).returncode:
-        raise ConfigError("environment: gtk-forms: apt-get install python3-gi gir1.2-gtk-3.0")
+        raise ConfigError(f"environment: {environment}: apt-get install python3-gi gir1.2-gtk-3.0")
 
 
 def _options(options: Mapping[str, Any]) -> GtkFormsOptions:

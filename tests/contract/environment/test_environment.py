@@ -56,9 +56,11 @@ EVERY_KIND = [
 ]
 
 
-REAL = ("desktop", "gtk-forms", "linux-desktop", "osworld")  # with programs on this machine
+REAL = ("desktop", "gtk-forms", "gtk-login", "linux-desktop", "osworld")  # with programs on this machine
 FILES = ("osworld", "sources")  # tasks of others: no splits of their own, nobody who solves them
-drawn = pytest.mark.parametrize("world", [name for name in ENVIRONMENTS if name not in FILES], indirect=True)
+# one program on the same desktops as gtk-forms; tests/integration/gtk_login is its short form
+EACH = [pytest.param(name, marks=pytest.mark.nightly) if name == "gtk-login" else name for name in ENVIRONMENTS]
+drawn = pytest.mark.parametrize("world", [each for each in EACH if each not in FILES], indirect=True)
 PHONES = 3  # as many as a test has open at once
 
 
@@ -75,7 +77,7 @@ class Preset:
         return self.inner.desktop({**self.options, **options})
 
 
-@pytest.fixture(scope="module", params=list(ENVIRONMENTS))
+@pytest.fixture(scope="module", params=EACH)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     if request.param in REAL:
         need_desktops()

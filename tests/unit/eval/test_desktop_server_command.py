@@ -9,6 +9,7 @@ import pytest
 from eval.benchmarks.gtk_forms import forms as gtk_forms
 from eval.config import EXIT_CONFIG
 from eval.desktops.server.__main__ import TOKEN_VARIABLE, main, parser
+from eval.environments import login
 
 WRONG = [
     ([], "nothing to listen on"),
@@ -55,6 +56,6 @@ def test_arguments_that_cannot_be_read(arguments: list[str], capsys: pytest.Capt
     assert arguments[1] in capsys.readouterr().err
 
 
-def test_the_screen_that_an_environment_asks_its_servers_for_is_taken() -> None:
-    asked = parser().parse_args(["--screen", f"{gtk_forms.WIDTH}x{gtk_forms.HEIGHT}"])
-    assert asked.screen == (128, 96)
+@pytest.mark.parametrize("screen", [(gtk_forms.WIDTH, gtk_forms.HEIGHT), (login.SIZE, login.SIZE)])
+def test_the_screen_that_an_environment_asks_its_servers_for_is_taken(screen: tuple[int, int]) -> None:
+    assert parser().parse_args(["--screen", f"{screen[0]}x{screen[1]}"]).screen == screen
