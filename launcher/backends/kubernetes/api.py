@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -71,6 +72,8 @@ class Api:
     known: dict[str, tuple[float, bool]] = field(default_factory=dict)  # API group -> when asked, whether served
     # (namespace, kind) -> when listed, the objects that carry several runs
     shared: dict[tuple[str, str], tuple[float, list[Any]]] = field(default_factory=dict)
+    _dated: str = ""  # when it last answered, by its own clock
+    _ahead: float = 0.0  # seconds by which its clock is ahead of this machine's
     _not_before: float = 0.0  # backpressure: a 429 to one request delays all of them
 
     def __post_init__(self) -> None:
@@ -85,6 +88,11 @@ class Api:
     def where(self) -> str:
         """The cluster's name in messages."""
         return f"{self.login.context} ({self.host})" if self.login.context else self.host
+
+    def now(self) -> float:
+        """The time by the cluster's clock, to about a second, in seconds since the epoch. This machine's own until the
+        cluster has answered."""
+        return time.time() + self._ahead
 
     def get(self, path: str, *, accept: str = "application/json", **query: str) -> ApiAnswer | None:
         """The object or list; None when it does not exist."""
@@ -125,6 +133,7 @@ class Api:
                     raise Unreachable(f"cluster {self.where}: {trouble}") from None
             else:
                 self._answered = True
+                self._date(response.headers.get("date") or "")
                 if response.status < 400:
                     if not response.data.lstrip().startswith(b"{"):  # a proxy's page, or another kind of server
                         raise Unreachable(
@@ -219,6 +228,15 @@ class Api:
         for name, value in self.login.impersonates:
             merged.add(name, _as_utf8(value))
         return merged
+
+    def _date(self, said: str) -> None:
+        """Compares the clocks. `said`: a header Date, in whole seconds."""
+        if said != self._dated:
+            from email.utils import parsedate_to_datetime  # rendering does without it
+
+            self._dated = said
+            with suppress(ValueError):
+                self._ahead = parsedate_to_datetime(said).timestamp() - time.time()
 
     def close(self) -> None:
         self._pool.clear()

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from launcher.backends.base import BackendObservation, CarriedRun, Handle, QueueListing, Rendered
 from launcher.backends.kubernetes import connection, names
@@ -34,6 +34,9 @@ from launcher.errors import Conflict, SlipwayError, Unreachable
 from launcher.protocol.records import Placement
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
+
+if TYPE_CHECKING:
+    from launcher.backends.kubernetes.render.manifests import Object
 
 OFTEN: Final = 6  # look-ups within `LATELY` after which a watch replaces them
 PARALLEL: Final = 32  # objects that are compared at once
@@ -65,6 +68,7 @@ class KubernetesBackend(Connection):
         super().__init__(options)
         self._creator: Creator | None = None
         self._read: dict[str, Sequence[Mapping[str, Any]]] = {}  # text of a rendered file -> its objects
+        self._several: dict[str, Object] = {}  # run -> its rendered objects, where these are several
         self._unwatched = -UNWATCHED  # when a watch was last refused
         self._starting = threading.Lock()
         self._asked: deque[float] = deque(maxlen=OFTEN)
@@ -89,14 +93,17 @@ class KubernetesBackend(Connection):
             documents[item.file] = text(item)
             # parsing the YAML again would take longer than the rest of the submit
             self._read[documents[item.file]] = item.documents
+            self._several |= dict.fromkeys(item.runs if len(item.documents) > 1 else (), item)
         return Rendered(documents, {run: item.file for item in rendered_objects for run in item.runs}, warnings(group))
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
-        """Asks the cluster, before anything is written, for all that the jobs need. Raises BadInput with everything
-        that is missing."""
+        """Asks the cluster, before anything is written, for all that the jobs need, which were rendered before. Raises
+        BadInput with everything that is missing."""
         from launcher.backends.kubernetes.preflight import check
 
-        check(self, self.creator, group)
+        runs = map(run_id, group) if self._several else ()
+        made = {item.name: item for run in runs if (item := self._several.get(run)) is not None}
+        check(self, self.creator, group, made.values())
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
         hashes = {run_id(job, hashed): hashed for job in group for hashed in (run_hash(job),)}
@@ -210,7 +217,7 @@ class KubernetesBackend(Connection):
         if board is not None and board.living:
             return board
         now = time.monotonic()
-        if now - self._unwatched < UNWATCHED:
+        if now - max(self._unwatched, board.refused if board is not None else self._unwatched) < UNWATCHED:
             return None
         self._asked.append(now)
         if len(self._asked) < OFTEN or now - self._asked[0] > LATELY:
@@ -337,7 +344,7 @@ class KubernetesBackend(Connection):
                 except ApiRefused as error:
                     if error.status != 403 or space:
                         raise
-        yield from snapshot.all()
+        yield from snapshot.all(self.api.now())
 
 
 def _essence(seen: BackendObservation) -> tuple[object, ...]:

@@ -131,21 +131,30 @@ class Creator:
 
     def _give(self, document: ObjectDocument, there: Metadata, carrier: ObjectDocument, owner: Metadata) -> None:
         """Makes the carrier the owner of what was made for it, so that both are deleted together. Only now: the
-        carrier's uid exists only once it is created. Without the right to patch, `cancel` deletes it."""
+        carrier's uid exists only once it is created. Without the right to patch, `cancel` deletes it.
+
+        What was adopted may have belonged to a carrier of this name that was just deleted. Until it has the new owner,
+        the garbage collector may take it at any moment: then it is made again."""
         reference = {
             "apiVersion": carrier.value.get("apiVersion"),
             "kind": carrier.kind.name,
             "name": owner.name,
             "uid": owner.uid,
         }
-        body = msgspec.json.encode({"metadata": {"uid": there.uid, "ownerReferences": [reference]}})
-        try:
-            self.api.request(
-                "PATCH", document.path, body=body, content="application/merge-patch+json", accept=ONLY_METADATA
-            )
-        except ApiRefused as error:
-            if error.status not in (403, 404, 409, 422):
-                raise
+        for _ in range(TRIES):
+            body = msgspec.json.encode({"metadata": {"uid": there.uid, "ownerReferences": [reference]}})
+            try:
+                self.api.request(
+                    "PATCH", document.path, body=body, content="application/merge-patch+json", accept=ONLY_METADATA
+                )
+                return
+            except ApiRefused as error:
+                if error.status in (403, 422):
+                    return
+                if error.status not in (404, 409):
+                    raise
+            there = self.create(document)
+        raise Unreachable(f"{document.kind.name} {document.metadata.name} comes and goes in {self.api.where}")
 
 
 def offline(document: ObjectDocument, version: str, api: Api) -> list[str]:

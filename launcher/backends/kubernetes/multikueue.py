@@ -3,7 +3,7 @@ nothing else. A run whose job is in a ConfigMap would wait for it in that cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.admission import named
@@ -12,17 +12,16 @@ from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.creating import Creator
 from launcher.backends.kubernetes.objects import CONFIG_MAP, Kind
 from launcher.backends.kubernetes.queueing import queue_kinds
-from launcher.backends.kubernetes.render.manifests import objects
+from launcher.backends.kubernetes.render.manifests import Object
 from launcher.backends.kubernetes.watch.endings import at
-from launcher.errors import BadInput
-from launcher.spec.model import ResolvedJob
 
 
-def left_behind(place: Connection, creator: Creator, group: Sequence[ResolvedJob]) -> Iterator[str]:
-    """A line for each object of the group whose ConfigMaps its queue would leave here. Only queues of objects that have
-    ConfigMaps are asked for; what this login may not read becomes a note."""
+def left_behind(place: Connection, creator: Creator, made: Iterable[Object]) -> Iterator[str]:
+    """A line for each object whose ConfigMaps its queue would leave here. `made`: as they are sent. The open runs of a
+    submit alone may render to others: a pipeline is sent as a whole, with the stages that have ended. Only queues of
+    objects that have ConfigMaps are asked for; what this login may not read becomes a note."""
     checks: dict[tuple[str, str], str] = {}
-    for held, way, namespace, queue in _apart(group, place.namespace):
+    for held, way, namespace, queue in _apart(made, place.namespace):
         if (namespace, queue) not in checks:
             checks[namespace, queue] = _giving(place, creator, namespace, queue)
         if check := checks[namespace, queue]:
@@ -30,21 +29,27 @@ def left_behind(place: Connection, creator: Creator, group: Sequence[ResolvedJob
             yield f"{held}; {why}, and Kueue does not copy ConfigMaps there: {way}"
 
 
-def _apart(group: Sequence[ResolvedJob], namespace: str) -> Iterator[tuple[str, str, str, str]]:
+def _apart(made: Iterable[Object], namespace: str) -> Iterator[tuple[str, str, str, str]]:
     """Each object with ConfigMaps that goes to a queue: what it is, what helps, its namespace and its queue."""
-    queued = [job for job in group if job.options.get("queue")]
-    try:
-        made = objects(queued) if queued else []
-    except BadInput:  # stages of a pipeline whose others have ended: these alone cannot be rendered
-        return
     for item in made:
-        maps = [each["metadata"]["name"] for each in item.documents if each["kind"] == CONFIG_MAP.name]
+        metadata = item.main["metadata"]
+        maps = config_maps(item) if names.QUEUE in metadata["labels"] else []
         if not maps:
             continue
-        metadata = item.main["metadata"]
         held = f"{item.main['kind']} {item.name}: its jobs are in ConfigMap {', '.join(maps)}"
-        way = "leave out `kubernetes.array`" if item.array else "make the job smaller, or take another queue"
+        way = "leave out `kubernetes.array`" if _array(item) else "make the job smaller, or take another queue"
         yield held, way, metadata.get("namespace") or namespace, metadata["labels"][names.QUEUE]
+
+
+def config_maps(item: Object) -> list[str]:
+    """The names of an object's ConfigMaps."""
+    return [each["metadata"]["name"] for each in item.documents if each["kind"] == CONFIG_MAP.name]
+
+
+def _array(item: Object) -> bool:
+    """Whether some of its runs are an array's: then their jobs are in a ConfigMap, however small."""
+    children = [each["template"]["spec"] for each in item.main["spec"].get("replicatedJobs", ())]
+    return any("backoffLimitPerIndex" in spec for spec in children or [item.main["spec"]])
 
 
 def _giving(place: Connection, creator: Creator, namespace: str, queue: str) -> str:

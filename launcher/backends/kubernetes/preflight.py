@@ -23,7 +23,7 @@ from launcher.backends.kubernetes.objects import (
     ObjectDocument,
     files,
 )
-from launcher.backends.kubernetes.render.manifests import render
+from launcher.backends.kubernetes.render.manifests import Object, render
 from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
@@ -38,15 +38,16 @@ SETS: Final = "https://jobset.sigs.k8s.io/docs/installation/"
 PARALLEL: Final = 8
 
 
-def check(cluster: Connection, creator: Creator, group: Sequence[ResolvedJob]) -> None:
-    """Raises BadInput with everything that is missing, Unreachable when the cluster cannot be asked."""
+def check(cluster: Connection, creator: Creator, group: Sequence[ResolvedJob], made: Iterable[Object]) -> None:
+    """Raises BadInput with everything that is missing, Unreachable when the cluster cannot be asked. `made`: what
+    the group is sent as, of several objects each."""
     if not group:
         return
     asked = _questions(cluster, group)
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="check") as threads:
         answers = list(threads.map(lambda question: question.ask(cluster, creator), asked))
     wrong = [line for lines in answers for line in lines]
-    wrong += left_behind(cluster, creator, group)
+    wrong += left_behind(cluster, creator, made)
     if wrong:
         raise BadInput("\n".join(dict.fromkeys(wrong)))
     creator.try_out(_firsts(cluster, group))

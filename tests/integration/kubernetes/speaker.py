@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,9 +19,11 @@ Answer = tuple[int, Any]
 
 class Speaker(ThreadingHTTPServer):
     """`answer`: (method, path, query) -> what is said; `asked`: what was asked, in order; `logins`: the header
-    Authorization of each, or the subject of the client's certificate; `admits`: whether a login is accepted."""
+    Authorization of each, or the subject of the client's certificate; `admits`: whether a login is accepted; `ahead`:
+    seconds by which its clock is ahead of this machine's."""
 
     daemon_threads = True
+    ahead = 0.0
     request_queue_size = 64
 
     def __init__(
@@ -81,6 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(whole.encode() if isinstance(whole, str) else whole)
 
     do_POST = do_DELETE = do_PATCH = do_GET
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string((time.time() if timestamp is None else timestamp) + self.server.ahead)
 
     def _subject(self) -> str:
         certificate = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None

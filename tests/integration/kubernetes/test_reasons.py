@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD
+from launcher.backends.kubernetes.objects import JOB, JOB_SET, POD, WORKLOAD
 from launcher.backends.kubernetes.watch.endings import Judgement, moment
 from launcher.backends.kubernetes.watch.queues import in_order
 from launcher.backends.kubernetes.watch.reasons import index_outcome, judge
@@ -216,6 +216,48 @@ def test_what_was_refused_before_the_last_pod_was_made_is_over() -> None:
     after = event("run-0123456789ab", "FailedCreate", text, at="2026-11-18T14:30:00Z")
     assert judge(job(), [ended(143)], [before], now=NOW).reason != Reason.QUOTA
     assert judge(job(), [ended(143)], [before, after], now=NOW).reason == Reason.QUOTA
+
+
+def test_what_was_refused_to_a_job_of_the_same_name_before_it_is_over() -> None:
+    """Deleted after Pod Security had refused its pods, and submitted again. The first's events stay for an hour."""
+    made = job(metadata={"creationTimestamp": STARTED})
+    before = event("run-0123456789ab", "FailedCreate", FORBIDDEN, at="2026-11-18T14:26:39Z")
+    after = event("run-0123456789ab", "FailedCreate", FORBIDDEN, at=STARTED)
+    assert judge(made, [], [before], now=NOW) == Judgement(True, "pending")
+    assert judge(made, [], [before, after], now=NOW).reason == Reason.CONFIG_ERROR
+
+
+def test_a_workload_of_a_job_of_the_same_name_before_it_says_nothing() -> None:
+    run = "run-0123456789ab"
+    notes = {names.RUNS: json.dumps({run: "h"}), names.FINGERPRINT: "h"}
+    sight = Snapshot("c")
+    labelled = {"annotations": notes, "labels": {names.QUEUE: "team-a"}, "uid": "new"}
+    sight.put(JOB, job(metadata=labelled, spec={"suspend": True}))
+    for uid, message in (("old", "of the Job before"), ("new", "of this one")):
+        owner = {"kind": "Job", "name": run, "uid": uid, "controller": True}
+        about = {"name": f"job-{uid}", "namespace": "ml", "ownerReferences": [owner]}
+        short = condition("QuotaReserved", "Pending", message, "False")
+        sight.put(WORKLOAD, {"metadata": about, "spec": {}, "status": {"conditions": [short]}})
+    seen = sight.observe(run, NOW)
+    assert seen is not None
+    assert seen.evidence == "queue team-a: of this one"
+
+
+def test_a_run_of_two_objects_is_the_others_when_one_of_them_goes() -> None:
+    """A pipeline that somebody applied beside a run's own Job."""
+    run, other = "run-0123456789ab", "all-0123456789ab"
+    alone = {names.RUNS: json.dumps({run: "h"}), names.FINGERPRINT: "h"}
+    both = {names.RUNS: json.dumps({run: "h", "more-0123456789ab": "i"}), names.FINGERPRINT: "f"}
+    sight = Snapshot("c")
+    sight.put(JOB_SET, job(metadata={"name": other, "uid": "s", "annotations": both}))
+    sight.put(JOB, job(metadata={"annotations": alone}))
+    assert (seen := sight.observe(run, NOW)) is not None
+    assert seen.handle.name == run
+    sight.drop(JOB, "ml", run)
+    assert (seen := sight.observe(run, NOW)) is not None
+    assert seen.handle.name == other
+    sight.drop(JOB_SET, "ml", other)
+    assert sight.observe(run, NOW) is None
 
 
 def test_running_and_done() -> None:

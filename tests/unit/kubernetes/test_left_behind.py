@@ -1,23 +1,28 @@
 """Jobs in ConfigMaps for a queue behind which Kueue's MultiKueue has other clusters: Kueue copies no ConfigMap there.
-No request leaves this process. On real clusters: tests/cluster/test_multikueue.py."""
+No request leaves this process."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.backends.kubernetes.creating import Creator
 from launcher.backends.kubernetes.multikueue import left_behind
 from launcher.backends.kubernetes.preflight import check
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
+from tests.support.jobs import OUT, reads
 from tests.unit.kubernetes.support import job
 from tests.unit.kubernetes.test_given_away import TOLD, snapshot
 from tests.unit.kubernetes.test_queueing import GROUP, FakePlace, served
 
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+READY: dict[str, Any] = {REVIEW: {"status": {"allowed": True}}, "/api/v1/namespaces/ml": {}}
 GIVES = {"spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
 ORDERS = {"spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"}}
 
@@ -44,7 +49,7 @@ def seeds(queue: str = "everywhere", **options: Any) -> list[ResolvedJob]:
 
 
 def told(place: FakePlace, group: list[ResolvedJob]) -> list[str]:
-    return list(left_behind(place, Creator(place.api), group))
+    return list(left_behind(place, Creator(place.api), objects(group)))
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
@@ -73,6 +78,16 @@ def test_what_travels_and_what_stays_is_sent() -> None:
     assert told(place, seeds(queue="here")) == []
 
 
+def test_a_pipeline_with_an_array_is_told_to_leave_it_out() -> None:
+    runs = [replace(each, outputs=OUT) for each in seeds()]
+    inputs = {f"i{number}": reads(each) for number, each in enumerate(runs)}
+    (line,) = told(
+        FakePlace(answers()), [*runs, job("all", inputs=inputs, options={**runs[0].options, "array": False})]
+    )
+    assert line.startswith("JobSet all-")
+    assert line.endswith("leave out `kubernetes.array`")
+
+
 def test_a_queue_is_asked_for_once() -> None:
     place = FakePlace(answers())
     assert len(told(place, [*seeds(), *seeds(node_selector={"a": "b"})])) == 2
@@ -82,7 +97,8 @@ def test_a_queue_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize("unread", ["clusterqueues/all", "admissionchecks/clusters"])
 def test_without_the_right_to_look_it_is_sent_with_a_note(unread: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(FakePlace(answers(**{unread: 403})), seeds()) == []
+    refused: dict[str, Any] = {unread: 403}
+    assert told(FakePlace(answers(**refused)), seeds()) == []
     assert "note: whether queue everywhere gives jobs to other clusters is not known (" in capsys.readouterr().err
 
 
@@ -92,14 +108,26 @@ def test_a_cluster_without_kueue_or_a_queue_without_its_clusterqueue_is_another_
 
 
 def test_submit_refuses_it_before_anything_is_sent() -> None:
-    allowed = {"status": {"allowed": True}}
-    there = {f"/api/v1/namespaces/ml{rest}": {} for rest in ("", "/secrets/store", "/serviceaccounts/default")}
-    reviews = {"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": allowed, "/api/v1/namespaces/ml": {}}
-    place = FakePlace({**answers(), **there, **reviews})
+    place = FakePlace({**answers(), **READY})
     with pytest.raises(BadInput, match="Kueue does not copy ConfigMaps there"):
-        check(place, Creator(place.api), seeds())
-    sent = {path for method, path in place.fake.asked if method == "POST"}
-    assert sent == set(reviews) - {"/api/v1/namespaces/ml"}
+        check(place, Creator(place.api), seeds(), objects(seeds()))
+    assert {path for method, path in place.fake.asked if method == "POST"} == {REVIEW}
+
+
+def test_a_pipeline_is_looked_at_as_it_is_sent_although_one_of_its_stages_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of the two would fit into its pod. Both are sent, in one ConfigMap, while only the second is still open."""
+    options = {"namespace": "ml", "queue": "everywhere"}
+    first = job("first", config={"text": "x" * 60_000}, options=options, outputs=OUT)
+    second = job("second", config={"text": "x" * 60_000}, options=options, inputs={"a": reads(first)})
+    assert [len(item.documents) for item in objects([second])] == [1]
+    place = FakePlace({**answers(), **READY, "/apis/jobset.x-k8s.io/v1alpha2": {}})
+    backend = KubernetesBackend({"namespace": "ml"})
+    monkeypatch.setattr(KubernetesBackend, "api", property(lambda self: place.api))
+    backend.render([first, second])
+    with pytest.raises(BadInput, match=r"JobSet second-\w+: its jobs are in ConfigMap second-.*; queue everywhere"):
+        backend.check([second])
 
 
 def test_status_of_one_that_came_by_another_way_names_the_configmap() -> None:

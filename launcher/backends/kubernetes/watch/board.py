@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +47,7 @@ class Board:
         self.changed = threading.Condition()  # guards all fields
         self.counts: dict[str, int] = {}  # run -> number of its changes
         self.used = time.monotonic()
+        self.refused = -inf  # when a kind that was listed was refused: then the board has ended
         self._placed = -PLACES
         self._placing = threading.Lock()  # the order of the queues is asked for by one caller at a time
         self.ended = False
@@ -69,7 +71,8 @@ class Board:
                 if pages == before or not self.living:
                     self.stop()
                     raise Unreachable(f"cluster {self.api.where}: {feed.trouble or 'it takes too long to list'}")
-        for feed in self.feeds[:1]:
+        # Jobs must be listed; where another kind was listed and may not be watched, the board has ended already
+        for feed in self.feeds if not self.living else self.feeds[:1]:
             if feed.refused is not None:
                 self.stop()
                 raise feed.refused
@@ -88,7 +91,7 @@ class Board:
     def look_up(self, run: str) -> BackendObservation | None:
         self.used = time.monotonic()
         with self.changed:
-            observation = self.sight.observe(run)
+            observation = self.sight.observe(run, self.api.now())
         if observation is None or observation.phase != "queued" or self.used - self._placed < PLACES:
             return observation
         # the order of a queue is not an object, so it cannot be watched
@@ -104,7 +107,7 @@ class Board:
             places |= positions(self.api, namespace, queue) if queue else {}
         with self.changed:
             self.sight.positions = places
-            return self.sight.observe(run)
+            return self.sight.observe(run, self.api.now())
 
     def follow(self, runs: Iterable[str], every: float) -> Iterator[set[str]]:
         """The runs to look at again: those that changed, or all of them after `every` seconds without a change, because
@@ -176,6 +179,7 @@ class KindWatch(threading.Thread):
         finally:  # without one of its feeds a board would show old states
             if self.board.living:
                 self.board.stop()
+            self.listed.set()  # nobody waits for what does not come
 
     def _keep(self) -> None:
         version, failed = "", 0
@@ -185,11 +189,15 @@ class KindWatch(threading.Thread):
                 if not version:
                     version = self._list()
                     began = time.monotonic()
+                    self.refused = None
                 reached = self._watch(version)
                 advanced, version = reached != version, reached
             except VersionTooOld:
                 version = ""
             except ApiRefused as error:  # no right, or no such kind: the other feeds continue without it
+                if self.listed.is_set() and self.refused is None:  # what it had may be old from now on
+                    self.board.refused = time.monotonic()
+                    self.board.stop()
                 self.refused = error
                 self.listed.set()
                 version = ""

@@ -97,7 +97,7 @@ class Looking:
             return None, snapshot, None
         space = carrier.metadata.namespace
         self.fill(snapshot, carrier, run)
-        observation = snapshot.observe(run)
+        observation = snapshot.observe(run, self.api.now())
         if observation is None or not observation.active or observation.phase == "running":
             return observation, snapshot, carrier
         # only events and the queue tell why it does not run
@@ -112,7 +112,7 @@ class Looking:
                 snapshot.put(EVENT, event)
         if names.QUEUE in carrier.metadata.labels and (carrier.value.get("spec") or {}).get("suspend"):
             snapshot.positions.update(positions(self.api, space, carrier.metadata.labels[names.QUEUE]))
-        return snapshot.observe(run), snapshot, carrier
+        return snapshot.observe(run, self.api.now()), snapshot, carrier
 
     def _workloads(self, carrier: Owner) -> Iterator[Object]:
         """Kueue's, of an object that it holds back or has given to another cluster."""

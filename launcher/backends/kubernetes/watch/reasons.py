@@ -86,7 +86,7 @@ def judge(
     if queued := given_away(owner, workload) or held_back(owner, workload, position, events):
         return queued
     if not alive:
-        refused = _refused(owner, events, max((_made(pod) for pod in pods), default=0.0))
+        refused = _refused(owner, events, max(_made(each) for each in (owner, *pods)))
         if refused is not None and not any(at(pod, "status", "phase") == "Succeeded" for pod in pods):
             return Judgement(True, "pending", *refused)
         before = _last_end(pods)
@@ -222,7 +222,7 @@ def _unschedulable(pod: str, message: str) -> str:
 
 def _refused(owner: Object, events: Sequence[Object], since: float) -> Why | None:
     """Why there are no pods: a controller's FailedCreate, which no condition of the owner shows. `since`: when the last
-    pod was created; earlier events do not count."""
+    pod was created, or the owner; earlier events do not count. The owner's name may have been another's before."""
     for event in newest(events):
         if event.get("reason") not in ("FailedCreate", "JobCreationFailed", "FailedToCreateJob"):
             continue
@@ -301,5 +301,5 @@ def _worst(whys: Sequence[Why]) -> Why:
     return max(whys, key=lambda why: (why.hopeless, RULES[why.reason].severity))
 
 
-def _made(pod: Object) -> float:
-    return moment(at(pod, "metadata", "creationTimestamp")) or 0.0
+def _made(value: Object) -> float:
+    return moment(at(value, "metadata", "creationTimestamp")) or 0.0

@@ -65,6 +65,7 @@ class Snapshot:
     context: str = ""
     owners: dict[tuple[str, str, str], Owner] = field(default_factory=dict)  # (namespace, kind, name)
     by_run: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    carried_by: dict[str, dict[tuple[str, str, str], None]] = field(default_factory=dict)  # the newest last
     pods: dict[tuple[str, str], Object] = field(default_factory=dict)  # (namespace, name)
     pods_of: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # (namespace, run or array) -> names
     child_uids: dict[tuple[str, str], str] = field(default_factory=dict)  # (namespace, name) of a set's Job -> its uid
@@ -87,8 +88,9 @@ class Snapshot:
             at = (key[0], kind.name, key[1])
             self.owners[at] = carrier
             runs = set(carrier.metadata.runs)
-            # an object that has a run's name is the run's; others only say that they carry it
-            self.by_run.update({run: at for run in runs if key[1] == run or self._place_of(run)[2] != run})
+            for run in runs:
+                self.carried_by.setdefault(run, {})[at] = None
+                self._choose(run)
             return runs
         if kind is CHILD_JOB:
             self._drop_child(key)
@@ -116,8 +118,8 @@ class Snapshot:
             gone = self.owners.pop(place, None)
             runs = set(gone.metadata.runs) if gone is not None else set()
             for run in runs:
-                if self.by_run.get(run) == place:
-                    del self.by_run[run]
+                self.carried_by[run].pop(place, None)
+                self._choose(run)
             return runs
         if kind is CHILD_JOB:
             return self._runs_of_set(self._drop_child((namespace, name)))
@@ -203,8 +205,13 @@ class Snapshot:
         uid = controller_of(pod)
         return bool(uid) and carrier.metadata.uid in (uid, self.set_of.get(uid))
 
-    def _place_of(self, run: str) -> tuple[str, str, str]:
-        return self.by_run.get(run, ("", "", ""))
+    def _choose(self, run: str) -> None:
+        """Sets the object that a run is judged by: the one with its name; others only say that they carry it."""
+        places = self.carried_by[run]
+        if not places:
+            del self.carried_by[run], self.by_run[run]
+        else:
+            self.by_run[run] = next((place for place in places if place[2] == run), next(reversed(places)))
 
     def _drop_child(self, key: tuple[str, str]) -> str:
         """Forgets a set's Job; returns the uid of its set."""
@@ -262,7 +269,8 @@ class Snapshot:
         metadata = value.get("metadata") or {}
         for each in metadata.get("ownerReferences") or ():
             at = (metadata.get("namespace") or "", str(each.get("kind")), str(each.get("name")))
-            if at in self.owners:
+            # by uid: the name may have been another object's before
+            if at in self.owners and self.owners[at].metadata.uid == each.get("uid"):
                 yield self.owners[at]
 
 
