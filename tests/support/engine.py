@@ -285,7 +285,9 @@ def fit_for_this_machine(root: Path) -> dict[str, str]:
     for number, certificate in enumerate(own):
         (root / f"usr/local/share/ca-certificates/machine-{number}.crt").write_text(certificate + "\n")
     if own:
-        subprocess.run(["chroot", str(root), "update-ca-certificates"], check=True, capture_output=True)
+        inside_it = {name: value for name, value in os.environ.items() if name != "TMPDIR"}  # a folder of this machine
+        updates = ["chroot", str(root), "update-ca-certificates"]
+        subprocess.run(updates, check=True, capture_output=True, env=inside_it)
         environment |= {"PIP_CERT": str(BUNDLE), "SSL_CERT_FILE": str(BUNDLE)}
     return environment
 
