@@ -13,10 +13,12 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.registry import DIALECTS, make_dialect
 from eval.agents.base import Decision, History
 from eval.agents.baselines import DoesNothing, RandomAction
+from eval.agents.scripted import ScriptedAgent
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
-from eval.prompts import PastStep
+from eval.prompts import PastStep, PromptConfig
 from eval.rollout import RolloutLimits, rollout
+from tests.bench.nearest_told import NearestTold
 
 LOOK = Observation(Image.new("RGB", (8, 8)), (8, 8))
 PAST = PastStep(Action(ActionType.WAIT))
@@ -72,3 +74,39 @@ def test_nothing_scores_what_the_start_state_scores(tmp_path: Path) -> None:
         )
     )
     assert [(each.record.score, each.record.steps, each.record.parse_failures) for each in results] == [(0.0, 1, 0)] * 3
+
+
+def test_the_nearest_step_is_copied_with_the_words_of_the_own_task(tmp_path: Path) -> None:
+    """The screens of an episode, with other words in the goal: its clicks, and those words where it typed its own."""
+    world = environment("login")
+    (task,) = world.tasks(1, 7, {"split": "train"})
+    limits = RolloutLimits(attempts=1)
+    builder = PromptConfig(dialect="dsl").builder()
+    asyncio.run(
+        rollout(
+            ScriptedAgent(builder.dialect),
+            lambda: world.desktop({"split": "train"}),
+            [task],
+            out=tmp_path,
+            benchmark="b",
+            environment="login",
+            limits=limits,
+        )
+    )
+    agent = NearestTold(builder, name="told", episodes=str(tmp_path / "episodes"))
+    other = Task("other", 'Log in as "jim" with the password "secret word".')
+
+    async def play() -> list[tuple[ActionType, str | None]]:
+        desktop = world.desktop({"split": "train"})
+        seen = await desktop.reset(task, task.seed)
+        answers: list[tuple[ActionType, str | None]] = []
+        while seen.expected is not None and len(answers) < 6:
+            (decision,) = await agent.act([seen], [History(other, [])])
+            assert decision.action is not None
+            answers.append((decision.action.type, decision.action.text))
+            seen = await desktop.step(seen.expected.action)
+        return answers
+
+    click, typed = ActionType.CLICK, ActionType.TYPE
+    expected = [(click, None), (typed, "jim"), (click, None), (typed, "secret word"), (click, None)]
+    assert asyncio.run(play()) == [*expected, (ActionType.DONE, None)]
