@@ -29,7 +29,7 @@ def test_episodes_become_a_model_that_is_measured_beside_every_baseline(tmp_path
     (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")
     try:
         options = [f"--set=gtkl-{name}={value}" for name, value in SMALL.items()]
-        launcher(tmp_path, "submit", str(EXAMPLE), "--backend", "local", "--follow", *options)
+        launcher(tmp_path, "submit", str(EXAMPLE), "--backend", "local", "--follow", *options, timeout=1100)
         states = json.loads(launcher(tmp_path, "status", "-o", "json"))
         table = launcher(tmp_path, "results", "gtkl-before", "gtkl-after", "-o", "csv")
     finally:
