@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import signal
@@ -54,15 +53,7 @@ for _name in ("execv", "execve"):  # the others of os call these
 WITH_AN_ENGINE: Final = 7200.0
 
 
-def _mixed(item: pytest.Item) -> bytes:
-    """Of the item's file: equal for its tests, which stay together, and in no relation to the folder."""
-    return hashlib.sha256(item.nodeid.partition("::")[0].encode()).digest()
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The folders' own order has tests that compute first and tests that wait last: processors that are too few, then
-    # idle ones. Mixed files also meet neighbours that they would never have had.
-    items.sort(key=_mixed)
     for item in items:
         marker = item.get_closest_marker("timeout")
         limit = float(marker.args[0]) if marker is not None else 0.0
