@@ -58,8 +58,8 @@ tools: ## the S3 server and kubectl of the tests, built from source (needs Go)
 
 # A machine without Go builds nothing here; the tests then say why they are skipped, and in CI they fail
 cluster-tools: tools
-	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl jobset-manifests \
-	  kueue-manifests || test $$? -eq 3
+	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kwok jobset-manager \
+	  jobset-manifests kueue-manager kueue-manifests coscheduling-manifests provisioning-manifests || test $$? -eq 3
 
 gitops-tools: ## the controllers of Argo CD and Flux, for the nightly tests with them (a quarter of an hour on two cores)
 	@tools/build-cluster.sh source-controller kustomize-controller argocd argocd-manifests flux-manifests || test $$? -eq 3
