@@ -127,7 +127,7 @@ def _epoch(text: object) -> float:
         return 0.0
 
 
-class Pool:
+class InstancePool:
     """The instances in a workspace. `poll`: seconds between two looks."""
 
     def __init__(self, workspace: Workspace, poll: float) -> None:
