@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,10 +72,24 @@ class Tenant:
         return str(self.azure.admin("status")[run])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def azure() -> Iterator[FakeAzure]:
     with tempfile.TemporaryDirectory() as folder:
         fake = FakeAzure(Path(folder), speed=200.0)
+        try:
+            yield fake
+        finally:
+            fake.close()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[FakeAzure]:
+    """A stand-in whose nodes run this environment's Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = Path(folder) / "python"  # a link to it would lose its environment
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
+        fake = FakeAzure(Path(folder) / "cloud", speed=20.0, program=python)
         try:
             yield fake
         finally:

@@ -12,9 +12,7 @@ the budget of its run pays for.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,8 +34,8 @@ from tests.unit.azureml.storm import (
     StormCloud,
     Verdict,
     World,
+    main,
     once,
-    storm,
 )
 
 TICK: Final = 30.0  # seconds between two looks of Azure at its instances
@@ -155,22 +153,5 @@ def tried(act: Callable[[], object]) -> None:
     once(act)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--launchers", type=int, nargs="*", default=[1, 3, 8])
-    given = parser.parse_args()
-    code = 0
-    for launchers in given.launchers:
-        began = time.monotonic()
-        sums, failed = storm(given.trials // len(given.launchers), given.seed, launchers, PoolWorld)
-        print(f"{launchers} launchers, {time.monotonic() - began:.0f} s:", dict(sums), flush=True)
-        for seed, verdict in failed[:10]:
-            code = 1
-            print(f"  seed {seed}: {verdict}")
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PoolWorld))

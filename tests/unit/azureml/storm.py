@@ -593,7 +593,7 @@ def storm(
     return sums, failed
 
 
-def main() -> int:
+def main(kind: type[World] = World) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
@@ -602,7 +602,7 @@ def main() -> int:
     code = 0
     for launchers in given.launchers:
         began = time.monotonic()
-        sums, failed = storm(given.trials // len(given.launchers), given.seed, launchers)
+        sums, failed = storm(given.trials // len(given.launchers), given.seed, launchers, kind)
         print(f"{launchers} launchers, {time.monotonic() - began:.0f} s:", dict(sums), flush=True)
         for seed, verdict in failed[:10]:
             code = 1

@@ -3,9 +3,6 @@ the stand-in."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,20 +24,6 @@ from tests.unit.azureml.conftest import Tenant
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
 SAY = "import os; print('I am rank', os.environ['SLIPWAY_RANK'], 'of', os.environ['SLIPWAY_NODES'], flush=True)"
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[FakeAzure]:
-    """A stand-in whose nodes run this environment's Python."""
-    with tempfile.TemporaryDirectory() as folder:
-        python = Path(folder) / "python"  # a link to it would lose its environment
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        python.chmod(0o755)
-        fake = FakeAzure(Path(folder) / "cloud", speed=20.0, program=python)
-        try:
-            yield fake
-        finally:
-            fake.close()
 
 
 def test_ranks_work_on_their_instances_until_reap_deletes_them(

@@ -4,9 +4,6 @@ node of the stand-in with the node's identity. The job is sent by the unmodified
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +39,6 @@ print("hidden", sorted(name for name in E if name.startswith(("AWS_", "MSI_")) a
 print("told", [name for name in E if "SECRET" in name and name != "HF_TOKEN"])
 """
 OPTIONS: dict[str, Any] = {**PLACE, "compute": "gpu", "identity": {"kind": "managed"}}
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[FakeAzure]:
-    """A stand-in whose nodes run this environment's Python."""
-    with tempfile.TemporaryDirectory() as folder:
-        python = Path(folder) / "python"  # a link to it would lose its environment
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        python.chmod(0o755)
-        fake = FakeAzure(Path(folder) / "cloud", speed=20.0, program=python)
-        try:
-            yield fake
-        finally:
-            fake.close()
 
 
 @pytest.fixture
