@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from eval.agents.base import Agent, Decision, History
+from eval.agents.config import AgentConfig
+from eval.config import ConfigError
 from eval.desktop import BadFrame, InfraError, Observation, SetupFailed
+from eval.episodes import jsonl
+from eval.prompts import PromptConfig
 from eval.records import TaskRecord
 
 K = TypeVar("K")
+ANSWERS: Final = "responses.jsonl"
+ASKED: Final = "asked.json"  # beside the answers: who gave them, and to what prompt
+# fields of an agent that do not decide its answers
+BESIDE: Final = {
+    "base_url",
+    "api_key",
+    "timeout",
+    "retries",
+    "stream",
+    "prices",
+    "batch_size",
+    "device",
+    "record_tokens",
+}
 GIVE_UP: Final = 3  # batches in a row without one answer, after which nothing more is asked
 
 
@@ -31,6 +52,47 @@ class Asked(Generic[K]):
     observation: Observation | None = None
     decision: Decision | None = None
     infra: str | None = None
+
+
+def open_answers(out: Path, agent: AgentConfig, prompt: PromptConfig) -> Path:
+    """The file of an agent's answers in `out`. Notes beside it who is asked, and how.
+
+    Raises ConfigError where another agent gave the answers that are there, or another prompt asked for them: they would
+    be scored as this agent's. A server's address, a device and the folders of an attempt may differ.
+    """
+    path, note, told = out / ANSWERS, out / ASKED, _told_of(agent, prompt)
+    earlier = jsonl.read(note, dict[str, Any]) if path.is_file() else []
+    was = earlier[0] if earlier else told
+    differ = [
+        f"{name} {was.get(name)!r} where it is {told.get(name)!r} now"
+        for name in sorted({*was, *told})
+        if was.get(name) != told.get(name)
+    ]
+    if differ:
+        raise ConfigError(
+            f"{path} holds answers that were asked for otherwise: {', '.join(differ)}; name another folder"
+        )
+    jsonl.write(note, [told])
+    return path
+
+
+def _told_of(agent: AgentConfig, prompt: PromptConfig) -> dict[str, Any]:
+    """What decides the answers, by field; not the folders, since each attempt of a run has its own."""
+    read: dict[str, Any] = {"agent": msgspec.to_builtins(agent), "prompt": msgspec.to_builtins(prompt)}
+    fields = dict(_fields(read))
+    return {
+        name: value
+        for name, value in fields.items()
+        if name.rpartition(".")[2] not in BESIDE and not (isinstance(value, str) and value.startswith("/"))
+    }
+
+
+def _fields(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fields(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
 
 
 async def ask(agent: Agent, screens: Sequence[ScreenQuestion[K]], batch_size: int) -> AsyncIterator[list[Asked[K]]]:

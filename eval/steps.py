@@ -22,7 +22,7 @@ from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import Asked, ScreenQuestion, ask, require_an_answer
+from eval.asking import ANSWERS, Asked, ScreenQuestion, ask, open_answers, require_an_answer
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.importing import load_object
@@ -36,7 +36,6 @@ from eval.scores.summary import MetricRow, row, table, write_summary
 
 # `eval` imports nothing of `training`, which knows packed datasets: it is found by name, as a user's own environment is
 READER: Final = "training.data.held_out:open_steps"
-ANSWERS: Final = "responses.jsonl"
 VERSION: Final = "1"  # of the rules by which steps are scored
 
 
@@ -218,7 +217,8 @@ def evaluate(config: StepsConfig, out: Path) -> list[MetricRow]:
     if twice := [name for name, count in names.items() if count > 1]:
         raise ConfigError(f"data: {config.data} holds {len(twice)} steps twice, as {twice[0]}; give each episode an id")
     agent = make_deciding(config.agent, builder)
-    answers = asyncio.run(answer_all(agent, steps, out / ANSWERS, batch_size=config.batch_size))
+    place = open_answers(out, config.agent, config.prompt)
+    answers = asyncio.run(answer_all(agent, steps, place, batch_size=config.batch_size))
     records = [record(config, steps[number], answers[task_id(steps[number])]) for number in range(len(steps))]
     summary = rows(config, records)
     jsonl.write(out / RECORDS, records)

@@ -22,7 +22,7 @@ from eval.actions.dialects.pyautogui import actions
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import ScreenQuestion, ask, require_an_answer
+from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.benchmarks.agentnetbench.data import BenchStep, Trajectory, load
 from eval.benchmarks.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
 from eval.benchmarks.errors import BenchError
@@ -151,7 +151,8 @@ def evaluate(config: BenchConfig, out: Path) -> list[MetricRow]:
         raise ConfigError(str(error)) from None
     builder = config.prompt.builder()
     agent = make_deciding(config.agent, builder)
-    work = answer_all(agent, trajectories, out / "responses.jsonl", images=builder.images, batch_size=config.batch_size)
+    place = open_answers(out, config.agent, config.prompt)
+    work = answer_all(agent, trajectories, place, images=builder.images, batch_size=config.batch_size)
     answers = asyncio.run(work)
     rows: list[MetricRow] = []
     records: list[TaskRecord] = []

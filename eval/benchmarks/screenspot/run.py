@@ -18,7 +18,7 @@ from eval import config as configuration
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, History, decide
 from eval.agents.config import CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import ScreenQuestion, ask, require_an_answer
+from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.screenspot.data import Edition, Language, Questions, SpotTarget, load
 from eval.benchmarks.screenspot.score import Judged, estimates, metrics_of
@@ -127,7 +127,8 @@ def evaluate(config: SpotConfig, out: Path) -> list[MetricRow]:
         raise ConfigError(str(error)) from None
     builder = config.prompt.builder()
     agent = make_deciding(config.agent, builder)
-    answers = asyncio.run(answer_all(agent, questions, out / "responses.jsonl", config.batch_size))
+    place = open_answers(out, config.agent, config.prompt)
+    answers = asyncio.run(answer_all(agent, questions, place, config.batch_size))
     judged = [judge(target, answers[target.task_id], builder) for target in questions.targets]
     records = [_record(each, config, questions) for each in judged]
     jsonl.write(out / "tasks.jsonl", records)

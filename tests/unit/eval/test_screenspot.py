@@ -321,3 +321,36 @@ def test_a_screenshot_that_is_missing_or_of_another_size_is_infrastructure(tmp_p
     errors = [json.loads(line)["error"] for line in (tmp_path / "out/tasks.jsonl").read_text().splitlines()]
     assert errors[1] == "BadFrame: b.png: 100x100, and the annotation says 200x100"
     assert errors[2].startswith("BadFrame: c.png: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"prompt": {"dialect": "place", "system": "Be brief."}}, "prompt.system None where it is 'Be brief.' now"),
+        ({"agent": {"model": "n"}}, "agent.model 'm' where it is 'n' now"),
+        ({"agent": {"temperature": 0.5}}, "agent.temperature 0.0 where it is 0.5 now"),
+    ],
+)
+def test_answers_of_another_agent_are_never_scored_as_its_own(
+    tmp_path: Path, change: dict[str, Any], differs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain(tmp_path / "bench")
+    asked = []
+
+    def answer(request: dict[str, Any], number: int) -> Reply:
+        asked.append(number)
+        return Reply(completion("0.2 0.2"))
+
+    with serving(answer) as server:
+        code, _ = evaluated(tmp_path, server.url)
+        before = {file.name: file.read_bytes() for file in (tmp_path / "out").glob("*")}
+        count = len(asked)
+        agent = {"kind": "openai-compatible", "model": "m", "base_url": f"{server.url}/v1", "retries": 0}
+        changed, _ = evaluated(tmp_path, server.url, **{**change, "agent": {**agent, **change.get("agent", {})}})
+        told = capsys.readouterr().err
+        again, _ = evaluated(tmp_path, server.url, agent={**agent, "base_url": f"{server.url}/v1/", "timeout": 60.0})
+    assert (code, changed, again) == (0, EXIT_CONFIG, 0)
+    assert differs in told
+    assert "name another folder" in told
+    assert len(asked) == count, "nothing was asked again"
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
