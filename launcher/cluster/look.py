@@ -42,14 +42,14 @@ def look(place: ClusterFiles) -> list[ClusterPart]:
         return [*parts, ClusterPart("objects", "failed", answer.words)]
     items = json.loads(answer.out)["items"]
     pods = [item for item in items if item["kind"] == "Pod"]
-    starts = up.begun(up.nodes(place))
+    tasks = up.tasks(up.nodes(place))
 
     def part(name: str, namespace: str, deployment: str, detail: str) -> ClusterPart:
         wanted = (namespace, deployment)
         for item in items:
             metadata = item["metadata"]
             if item["kind"] == "Deployment" and (metadata["namespace"], metadata["name"]) == wanted:
-                return _deployment(name, item, readiness.available(item, pods, starts), detail)
+                return _deployment(name, item, readiness.available(item, pods, tasks), detail)
         return ClusterPart(name, "absent", detail if name in ADDITIONS else "the tree is not applied")
 
     parts.append(part("store", plan.STORE_NAMESPACE, "store", f"{plan.STORE_URL} at {plan.OUTSIDE}"))

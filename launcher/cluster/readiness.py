@@ -1,13 +1,13 @@
 """Whether a Deployment is ready, from the status that the cluster has of it. Pure.
 
 A status may be older than the node: after `docker stop` and `docker start` the API server still tells what was true
-before, until the node's kubelet has looked. So a pod counts only when its containers began after its node did.
+before, until the node's kubelet has looked. So a pod counts only when its node's containerd runs its containers. Their
+times tell nothing: the machine's clock may have been set back since its node began.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 # reasons for which a container waits and will go on waiting: its image, its configuration, a command that ends
@@ -23,9 +23,11 @@ HOPELESS: Final = (
 )
 
 
-def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], starts: Mapping[str, float]) -> bool:
-    """Whether a Deployment has as many ready pods as it wants, of its newest version. `starts`: node -> when it began,
-    in seconds since 1970."""
+Tasks = Mapping[str, Collection[str]]  # node -> the ids of the containers that its containerd runs
+
+
+def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], tasks: Tasks) -> bool:
+    """Whether a Deployment has as many ready pods as it wants, of its newest version."""
     status = deployment.get("status") or {}
     spec = deployment.get("spec") or {}
     wanted = int(spec.get("replicas", 1))
@@ -33,7 +35,7 @@ def available(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], 
         return False
     if min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted:
         return False
-    return sum(running(pod, starts) for pod in own(deployment, pods)) >= wanted
+    return sum(running(pod, tasks) for pod in own(deployment, pods)) >= wanted
 
 
 def own(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -48,31 +50,26 @@ def own(deployment: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> lis
     ]
 
 
-def running(pod: Mapping[str, Any], starts: Mapping[str, float]) -> bool:
-    """Whether a pod is ready, is to stay, and all its containers began after its node did."""
-    since = starts.get(pod["spec"].get("nodeName", ""), 0.0)
+def running(pod: Mapping[str, Any], tasks: Tasks) -> bool:
+    """Whether a pod is ready, is to stay, and all its containers run on its node."""
+    there = tasks.get(pod["spec"].get("nodeName", ""), ())
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return False
     if not any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()):
         return False
-    begun = [
-        ((container.get("state") or {}).get("running") or {}).get("startedAt")
-        for container in status.get("containerStatuses") or ()
-    ]
-    # a pod's time has whole seconds, a node's has more
-    return bool(begun) and all(start and moment(start) >= int(since) for start in begun)
+    containers = status.get("containerStatuses") or ()
+    return bool(containers) and all(each.get("containerID", "").partition("://")[2] in there for each in containers)
 
 
-def moment(text: str) -> float:
-    """Seconds since 1970 of a time as Kubernetes or Docker writes it.
+def running_tasks(listing: str) -> frozenset[str]:
+    """The ids of the containers that run, of what `ctr tasks ls` prints.
 
-    >>> moment("2026-11-23T08:53:35Z"), moment("2026-11-23T08:53:35.123456789Z")
-    (1795424015.0, 1795424015.123456)
+    >>> sorted(running_tasks("TASK    PID    STATUS\\n0a1b    812    RUNNING\\n2c3d    0    STOPPED\\n"))
+    ['0a1b']
     """
-    whole, _, part = text.removesuffix("Z").partition(".")
-    when = dt.datetime.fromisoformat(f"{whole}.{part[:6]:0<6}+00:00")
-    return when.timestamp()
+    rows = (line.split() for line in listing.splitlines())
+    return frozenset(row[0] for row in rows if len(row) == 3 and row[2] == "RUNNING")
 
 
 def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:

@@ -26,6 +26,7 @@ from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 
 PROGRAMS: Final = ("docker", "kind", "kubectl")
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+CTR: Final = ("ctr", "-n", "k8s.io")
 TRIES, PAUSE = 6, 5.0  # a webhook answers only some seconds after its Deployment is ready
 READY: Final = 300.0  # seconds for a Deployment to become ready
 STUCK: Final = 3  # looks in a row, PAUSE seconds apart: a pull may fail once
@@ -293,7 +294,7 @@ def _pin(members: Sequence[str], tag: str) -> str:
     full = tag if slash and registry else f"docker.io/{tag}" if slash else f"docker.io/library/{tag}"
     reference = ""
     for node in members:
-        ctr = ["docker", "exec", node, "ctr", "-n", "k8s.io", "images"]
+        ctr = ["docker", "exec", node, *CTR, "images"]
         digest = DIGEST.search(tools.run([*ctr, "ls", f"name=={full}"], minutes=2))
         if digest is None:
             raise Unreachable(f"{node} does not have {full} although kind has loaded it")
@@ -343,14 +344,14 @@ def store_keys(place: ClusterFiles, tell: Tell) -> plan.StoreCredentials:
 
 def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> None:
     """Waits until a Deployment is ready. Raises Unreachable: at once when a pod cannot start, with its reason."""
-    starts = begun(nodes(place))
+    members = nodes(place)
     end, stuck = time.monotonic() + READY, 0
     while True:
         text = tools.run([*place.kubectl, "-n", namespace, "get", "deployments,pods", "-o", "json"], minutes=1)
         items = json.loads(text)["items"]
         (it,) = [item for item in items if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment]
         pods = [item for item in items if item["kind"] == "Pod"]
-        if readiness.available(it, pods, starts):
+        if readiness.available(it, pods, tasks(members)):
             tell(f"ready: {namespace}/{deployment}")
             return
         reason, hopeless = readiness.trouble(pods)
@@ -360,10 +361,10 @@ def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> No
         time.sleep(PAUSE)
 
 
-def begun(members: Sequence[str]) -> dict[str, float]:
-    """When each of these nodes began, in seconds since 1970."""
-    shown = tools.run(["docker", "inspect", "--format", "{{.State.StartedAt}}", *members], minutes=1) if members else ""
-    return dict(zip(members, map(readiness.moment, shown.split()), strict=True))
+def tasks(members: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The containers that each of these nodes runs."""
+    asked = {node: tools.run(["docker", "exec", node, *CTR, "tasks", "ls"], minutes=1) for node in members}
+    return {node: readiness.running_tasks(listing) for node, listing in asked.items()}
 
 
 def down(place: ClusterFiles, environ: Mapping[str, str], tell: Tell) -> None:

@@ -293,16 +293,13 @@ class KubernetesBackend(Connection):
         return carried(self, wanted, store)
 
     def kept(self, run: str, placements: Collection[Placement]) -> bool:
-        """By Flux' inventories. An object of several runs is known by its pods, whose names begin with its own."""
-        from launcher.backends.kubernetes.inventory import listed
+        """By Flux' inventories."""
+        from launcher.backends.kubernetes.inventory import holds, listed
 
         if time.monotonic() - self._listed[0] >= LISTED:
             self._listed = (time.monotonic(), listed(self))
-        pods = [f"{run}-", *(placement.container for placement in placements)]
-        return any(
-            namespace == self.namespace and any(pod.startswith(f"{name}-") for pod in pods)
-            for namespace, name in self._listed[1]
-        )
+        pods = [placement.container for placement in placements]
+        return any(namespace == self.namespace and holds(name, run, pods) for namespace, name in self._listed[1])
 
     # queues
 

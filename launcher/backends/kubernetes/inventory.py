@@ -6,16 +6,20 @@ committed; only the inventory names it (kustomize-controller 1.9.5, internal/inv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.objects import CARRIERS, Kind
+from launcher.spec.schema import RUN_ID
 
 KUSTOMIZATION: Final = Kind("Kustomization", "/apis/kustomize.toolkit.fluxcd.io/v1", "kustomizations")
 SYSTEM: Final = "flux-system"  # where Flux is, and where k8s/gitops/flux puts its Kustomizations
 _KINDS: Final = frozenset(f"{kind.group.split('/')[2]}_{kind.name}" for kind in CARRIERS)
+# what follows an object's name in those of its pods: of a Job, one with indexes or not, and of a JobSet
+_OF_POD: Final = re.compile(r"-(?:\d{1,6}-|[a-z0-9-]+-\d{1,6}-\d{1,6}-)?[a-z0-9]{5}")
 
 
 def listed(connection: Connection) -> frozenset[tuple[str, str]]:
@@ -51,3 +55,21 @@ def entries(kustomization: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name, _, kind = rest.partition("_")
         if kind in _KINDS:
             yield namespace, name
+
+
+def holds(name: str, run: str, pods: Collection[str]) -> bool:
+    """Whether an object of this name is the run's: by its name, or by its pods' where the object is of several runs.
+    Of other people's objects, whose names may be the beginning of a run's, none is.
+
+    >>> holds("count-0123456789ab", "count-0123456789ab", [])
+    True
+    >>> holds("all-ba9876543210", "count-0123456789ab", ["all-ba9876543210-count-0-0-x7k2p"])
+    True
+    >>> holds("count", "count-0123456789ab", ["count-0123456789ab-x7k2p"])
+    False
+    """
+    if name == run:
+        return True
+    if re.fullmatch(RUN_ID, name) is None:
+        return False
+    return any(pod.startswith(name) and _OF_POD.fullmatch(pod, len(name)) for pod in pods)

@@ -36,6 +36,7 @@ QUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriority
 
 # when a node began, at first and after `docker start`
 BEGAN, AGAIN = "2026-11-23T08:00:00", "2026-11-23T09:00:00"
+EARLIER = "2026-11-23T07:00:00"  # what the clock says after it was set back
 
 
 class Refused(Exception):
@@ -84,6 +85,9 @@ def docker(argv: list[str], state: State, text: str) -> str:
     cluster = next((one for name, one in state["clusters"].items() if node == f"{name}-control-plane"), None)
     if cluster is None:
         fail(f"Error: No such container: {node}")
+    if ctr[-2:] == ["tasks", "ls"]:
+        names = [key.split("/")[2] for key in cluster["objects"] if key.startswith("Deployment/")]
+        return "\n".join(["TASK PID STATUS", *(f"{task(name, cluster['began'])} 812 RUNNING" for name in names)])
     if "ls" in ctr:
         name = ctr[-1].removeprefix("name==")
         row = f"{name} application/vnd.oci.image.manifest.v1+json {cluster['loaded'].get(name)} 1 MiB linux -"
@@ -184,16 +188,23 @@ def pods(cluster: dict[str, Any], state: State) -> list[dict[str, Any]]:
         asked = template["spec"]["containers"][0].get("resources", {}).get("requests", {}).get("cpu", "50m")
         waiting = state.get("waiting", {}).get(name)
         condition = {"type": "Ready", "status": str(ready(cluster, namespace, name))}
-        running = {"running": {"startedAt": f"{BEGAN if stale else cluster['began']}Z"}}
+        began = BEGAN if stale else cluster["began"]
+        running = {"running": {"startedAt": f"{EARLIER if state.get('set_back') else began}Z"}}
+        container = {"name": "main", "containerID": f"containerd://{task(name, began)}"}
         status = {
             "phase": "Pending" if waiting else "Running",
             "conditions": [condition],
-            "containerStatuses": [{"name": "main", "state": {"waiting": waiting} if waiting else running}],
+            "containerStatuses": [{**container, "state": {"waiting": waiting} if waiting else running}],
         }
         metadata = {"name": f"{name}-0", "namespace": namespace, "labels": template["metadata"]["labels"]}
         spec = {"nodeName": f"{owner}-control-plane", "containers": [requesting(asked)]}
         listed.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
     return listed
+
+
+def task(name: str, began: str) -> str:
+    """The id of a Deployment's container on a node that began then."""
+    return hashlib.sha256(f"{name} {began}".encode()).hexdigest()
 
 
 def requesting(cpu: str) -> dict[str, Any]:

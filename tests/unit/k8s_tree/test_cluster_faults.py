@@ -277,7 +277,13 @@ def test_after_a_restart_ready_means_that_the_pods_run_again(machine: Machine, s
     assert machine.state["clusters"]["slipway"]["stale"] == 0
 
 
-def test_a_pod_is_older_only_than_its_own_node() -> None:
+def test_pods_that_run_are_ready_although_the_clock_was_set_back(machine: Machine) -> None:
+    """Their containers' times are then before their node's."""
+    machine.reset(set_back=True)
+    assert main([*UP, "--jobset"]) == 0
+
+
+def test_a_pod_runs_where_its_own_node_runs_its_containers() -> None:
     """One of two nodes was stopped and started; the pods of the other one went on."""
     labels = {"app": "store"}
     deployment: dict[str, Any] = {
@@ -286,10 +292,10 @@ def test_a_pod_is_older_only_than_its_own_node() -> None:
         "status": {"observedGeneration": 2, "updatedReplicas": 2, "availableReplicas": 2},
     }
 
-    def pod(node: str, started: str, **metadata: Any) -> dict[str, Any]:
+    def pod(node: str, *containers: str, **metadata: Any) -> dict[str, Any]:
         status = {
             "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [{"state": {"running": {"startedAt": started}}}],
+            "containerStatuses": [{"containerID": f"containerd://{each}"} for each in containers],
         }
         return {
             "metadata": {"namespace": "s", "labels": labels, **metadata},
@@ -297,19 +303,22 @@ def test_a_pod_is_older_only_than_its_own_node() -> None:
             "status": status,
         }
 
-    starts = {"a": readiness.moment("2026-11-23T08:00:00.5Z"), "b": readiness.moment("2026-11-23T09:00:00.5Z")}
-    old, new = pod("a", "2026-11-23T08:00:01Z"), pod("b", "2026-11-23T09:00:00Z")  # a pod's time has whole seconds
-    assert readiness.available(deployment, [old, new], starts)
+    tasks = {"a": ["1", "2"], "b": ["3"]}
+    old, new = pod("a", "1", "2"), pod("b", "3")
+    assert readiness.available(deployment, [old, new], tasks)
     for pods in (
-        [old, pod("b", "2026-11-23T08:59:59Z")],
+        [old, pod("b", "0")],
+        [old, pod("b", "3", "0")],
+        [old, pod("b", "1")],
+        [old, pod("b")],
         [old],
-        [old, pod("b", "2026-11-23T09:00:01Z", deletionTimestamp="2026-11-23T09:00:02Z")],
-        [old, pod("b", "2026-11-23T09:00:01Z", namespace="other")],
-        [old, pod("b", "2026-11-23T09:00:01Z", labels={})],
+        [old, pod("b", "3", deletionTimestamp="2026-11-23T09:00:02Z")],
+        [old, pod("b", "3", namespace="other")],
+        [old, pod("b", "3", labels={})],
     ):
-        assert not readiness.available(deployment, pods, starts)
+        assert not readiness.available(deployment, pods, tasks)
     deployment["metadata"]["generation"] = 3  # a change that its controller has not seen
-    assert not readiness.available(deployment, [old, new], starts)
+    assert not readiness.available(deployment, [old, new], tasks)
 
 
 def test_what_is_told_from_before_a_restart_is_not_ok(machine: Machine, said: Output) -> None:
