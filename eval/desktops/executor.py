@@ -55,7 +55,8 @@ class Executor:
     """Acts on one desktop and looks at it.
 
     launch   starts a program by its name, for open_app; None refuses that action
-    asleep   SleepWatch.asleep of the desktop's programs (eval.desktops.rest); None: nobody knows
+    asleep   SleepWatch.asleep of the desktop's programs (eval.desktops.rest). None, or an answer of None: nobody knows,
+             and it is not asked again
     Raises DesktopGone from every method when the X server is gone.
     """
 
@@ -63,7 +64,7 @@ class Executor:
         self,
         place: Place,
         launch: Callable[[str], None] | None = None,
-        asleep: Callable[..., bool] | None = None,
+        asleep: Callable[[float], bool | None] | None = None,
     ) -> None:
         self.place = place
         self.launch = launch
@@ -133,7 +134,8 @@ class Executor:
                 prepare(taken[0][1])
 
         with reachable(self.place.display):
-            settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=self._asleep)
+            asleep = self._sleep if self._asleep else None
+            settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=asleep)
             self.connection.pump()
             if settled:
                 self._unread = False
@@ -271,12 +273,18 @@ class Executor:
         self.connection.sync()
         end, looks = time.monotonic() + limit, 0
         while self._asleep and (looks < LOOKS or time.monotonic() < end):
-            if self._asleep(soon_s):
+            if self._sleep(soon_s):
                 self.pace.rested()
                 return True
             looks += 1
             self.connection.wait_event(STEP)
         return False
+
+    def _sleep(self, soon_s: float = SOON_S) -> bool:
+        found = self._asleep(soon_s) if self._asleep else None
+        if found is None:  # every later proof would wait to its end for an answer that never comes
+            self._asleep = None
+        return bool(found)
 
     def _motion(self, x: int, y: int) -> None:
         self.connection.xtest.FakeInput(MOTION, 0, 0, self.connection.root, x, y, 0)

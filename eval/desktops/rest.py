@@ -55,20 +55,21 @@ class SleepWatch:
         self._awake: tuple[str, float] = ("", 0.0)
         self.works = _kernel_tells()
 
-    def asleep(self, soon_s: float = SOON_S) -> bool:
+    def asleep(self, soon_s: float = SOON_S) -> bool | None:
         """Whether there was a moment during this call at which every thread slept, and none was about to wake within
         `soon_s`. With 0: each has read every event that came before, though it may wait to draw the next frame.
 
-        False also where the kernel does not tell; then `works` becomes False.
+        None where the kernel does not tell; then `works` becomes False.
         """
         if not self.works:
-            return False
+            return None
         try:
             if self._is_still_awake():
                 return False
             return all(_still_sleeps(thread, runs) for thread, runs in self._look(soon_s).items())
         except PermissionError:
             self.works = False
+            return None
         except (_AwakeError, OSError):  # a thread that ended meanwhile was running
             pass
         return False

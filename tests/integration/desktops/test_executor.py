@@ -373,3 +373,22 @@ def test_a_slow_look_at_the_programs_is_no_reason_for_a_weaker_proof(
         assert len(buttons(window)) == 4
     finally:
         acting.close()
+
+
+def test_a_kernel_that_stops_telling_is_not_asked_again(desktop: PlainDesktop, window: EventWindow) -> None:
+    """A setuid program on the desktop: each proof waited to its end, so every click took that long."""
+    looks: list[float] = []
+
+    def asleep(soon_s: float = 0.0) -> bool | None:
+        looks.append(soon_s)
+        return True if len(looks) == 1 else None
+
+    acting = Executor(desktop.place, asleep=asleep)
+    try:
+        for x in (50, 150, 50, 150):
+            acting.perform([Action.from_json({"type": "click", **at(x, 50)})])
+            acting.look()
+        assert len(looks) == 2
+        assert len(buttons(window)) == 8
+    finally:
+        acting.close()

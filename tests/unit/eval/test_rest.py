@@ -128,7 +128,7 @@ def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("eval.desktops.rest._read", refused)
     watch = SleepWatch(lambda: [os.getpid()])
-    assert not watch.asleep()
+    assert watch.asleep() is None
     assert not watch.works
 
 
