@@ -55,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     named = {name: backend(name, profile.backend_options(name)) for name in args.backend}
     with Cache() as cache:
         rows = reap(store, backends(profile), named, cache=cache, plan=args.dry_run)
+        if not args.dry_run:
+            _expose(rows, store.url)
         if profile.notify:
             from launcher.verbs.notify import Notifier, secret_reader
 
@@ -64,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
                     rows.append(Reaped(row.run, _told(row.did), f"{row.event} by {row.channel}: {row.detail}"))
             except Unreachable as error:  # what was reaped is told all the same
                 rows.append(Reaped("notify", "unreachable", str(error)))
-    if not args.dry_run:
-        _expose(rows, store.url)
+            if not args.dry_run:  # once more: slow receivers may take longer than this process has
+                _expose(rows, store.url)
     if rows or args.output != "table":
         emit([{"run": row.run, "did": _did(row.did, args.dry_run), "detail": row.detail} for row in rows], args.output)
     else:

@@ -62,6 +62,8 @@ def test_a_store_that_falls_silent_while_people_are_told_hides_nothing_that_was_
     monkeypatch.setattr(reaping, "reap", lambda *_, **__: [reaping.Reaped("job-1", "stopped", "past its deadline")])
 
     def silent(*_: object, **__: object) -> None:
+        (text,) = (path.read_text() for path in numbers.iterdir())
+        assert 'did="stopped"' in text, "the numbers wait for no receiver of notices"
         raise Unreachable("the store does not answer")
 
     monkeypatch.setattr(notify.Notifier, "once", silent)
