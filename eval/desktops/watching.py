@@ -21,7 +21,8 @@ from eval.desktops.gathering import ENDS, PersonInput
 from eval.desktops.keysyms import keysym_of_key
 from eval.desktops.place import Place
 
-FROM_SERVER, END_OF_DATA = 0, 5  # RECORD protocol, categories of a reply
+FROM_SERVER, START_OF_DATA, END_OF_DATA = 0, 4, 5  # RECORD protocol, categories of a reply
+STARTS_S: Final = 60.0  # the X server's first answer takes milliseconds; on a machine that stands still, seconds
 ALL_CLIENTS: Final = 3  # RECORD protocol, XRecordAllClients
 KINDS: Final[dict[int, Literal["key down", "key up", "button down", "button up", "motion"]]] = {
     2: "key down",
@@ -36,8 +37,8 @@ CTRL_ALT: Final = 4 | 8
 
 
 class PersonWatcher:
-    """The events of one display, in their order, from `start` to `stop`. Programs do not see the keys that end an
-    episode (`gathering.ENDS`). Raises DesktopGone."""
+    """The events of one display, in their order, from its making to `stop`: whoever is told to work after it was made
+    loses none. Programs do not see the keys that end an episode (`gathering.ENDS`). Raises DesktopGone."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -56,8 +57,12 @@ class PersonWatcher:
             wanted = xcffib.record.Range.synthetic(nothing, nothing, none, none, nothing, devices, nothing, 0, 0)
             self._record.CreateContextChecked(self._context, 0, 1, 1, [ALL_CLIENTS], [wanted]).check()
             self._grab()
+            self._begun = threading.Event()
             self._thread = threading.Thread(target=self._read, name="watching", daemon=True)
             self._thread.start()
+        if not self._begun.wait(STARTS_S):
+            self.stop()
+            raise DesktopGone(f"the X display {place.display} recorded nothing for {STARTS_S:g} s")
 
     def _grab(self) -> None:
         """Takes the keys that end an episode from the programs."""
@@ -87,12 +92,15 @@ class PersonWatcher:
                 with reachable(self._place.display):
                     self._events()
             except DesktopGone:
+                self._begun.set()  # the queue tells that the display is gone
                 self._loop.call_soon_threadsafe(self.events.put_nowait, None)
 
     def _events(self) -> None:
         enabled = self._data(xcffib.record.key).EnableContext(self._context)
         while True:
             reply = enabled.reply()
+            if reply.category == START_OF_DATA:
+                self._begun.set()
             if reply.category == END_OF_DATA:
                 return
             if reply.category != FROM_SERVER:

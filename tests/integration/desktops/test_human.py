@@ -4,6 +4,7 @@ its own: its events are a device's. Or they are those of somebody at the desktop
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from eval.desktops.live import LiveDesktop
 from eval.desktops.place import Place
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
+from eval.desktops.watching import PersonWatcher
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
 from eval.environments.registry import environment
@@ -117,6 +119,23 @@ def test_a_person_solves_a_task_and_the_episode_tells_how(monkeypatch: pytest.Mo
     assert [Dsl(4).parse_response(step.response or "").action for step in episode.steps] == actions(episode.steps)
     frames = [(tmp_path / "episodes" / episode.episode_id / f"{n:03d}.png").read_bytes() for n in range(3)]
     assert frames[1] != frames[2]  # before and after the typing
+
+
+def test_a_person_who_begins_at_once_loses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The X server had not begun to record when the person was told to work: on a busy machine their first keys were
+    lost, once in a hundred runs."""
+    monkeypatch.setattr("tests.support.waiting.HANGS", 30.0)
+    events = PersonWatcher._events
+
+    def late(watcher: PersonWatcher) -> None:
+        time.sleep(1.0)
+        events(watcher)
+
+    monkeypatch.setattr(PersonWatcher, "_events", late)
+    typed = Action(ActionType.TYPE, text="x")
+    result = play(monkeypatch, tmp_path, executor([[typed], [GIVE_UP]]))
+    assert result.episode is not None
+    assert actions(result.episode.steps) == [typed, Action(ActionType.FAIL)]
 
 
 def test_a_person_at_the_vnc_page_solves_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
