@@ -24,7 +24,7 @@ SEED = 1_000_000
 
 # of the templates with large programs, those that CI tries
 SAMPLE = ("web-mail-answer", "web-rooms-book", "web-shop-order")
-EACH = 2  # of all other templates, CI tries so many for each set of programs
+EACH = 1  # of all other templates, CI tries so many for each set of programs
 
 
 def sampled() -> set[str]:

@@ -99,6 +99,7 @@ def test_it_is_what_is_evaluated_and_kept(material: dict[str, Path], tmp_path: P
     assert told(out)[1] != told(plain)[1]
 
 
+@pytest.mark.nightly
 def test_sharded_it_is_evaluated_kept_and_resumed(material: dict[str, Path], tmp_path: Path) -> None:
     import torch
 

@@ -133,6 +133,7 @@ def test_what_fits_no_model_is_refused_before_one_is_loaded(
     config("sft", made, learning_rates={"lora": 1e-5}, lora=LoraConfig()).check()
 
 
+@pytest.mark.nightly
 def test_sharded_the_parts_have_their_rates(made: dict[str, Path], tmp_path: Path) -> None:
     import torch
 

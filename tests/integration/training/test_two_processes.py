@@ -128,7 +128,9 @@ def test_data_parallel_is_one_process(material: tuple[Path, Path], one: Path, tm
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("own_disk", [False, True], ids=["one disk", "a disk each"])
+@pytest.mark.parametrize(
+    "own_disk", [pytest.param(False, id="one disk", marks=pytest.mark.nightly), pytest.param(True, id="a disk each")]
+)
 def test_all_processes_take_the_best_weights(material: tuple[Path, Path], tmp_path: Path, own_disk: bool) -> None:
     evaluation = EvaluationConfig(episodes=str(material[0]), metric="exact", every=2, count=4, keep="best")
     config = write(tmp_path / "best", material, evaluation=evaluation, predictions=0)

@@ -136,7 +136,9 @@ def test_alone_it_is_transformers_own_loss(material: dict[str, Path], one: Path)
     assert losses[6] < losses[0]
 
 
-@pytest.mark.parametrize("fsdp", [False, True], ids=["data parallel", "FSDP"])
+@pytest.mark.parametrize(
+    "fsdp", [pytest.param(False, id="data parallel", marks=pytest.mark.nightly), pytest.param(True, id="FSDP")]
+)
 def test_two_processes_have_the_figure_of_one(material: dict[str, Path], one: Path, tmp_path: Path, fsdp: bool) -> None:
     evaluation = {"every": 3, "keep": "last", "at_start": True}
     out = run(TORCHRUN, settings(tmp_path / "two", material, evaluation, fsdp=fsdp))
@@ -151,7 +153,13 @@ def test_alone_the_lowest_loss_is_kept_and_ends_the_training(material: dict[str,
     assert_the_best_is_kept(out, material)
 
 
-@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)], ids=["all weights", "LoRA"])
+@pytest.mark.parametrize(
+    "lora",
+    [
+        pytest.param(None, id="all weights", marks=pytest.mark.nightly),
+        pytest.param(LoraConfig(rank=4, alpha=8), id="LoRA"),
+    ],
+)
 def test_sharded_the_lowest_loss_is_kept_and_ends_the_training(
     material: dict[str, Path], tmp_path: Path, lora: LoraConfig | None
 ) -> None:

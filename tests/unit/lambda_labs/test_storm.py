@@ -18,7 +18,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAMBDA_API_KEY", "secret_storm")
 
 
-@pytest.mark.parametrize(("launchers", "trials"), [(1, 12), (3, 12), (8, 8)])
+@pytest.mark.parametrize(("launchers", "trials"), [(1, 6), (3, 6), (8, 4)])
 def test_a_short_storm(launchers: int, trials: int) -> None:
     sums, failed = storm(trials, 1, launchers)
     assert failed == []
