@@ -85,14 +85,16 @@ def cancel_jobs(
     places = [(run, at) for run, job in jobs.items() for at in _places(store, run, job)]
     # where each run is now comes first: a backend that it has left may not answer
     places.sort(key=lambda place: -place[1].turn)
-    by_backend: dict[tuple[str, bytes], dict[str, ResolvedJob]] = {}
+    by_backend: dict[tuple[str, bytes, bool], dict[str, ResolvedJob]] = {}
+    asked: set[str] = set()
     for run, job in places:
         options = msgspec.json.encode([job.options, reached(job)], order="sorted")
-        by_backend.setdefault((job.backend, options), {})[run] = job
+        by_backend.setdefault((job.backend, options, run in asked), {})[run] = job
+        asked.add(run)
     done: dict[str, Cancelled] = {}
-    for (name, _), placed in by_backend.items():
+    for (name, _, left), placed in by_backend.items():
         backend = backend_of(next(iter(placed.values())), profile.backend_options(name))
-        for answer in cancel_all(store, list(placed), backend, reason=reason, known=True):
+        for answer in cancel_all(store, list(placed), backend, reason=reason, known=True, left=left):
             done.setdefault(answer.run, answer)
     return [done[run] for run in jobs]
 
@@ -104,23 +106,29 @@ def _places(store: Store, run: str, job: ResolvedJob) -> list[ResolvedJob]:
 
 
 def cancel_all(
-    store: Store, runs: Sequence[str], backend: Backend, *, reason: str = "", known: bool = False
+    store: Store, runs: Sequence[str], backend: Backend, *, reason: str = "", known: bool = False, left: bool = False
 ) -> list[Cancelled]:
-    """Cancels runs of one backend; `known`: the caller has read their job.json. Raises NotFound when a run does not
-    exist, before anything is written."""
+    """Cancels runs of one backend. Raises NotFound when a run does not exist, before anything is written.
+
+    known  the caller has read their job.json
+    left   the runs have moved on to another backend and were cancelled there, which may have ended them: what this one
+           still has of them ends all the same
+    """
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
         heads = [True] * len(runs) if known else list(threads.map(lambda run: _exists(store, run), runs))
         missing = [run for run, active in zip(runs, heads, strict=True) if not active]
         if missing:
             raise NotFound(f"no run `{missing[0]}` in {store.url}")
         states = list(threads.map(lambda run: _ask(store, run, reason), runs))
-        stopping = [run for run, state in zip(runs, states, strict=True) if state == "stopping"]
+        # one that a cancel has ended may have something left: the last cancel died, or was not heard
+        stopping = [run for run, state in zip(runs, states, strict=True) if left or state in ("stopping", "cancelled")]
         observed = {run: backend.look_up(run) for run in stopping}
         parts = {run: _part(store, run, backend) for run, seen in observed.items() if seen is None or not seen.active}
         observed |= {run: part for run, part in parts.items() if part is not None}
-        active = [seen.handle for seen in observed.values() if seen is not None and seen.active]
-        if active:
-            backend.cancel(active)
+        # a machine is billed although the runtime has seen the cancel first and written the final record
+        living = [seen.handle for seen in observed.values() if seen is not None and (seen.active or seen.billed)]
+        if living:
+            backend.cancel(living)
         # of these runs nothing is active on the backend: perhaps no process is left to write the final record
         gone = {run: seen for run, seen in observed.items() if run in parts or seen is None or not seen.active}
         gone |= {run: _part(store, run, backend) for run, seen in gone.items() if seen is not None and seen.active}

@@ -172,11 +172,11 @@ class AzureBackend:
         return replace(observation, reason=str(Reason.INFRASTRUCTURE), evidence=f"{why}: {there[0].studio}")
 
     def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
-        """The run's jobs, whether the leading one was sent or not; of a run on a pool without any its instances."""
+        """The run's jobs, whether the leading one was sent or not, and on a pool its instances, which outlive them."""
         there = self._sent(run, sorted(names.job_names(job, run), key=lambda name: (name != run, name)))
-        if there:
-            return self._observe(run, there)
         made = self.pool.of(run, job.members(), job.store) if "pool" in job.options else []
+        if there:
+            return _with_instances(self._observe(run, there), made)
         return self._only_instances(made, active=True) if made else None
 
     def _only_instances(self, made: Sequence[PoolInstance], *, active: bool) -> BackendObservation:

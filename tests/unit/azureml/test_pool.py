@@ -243,6 +243,18 @@ def test_cancel_ends_jobs_and_instances(tenant: Tenant) -> None:
     assert tenant.instances() == {expected(other)[0]: "Running"}
 
 
+def test_cancel_deletes_the_instances_of_a_run_that_wrote_its_result_first(tenant: Tenant) -> None:
+    """Its nodes saw cancel.json before Azure was asked; or the launcher of the first cancel died."""
+    one = tenant.pooled("waa")
+    run = tenant.submit(one)
+    for name in (run, f"{run}_main-1"):
+        tenant.azure.admin("set", name=name, status="Completed")
+    result = Result("cancelled", 1, Reason.CANCELLED, "", 0.0, "n", "w")
+    tenant.store.create(RunKeys(run).result, msgspec.json.encode(result))
+    assert cancel(tenant.store, run, tenant.backend()).state == "cancelled"
+    assert tenant.instances() == {}
+
+
 # reap
 
 

@@ -31,6 +31,38 @@ def reaped(account: Account, tmp_path: Path) -> list[reap.Reaped]:
     return reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
 
 
+def test_cancel_ends_the_machine_of_a_run_that_wrote_its_result_first(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime saw cancel.json before Lambda was asked: nothing runs there any more, and the machine is billed."""
+    one = account.job("one")
+    account.submit(one)
+    backend = account.backend()
+    look = backend.look_up
+
+    def late(run: str) -> object:
+        result = Result("cancelled", 1, Reason.CANCELLED, "", 0.0, "n", "runtime")
+        account.store.create(RunKeys(run).result, msgspec.json.encode(result))
+        return look(run)
+
+    monkeypatch.setattr(backend, "look_up", late)
+    assert cancel(account.store, run_id(one), backend).state in ("stopping", "cancelled")
+    assert set(statuses(account)) <= {"terminating", "terminated"}
+
+
+def test_cancel_again_ends_what_the_first_could_not(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = account.job("one")
+    account.submit(one)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(ending, "PATIENCE", 0)
+        with pytest.raises(Unreachable, match="still lives"):
+            cancel(account.store, run_id(one), account.backend())
+    result = Result("cancelled", 1, Reason.CANCELLED, "", 0.0, "n", "runtime")
+    account.store.create(RunKeys(run_id(one)).result, msgspec.json.encode(result))
+    assert cancel(account.store, run_id(one), account.backend()).state == "cancelled"
+    assert set(statuses(account)) <= {"terminating", "terminated"}
+
+
 @pytest.mark.parametrize("kind", ["", "drop_before", "drop_after", "unknown", "unknown_after", "500"])
 def test_cancel_returns_when_the_machine_was_seen_gone(
     account: Account, settings: Callable[..., object], kind: str

@@ -379,6 +379,30 @@ def test_cancel_ends_it_on_every_backend_that_had_it(file_store: Store, monkeypa
     assert made.clouds[0].objects == made.clouds[1].objects == {made.run: False}
 
 
+def test_cancel_ends_what_a_backend_kept_although_the_run_has_ended_meanwhile(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime writes the final record before the backend that the run has left is asked."""
+    made = preempted(file_store)
+    made.reap()
+    made.clouds[0].objects[made.run] = True
+    end = made.clouds[1].cancel
+
+    def ends(handles: Collection[Handle]) -> None:
+        end(handles)
+        result = Result("cancelled", 3, Reason.CANCELLED, "", 0.0, "n", "runtime")
+        file_store.create(RunKeys(made.run).result, msgspec.json.encode(result))
+
+    class Settings:
+        def backend_options(self, name: str) -> dict[str, object]:
+            return {}
+
+    made.clouds[1].cancel = ends  # type: ignore[method-assign]
+    monkeypatch.setattr(cancelling, "backend_of", lambda job, options: made.backend_of(job))
+    cancelling.cancel_jobs(file_store, {made.run: made.job}, Settings())  # type: ignore[arg-type]
+    assert made.clouds[0].objects == made.clouds[1].objects == {made.run: False}
+
+
 def test_a_person_sees_where_it_is_and_why(file_store: Store) -> None:
     made = preempted(file_store)
     made.reap()

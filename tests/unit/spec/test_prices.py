@@ -163,6 +163,7 @@ def test_machines_of_azure_are_priced_by_type_region_and_tier() -> None:
 
     kind = "Standard_NC24ads_A100_v4"
     assert found({}, instance_type=kind, locations=["eastus"]).high == Decimal("3.673")
+    assert found({}, instance_type="Standard_D8s_v5", locations=["eastus", "westus"]).high == Decimal("0.448")
     assert found({}, instance_type=kind).missing == (f"azureml/{kind}",)  # the workspace's region is not known here
     assert found({}, instance_type=kind, locations=["eastus"], tier="spot").missing == (f"azureml/eastus/{kind} spot",)
     assert found({}, compute="a100-cluster").missing == ("azureml/a100-cluster",)
