@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,7 +29,9 @@ class Answer:
 class Monitor:
     """A running monitor. Its state (database, token) lies in `home`, so one that starts there again goes on."""
 
-    def __init__(self, home: Path, store: str, *words: str, port: int = 0) -> None:
+    def __init__(
+        self, home: Path, store: str, *words: str, port: int = 0, variables: Mapping[str, str] | None = None
+    ) -> None:
         home.mkdir(exist_ok=True)
         self.home = home
         self.out, self.err = home / "out", home / "err"
@@ -39,6 +42,7 @@ class Monitor:
             "HOME": str(home),
             "XDG_STATE_HOME": str(home / "state"),
             "XDG_CACHE_HOME": str(home / "cache"),
+            **(variables or {}),
         }
         argv = [sys.executable, "-m", "launcher.cli", "monitor", "--no-browser", "--port", str(port), "--store", store]
         with self.out.open("ab") as out, self.err.open("ab") as err:

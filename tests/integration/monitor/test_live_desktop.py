@@ -3,22 +3,21 @@ of the local backend, seen in Chromium and compared with the server's own screen
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from eval.desktops.viewing import missing_viewers
 from launcher.monitor.server.desktop_pages import screens_of
 from launcher.store.file import FileStore
+from tests.integration.monitor.screens import POINTER, DesktopServer, differing, pictured
 from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits
 from tests.support.desktops import need_desktops
@@ -28,31 +27,8 @@ from tests.support.waiting import until
 
 LAUNCHER = str(Path(sys.executable).with_name("launcher"))
 SERVER = ["python", "-m", "eval.desktops.server", "--listen", "127.0.0.1:$SLIPWAY_PORT_HTTP"]
+WORD = "a-word-of-the-test"
 WIDTH, HEIGHT = 640, 480
-POINTER = 24  # pixels; the screen has the pointer in it, the server's screenshot has not
-# width and height of the part where two pictures differ, as the browser decodes them
-DIFFERENT = """async ([a, b]) => {
-  const data = [];
-  for (const each of [a, b]) {
-    const image = new Image();
-    image.src = `data:image/png;base64,${each}`;
-    await image.decode();
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [image.width, image.height];
-    const context = canvas.getContext("2d");
-    context.drawImage(image, 0, 0);
-    data.push(context.getImageData(0, 0, image.width, image.height));
-  }
-  const [one, two] = data;
-  if (one.width !== two.width || one.height !== two.height) return [Infinity, Infinity];
-  let [left, top, right, bottom] = [Infinity, Infinity, -1, -1];
-  for (let at = 0; at < one.data.length; at += 4) {
-    if ([0, 1, 2, 3].every((channel) => one.data[at + channel] === two.data[at + channel])) continue;
-    const [x, y] = [(at / 4) % one.width, Math.floor(at / 4 / one.width)];
-    [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x), Math.max(bottom, y)];
-  }
-  return right < 0 ? [0, 0] : [right - left + 1, bottom - top + 1];
-}"""
 
 
 def launcher(*words: str, text: str = "") -> str:
@@ -74,7 +50,7 @@ class RunDesktop:
     """A run whose one member is a desktop that it shows, and the server's own screenshot of it."""
 
     def __init__(self, place: Path) -> None:
-        launcher("secrets", "set", "DESKTOP_TOKEN", text="a-word-of-the-test\n")
+        launcher("secrets", "set", "DESKTOP_TOKEN", text=f"{WORD}\n")
         command = [*SERVER, "--view", "$SLIPWAY_PORT_VNC", "--screen", f"{WIDTH}x{HEIGHT}"]
         role = {"command": command, "ports": {"http": 0, "vnc": 0}}
         job = {"name": "shows", "roles": {"desktop": role}, "secrets": ["DESKTOP_TOKEN"], "backend": "local"}
@@ -85,16 +61,8 @@ class RunDesktop:
         key = f"runs/{self.run}/attempts/1/endpoints/desktop-0.json"
         until(lambda: self.store.head(key) is not None, lambda: launcher("logs", self.run))
         ports = json.loads(self.store.get(key))["ports"]
-        self.http, self.vnc = ports["http"], ports["vnc"].rpartition(":")[2]
-
-    def ask(self, path: str, body: object = None) -> bytes:
-        headers = {"Authorization": "Bearer a-word-of-the-test", "Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(
-            urllib.request.Request(f"http://{self.http}{path}", data, headers), timeout=60
-        ) as answer:
-            found: bytes = answer.read()
-        return found
+        self.vnc = ports["vnc"].rpartition(":")[2]
+        self.server = DesktopServer(ports["http"], WORD)
 
 
 def ways_to(port: str) -> list[str]:
@@ -106,10 +74,6 @@ def ways_to(port: str) -> list[str]:
             if "launcher.backends.forwarding" in words and any(word.endswith(f":{port}") for word in words):
                 found.append(path.parent.name)
     return found
-
-
-def pictured(page: Page) -> str:
-    return str(page.locator("#screen img").get_attribute("src"))
 
 
 def test_a_desktop_is_seen_live_and_is_the_server_s_screen(browser: Browser, place: Path) -> None:
@@ -125,17 +89,13 @@ def test_a_desktop_is_seen_live_and_is_the_server_s_screen(browser: Browser, pla
         assert f"{WIDTH} x {HEIGHT}" in page.locator("#screen-note").inner_text()
         fits(page, "desktop")
 
-        def part(a: bytes, b: bytes) -> tuple[int, int]:
-            return tuple(apart.evaluate(DIFFERENT, [base64.b64encode(each).decode() for each in (a, b)]))
-
         def same() -> bool:
-            picture = monitor.ask(pictured(page).removeprefix(monitor.base)).body
-            return max(part(picture, desktop.ask("/screenshot"))) <= POINTER
+            return max(differing(apart, pictured(page, monitor), desktop.server.ask("/screenshot"))) <= POINTER
 
         until(same)
-        empty = desktop.ask("/screenshot")
-        desktop.ask("/setup/launch", {"command": ["galculator"]})
-        until(lambda: min(part(empty, desktop.ask("/screenshot"))) > 4 * POINTER)
+        empty = desktop.server.ask("/screenshot")
+        desktop.server.ask("/setup/launch", {"command": ["galculator"]})
+        until(lambda: min(differing(apart, empty, desktop.server.ask("/screenshot"))) > 4 * POINTER)
         until(same)
         # who looks sends nothing: the page has no way to write to the desktop
         assert monitor.ask(f"{page.url.removeprefix(monitor.base)}/screen", "POST").status == 405
