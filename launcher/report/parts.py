@@ -16,7 +16,8 @@ def when(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 05 min`."""
+    """`42 s`, `3 min 20 s`, `2 h 05 min`. A clock that was set back takes no time away."""
+    seconds = max(0.0, seconds)
     rounded = round(seconds)
     if rounded < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{rounded} s"

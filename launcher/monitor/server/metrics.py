@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from launcher import foreign
 from launcher.protocol.read import read_run
 from launcher.report.metrics import RunMetrics, read_metrics
 from launcher.report.svg import thin
 from launcher.store.base import Store
 
-CHARTS: Final = 24
+CHARTS: Final = 60
+NAMED: Final = 20  # metrics that a note names
 
 
 def run_metrics(store: Store, run: str) -> RunMetrics:
@@ -21,16 +23,39 @@ def run_metrics(store: Store, run: str) -> RunMetrics:
 def charts(found: Sequence[tuple[str, RunMetrics]]) -> list[dict[str, Any]]:
     """A chart for each metric of the first run, with a line for each run that has it; long lines are thinned, and keep
     their extremes. A metric with one value is no curve."""
-    names = [name for name, points in found[0][1].values.items() if len(points) > 1] if found else []
     return [
         {
-            "metric": name,
+            "metric": foreign.line(name),
             "lines": [
                 {"run": run, "points": thin(metrics.values[name])} for run, metrics in found if name in metrics.values
             ],
         }
-        for name in sorted(names, key=_place)[:CHARTS]
+        for name in _curves(found)[:CHARTS]
     ]
+
+
+def notes(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
+    """What the charts do not show."""
+    told = [
+        f"{foreign.line(name)} ({count:,}) of {run}"
+        for run, metrics in found
+        for name, count in sorted(metrics.infinite.items())
+    ]
+    said = [f"Values that are not finite, and so are not drawn: {_some(told)}."] if told else []
+    if more := _curves(found)[CHARTS:]:
+        said.append(f"{len(more):,} more metrics are in the CSV: {_some(more)}.")
+    return said
+
+
+def _curves(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
+    names = [name for name, points in found[0][1].values.items() if len(points) > 1] if found else []
+    return sorted(names, key=_place)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(
+        [*map(foreign.line, names[:NAMED]), *([f"and {len(names) - NAMED:,} more"] if len(names) > NAMED else [])]
+    )
 
 
 def _place(name: str) -> tuple[bool, str]:

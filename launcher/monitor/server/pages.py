@@ -32,7 +32,7 @@ from launcher.monitor.server.blind import Hiding
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
-from launcher.monitor.server.metrics import as_csv, charts, run_metrics
+from launcher.monitor.server.metrics import as_csv, charts, notes, run_metrics
 from launcher.monitor.server.pictures import NoPicture, read_picture
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.stream import Hub, TooMany
@@ -164,6 +164,7 @@ class MonitorPages:
             "training": self.trainings.of.training(key) is not None,
             "told": self.queries.told(key),
             "screens": screens_of(run["state"], run["job"]),
+            "evaluated": bool(parts["eval_metrics"]) or self.queries.tried(key),
         }
 
     def job(self, request: Request) -> Response:
@@ -209,7 +210,8 @@ class MonitorPages:
         others = [self.queries.run(_key(key)) for key in request.query_params.getlist("with")[: OVERLAID - 1]]
         runs = [run, *(other for other in others if other is not None)]
         found = [(one["run"], run_metrics(self._store(one["url"]), one["run"])) for one in runs]
-        return JSONResponse({"charts": charts(found), "runs": [{"run": r["run"], "name": r["name"]} for r in runs]})
+        names = [{"run": one["run"], "name": one["name"]} for one in runs]
+        return JSONResponse({"charts": charts(found), "notes": notes(found), "runs": names})
 
     def metrics_csv(self, request: Request) -> Response:
         run = self._found(request)
@@ -307,7 +309,12 @@ class MonitorPages:
     def failed(self, request: Request, error: Exception) -> Response:
         """One line for a person; what is not expected is not told."""
         if isinstance(error, HTTPException):
-            status, text = error.status_code, error.detail if error.detail != "Not Found" else "there is no such page"
+            status, text = (
+                error.status_code,
+                error.detail
+                if error.detail != "Not Found"
+                else "there is no such page, or its run is no longer in its store",
+            )
         elif isinstance(error, NotFound):
             status, text = 404, str(error)
         elif isinstance(error, Unreachable):

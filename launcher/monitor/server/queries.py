@@ -142,6 +142,11 @@ class Queries:
             query.join(counted, counted.c.run_id == t.runs.c.id).order_by(t.runs.c.created.desc()).limit(OPEN)
         )
 
+    def tried(self, key: int) -> bool:
+        """Whether a run has rollouts of evaluations that no training tells of."""
+        mine = select(t.rollouts.c.id).where(t.rollouts.c.run_id == key, t.rollouts.c.number.is_(None))
+        return self.one(mine.limit(1)) is not None
+
     def rollouts(self, key: int) -> Rows:
         """All rollouts of a run's evaluations, with who tried what."""
         query = rollouts_query().where(t.rollouts.c.run_id == key, t.groups.c.number.is_(None))

@@ -11,6 +11,7 @@
   const others = new URLSearchParams(location.search).getAll("with");
   const colours = ["--s0", "--s1", "--s2", "--s3", "--s4", "--s5"];
   let charts = [];
+  let notes = [];
   let drawn = [];
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -67,7 +68,7 @@
         }))],
       }, table(chart.lines), figure);
     });
-    note.textContent = charts.length ? "" : "No metric has more than one value yet.";
+    note.textContent = [...(charts.length ? [] : ["No metric has more than one value yet."]), ...notes].join(" ");
   }
 
   async function load() {
@@ -75,7 +76,7 @@
       const query = new URLSearchParams(others.map((other) => ["with", other]));
       const answer = await fetch(`/runs/${run}/metrics.json?${query}`);
       if (!answer.ok) throw new Error(String(answer.status));
-      charts = (await answer.json()).charts;
+      ({ charts, notes } = await answer.json());
       draw();
     } catch {
       note.textContent = "The curves cannot be read now.";

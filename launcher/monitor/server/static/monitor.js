@@ -51,6 +51,22 @@
     if (log && atEnd) log.scrollTop = log.scrollHeight;
   });
 
+  // a part that cannot be read says so in the place of what it was waiting for
+  document.body.addEventListener("htmx:responseError", (event) => {
+    const note = event.detail.target.querySelector?.(":scope > .note:only-child");
+    if (note) note.textContent = "It cannot be read now.";
+  });
+
+  // the picture is drawn in its own time, and may have failed before this script ran
+  function unseen(picture) {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.textContent = "The picture cannot be read from the store.";
+    picture.parentElement.replaceChildren(note);
+  }
+  document.addEventListener("error", (event) => { if (event.target.matches?.(".stage img[src$='.picture']")) unseen(event.target); }, true);
+  for (const picture of document.querySelectorAll(".stage img[src$='.picture']")) if (picture.complete && !picture.naturalWidth) unseen(picture);
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, pre, .scroll")) return;
     const way = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
