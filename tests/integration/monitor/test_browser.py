@@ -314,3 +314,22 @@ def test_the_log_of_the_process_that_was_chosen(browser: Browser, apart: tuple[M
     assert "I am 1" in page.locator("pre.log").inner_text()
     assert visitor.said == []
     visitor.close()
+
+
+def test_what_a_reader_selected_in_a_log_stays(browser: Browser, apart: tuple[Monitor, Store]) -> None:
+    monitor, store = apart
+    attempt = FakeAttempt(ended=None, beat=Beat(1, "running", step=1, total=9), logs={"main-0": {0: b"a line\n"}})
+    run = write_run(store, fake_job("speaks"), [attempt], outcome=None)
+    until(lambda: run in monitor.ask("/").text)
+    visitor = Visitor(browser, monitor)
+    page = visitor.page
+    page.goto(f"{monitor.base}/runs/{run}")
+    holds(page, "document.querySelector('pre.log')?.innerText.includes('a line')")
+    asked: list[str] = []
+    page.on("requestfinished", lambda request: asked.append(request.url))
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('pre.log'))")
+    until(lambda: page.evaluate("1") and sum(url.endswith("/log") for url in asked) >= 2)
+    assert page.evaluate("getSelection().toString()").strip() == "a line"
+    store.put(RunKeys(run).attempt(1).log_piece("main-0", 7), b"another\n")
+    holds(page, "document.querySelector('pre.log').innerText.includes('another')")
+    visitor.close()

@@ -42,7 +42,13 @@
 
   // the end of a log stays in sight unless the reader went up
   let atEnd = true;
+  let lastLog = "";
   document.body.addEventListener("htmx:beforeSwap", (event) => {
+    // one that has not grown is not made anew: a selection in it stays, and so does a link that is being clicked
+    if (event.detail.target.id === "log" && !event.detail.isError) {
+      if (event.detail.serverResponse === lastLog) event.detail.shouldSwap = false;
+      lastLog = event.detail.serverResponse;
+    }
     const log = event.detail.target.querySelector?.("pre.log");
     if (log) atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
   });
