@@ -13,6 +13,10 @@ from launcher.runtime.command import unpack
 from launcher.runtime.settings import AttemptError
 
 
+# the newer Pythons, which play an old one here, ask for a filter
+pytestmark = pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")
+
+
 @pytest.fixture(params=["filter", "without"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the filter of newer Pythons, and without it."""
