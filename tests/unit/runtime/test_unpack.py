@@ -12,7 +12,6 @@ import pytest
 from launcher.runtime.command import unpack
 from launcher.runtime.settings import AttemptError
 
-
 # the newer Pythons, which play an old one here, ask for a filter
 pytestmark = pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")
 
