@@ -17,7 +17,7 @@ from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
-from launcher.backends.lambda_labs.records import record_end, recorded, shown_in
+from launcher.backends.lambda_labs.records import as_recorded, record_end, recorded, shown_in
 from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
@@ -156,15 +156,20 @@ class LambdaBackend:
     def look_up(self, run: str) -> BackendObservation | None:
         living = [each for each in mine(self._instances(), run) if each.living and each.id not in self._gone]
         url = living[0].tag(names.STORE) if living else str(self.options.get("store") or "")
-        if not living and url:  # a list may not show them yet
-            ids = [each for known in recorded(self._store(url), run).values() for each in known]
-            shown = [self._instance(each) for each in ids]
-            living = sorted((each for each in shown if each is not None), key=lambda each: each.id)
+        if not living and url:  # a list may not show them yet, or somebody has edited their tags
+            known = recorded(self._store(url), run)
+            ids = [each for of_member in known.values() for each in of_member]
+            living = sorted(self._recorded(run, url, known), key=lambda each: each.id)
             if ids and not living:
                 handle = Handle(run, self.name, run, "", {"store": url})
                 text = f"its machines were terminated: {', '.join(ids)}"
                 return BackendObservation(handle, False, "gone", Reason.INFRASTRUCTURE, text)
         return self._observe(run, living) if living else None
+
+    def _recorded(self, run: str, url: str, known: Mapping[str, Sequence[str]]) -> list[CloudInstance]:
+        """Those of a run's recorded machines that live. `known`: member -> ids."""
+        asked = [(member, self._instance(each)) for member, ids in known.items() for each in ids]
+        return [as_recorded(seen, run, member, url) for member, seen in asked if seen is not None]
 
     def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
         """A launch whose answer nobody recorded: a list may not show its machine yet."""
@@ -335,16 +340,16 @@ class LambdaBackend:
 
     def _end_shown(self, runs: Mapping[str, Handle]) -> None:
         shown = [each for each in self.api.instances() if each.tag(names.RUN) in runs]
-        ids, trouble = set(), ""
+        listed, trouble = {each.id for each in shown}, ""
         for run, handle in runs.items():
             try:
                 if url := handle.place.get("store"):
-                    ids |= {each for known in recorded(self._store(url), run).values() for each in known}
+                    known = recorded(self._store(url), run)
+                    left = {member: [each for each in ids if each not in listed] for member, ids in known.items()}
+                    shown += self._recorded(run, url, left)
             except (SlipwayError, OSError) as error:
                 trouble = f"{run}: a machine that the list does not show may still live: {error}"
-        listed = {each.id for each in shown}
-        asked = [self._instance(each) for each in sorted(ids - self._gone - listed)]
-        self._end([*shown, *(each for each in asked if each is not None)])
+        self._end(shown)
         for run, handle in runs.items():
             with suppress(SlipwayError, OSError):  # what is left there ends by itself
                 if url := handle.place.get("store"):

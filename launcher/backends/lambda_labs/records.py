@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.lambda_labs.names import MEMBER, NAME, RUN
-from launcher.backends.lambda_labs.wire import CloudInstance
+from launcher.backends.lambda_labs.names import MEMBER, NAME, RUN, STORE
+from launcher.backends.lambda_labs.wire import CloudInstance, InstanceTag
 from launcher.decoding import decode_record
 from launcher.protocol.records import Event
 from launcher.store.base import Store
@@ -92,6 +92,13 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
             if fields.get("state") == LAUNCHED and "member" in fields and "instance" in fields:
                 ids.setdefault(fields["member"], []).append(fields["instance"])
     return ids
+
+
+def as_recorded(instance: CloudInstance, run: str, member: str, url: str) -> CloudInstance:
+    """A machine with the tags by which the store knows it: whoever has a login may have edited those that it has."""
+    own = {RUN: run, MEMBER: member, STORE: url}
+    others = [tag for tag in instance.tags or () if tag.key not in own]
+    return msgspec.structs.replace(instance, tags=[*others, *(InstanceTag(*each) for each in own.items())])
 
 
 def shown_in(store: Store, run: str, after: float) -> float:

@@ -155,6 +155,43 @@ def test_launchers_that_are_killed_between_any_two_requests(
     assert kills >= 3
 
 
+@pytest.mark.parametrize("numbers", [[9], pytest.param(None, marks=pytest.mark.nightly)])
+def test_a_launcher_that_is_killed_at_any_request_and_never_returns(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch, numbers: list[int] | None
+) -> None:
+    """Nobody cancels and nobody submits again: Azure stops what idles, and reap leaves nothing. `numbers`: of requests,
+    each counted before and after it; None: all, until a submit outlives them."""
+    at = killing(monkeypatch)
+    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(unused, "GRACE", 0.0)
+    number = kills = 0
+    while numbers is None or kills < len(numbers):
+        number = number + 1 if numbers is None else numbers[kills]
+        tenant.azure.admin("reset")
+        tenant.azure.admin("made", making=5.0, changing=2.0)
+        one = tenant.pooled(f"waa{number}")
+        at(number)
+        try:
+            tenant.submit(one)
+        except Killed:
+            kills += 1
+        else:
+            assert number > 20, "a submit of two ranks asks more than ten times"
+            break
+        finally:
+            at(0)
+        for name in tenant.azure.admin("status"):
+            tenant.azure.admin("set", name=name, status="Failed")
+        until(lambda: "Creating" not in tenant.instances().values(), tenant.instances)
+        tenant.azure.admin("clock", add=1900.0)
+        until(lambda: "Running" not in tenant.instances().values(), tenant.instances)
+        for _ in range(3):
+            reaped(tenant)
+        until(lambda: tenant.instances() == {}, tenant.instances)
+        assert tenant.azure.admin("made")["most"] <= 2
+        assert len(set(tenant.made())) == len(tenant.made())
+
+
 def test_an_instance_that_azure_stopped_is_started(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher died before the jobs; half an hour later Azure stops what is idle."""
     one = tenant.pooled("waa")

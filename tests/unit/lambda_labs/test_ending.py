@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from launcher.backends.lambda_labs import ending, names, overdue
+from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.errors import Unreachable
 from launcher.protocol.records import Beat, Claim, Placement, Result
 from launcher.reasons import Reason
@@ -142,6 +143,48 @@ def test_cancel_ends_a_machine_that_no_list_shows_yet_and_whose_launcher_was_kil
     assert set(statuses(account)) <= {"terminating", "terminated"}
     if nodes == 1:  # of two, one was seen, and might have a process that writes it
         assert account.store.head(RunKeys(run_id(one)).result) is not None
+
+
+def test_a_list_that_shows_what_was_terminated_for_an_hour_bills_and_ends_nothing_again(
+    account: Account, settings: Callable[..., object], tmp_path: Path
+) -> None:
+    one = account.job("one")
+    account.submit(one)
+    settings(terminating=3600.0)
+    cancel(account.store, run_id(one), account.backend())
+    asked = len(account.cloud.ledger("terminated"))
+    assert statuses(account) == ["terminating"]
+    assert [row.did for row in reaped(account, tmp_path) if row.did == "stopped"] == []
+    seen = account.backend().look_up(run_id(one))
+    assert seen is None or not seen.billed
+    assert len(account.cloud.ledger("terminated")) == asked
+
+
+@pytest.mark.parametrize("edited", ["slipway:run", "slipway:store", "all"])
+def test_tags_that_somebody_edited_hide_no_machine_from_cancel(
+    account: Account, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """Anybody with the account's login can. The store knows the machine by its id."""
+    one = account.job("one")
+    account.submit(one)
+    send = LambdaApi._send
+
+    def changed(api: LambdaApi, method: str, path: str, body: Any = None) -> bytes:
+        return msgspec.json.encode(without(msgspec.json.decode(send(api, method, path, body))))
+
+    def without(value: Any) -> Any:
+        if isinstance(value, list):
+            return [without(each) for each in value]
+        if isinstance(value, dict):
+            kept = {key: without(each) for key, each in value.items()}
+            if isinstance(tags := kept.get("tags"), list):
+                kept["tags"] = [each for each in tags if edited not in (each["key"], "all")]
+            return kept
+        return value
+
+    monkeypatch.setattr(LambdaApi, "_send", changed)
+    cancel(account.store, run_id(one), account.backend())
+    assert set(statuses(account)) <= {"terminating", "terminated"}
 
 
 def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
