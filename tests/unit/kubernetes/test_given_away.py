@@ -1,5 +1,5 @@
-"""A run that Kueue has given to another cluster (MultiKueue), as its own cluster has it: shapes of Kueue 0.14. No second
-real cluster has been behind a queue yet."""
+"""A run that Kueue has given to another cluster (MultiKueue), as its own cluster has it: shapes of Kueue 0.14. No
+second real cluster has been behind a queue yet."""
 
 from __future__ import annotations
 
