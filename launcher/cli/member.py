@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from launcher.cli import arguments
 from launcher.errors import BadInput, NotFound
+from launcher.tied import tied
 
 if TYPE_CHECKING:  # --help of these verbs needs none of it
     from launcher.backends.base import Backend
@@ -67,8 +71,15 @@ def choose(args: argparse.Namespace) -> Chosen:
 
 
 def call(argv: Sequence[str], verb: str) -> int:
-    """Runs the program that the backend names; returns its exit code."""
-    try:
-        return subprocess.run(argv, check=False).returncode
-    except FileNotFoundError:
-        raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it") from None
+    """Runs the program that the backend names; returns its exit code. It ends with this process, however that ends: else
+    it would hold the port, or sit in the container."""
+    if shutil.which(argv[0]) is None:
+        raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it")
+    for number in (signal.SIGTERM, signal.SIGHUP):  # `tied` does the same, on Linux alone
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+    return subprocess.run(tied(argv), check=False).returncode
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # `subprocess.run` kills the program on its way out

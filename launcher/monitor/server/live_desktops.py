@@ -17,13 +17,13 @@ from launcher.backends.base import Entered, Forwards
 from launcher.decoding import decode
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.monitor.server.rfb import NoDesktop, RfbScreen
-from launcher.monitor.server.tied import tied
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Endpoint
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.tied import tied
 from launcher.verbs.status import BackendOf, backends
 
 PORT: Final = "vnc"  # the port of a role that shows its desktop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,6 +70,29 @@ def test_a_port_that_the_runtime_picked_is_brought_to_another(served: ResolvedJo
         assert fetch(f"http://127.0.0.1:{port}/").startswith(b"the page")
     taken = forward(served, f"80:{own}")
     assert (taken.returncode, taken.stderr) == (1, f"port {own}: Address already in use\n")
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_it_holds_no_port_after_its_end(served: ResolvedJob, by: signal.Signals) -> None:
+    wait_for(lambda: forward(served, "web").returncode == 0)
+    own = forward(served, "web").stdout.removeprefix("127.0.0.1:").partition(" ")[0]
+    with subprocess.Popen(
+        [LAUNCHER, "forward", run_id(served), f"{own}:0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().partition("127.0.0.1:")[2].split()[0])
+        assert fetch(f"http://127.0.0.1:{port}/").startswith(b"the page")
+        process.send_signal(by)
+        assert process.wait(60) == (-by if by is signal.SIGKILL else 128 + by)
+        wait_for(lambda: closed(port))
+
+
+def closed(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_what_cannot_be_forwarded_is_said(silent: ResolvedJob) -> None:
