@@ -71,8 +71,8 @@ def choose(args: argparse.Namespace) -> Chosen:
 
 
 def call(argv: Sequence[str], verb: str) -> int:
-    """Runs the program that the backend names; returns its exit code. It ends with this process, however that ends: else
-    it would hold the port, or sit in the container."""
+    """Runs the program that the backend names; returns its exit code. It ends with this process, however that ends:
+    else it would hold the port, or sit in the container."""
     if shutil.which(argv[0]) is None:
         raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it")
     for number in (signal.SIGTERM, signal.SIGHUP):  # `tied` does the same, on Linux alone

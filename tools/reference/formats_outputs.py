@@ -151,8 +151,8 @@ RESULTS_FILES: Final = """\
 ### Answers to recorded steps
 
 `eval.steps` appends the agent's answers to `results/responses.jsonl` as they come. A run that was cut off goes on from
-there: steps with an answer are not asked again. `asked.json` beside it notes the agent and the prompt; a run with another agent or
-prompt is refused in that folder, since it would score answers that are not its own.
+there: steps with an answer are not asked again. `asked.json` beside it notes the agent and the prompt; a run with
+another agent or prompt is refused in that folder, since it would score answers that are not its own.
 """
 OTHER_FILES: Final = """\
 ## Files for people
