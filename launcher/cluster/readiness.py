@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-# reasons for which a container waits and will go on waiting: its image, its configuration, a command that ends
-HOPELESS: Final = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "CrashLoopBackOff",
-)
+# Reasons for which a container waits and will go on waiting, its image or its configuration, and for how many looks in
+# a row it may: a pull may fail once.
+HOPELESS: Final = {
+    "ErrImagePull": 3,
+    "ImagePullBackOff": 3,
+    "ErrImageNeverPull": 3,
+    "InvalidImageName": 3,
+    "CreateContainerConfigError": 3,
+    "CreateContainerError": 3,
+    "RunContainerError": 3,
+    # The kubelet waits 10, 20, 40, 80 s between starts. A controller ends when it meets an API server that does not
+    # answer yet, as after a restart of the node, and works after the second or third start. The fourth is too long.
+    "CrashLoopBackOff": 13,
+}
 
 
 Tasks = Mapping[str, Collection[str]]  # node -> the ids of the containers that its containerd runs
@@ -72,8 +75,8 @@ def running_tasks(listing: str) -> frozenset[str]:
     return frozenset(row[0] for row in rows if len(row) == 3 and row[2] == "RUNNING")
 
 
-def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Why a pod does not start, and whether waiting is hopeless: its image, its configuration, a command that ends."""
+def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, int | None]:
+    """Why a pod does not start, and after how many looks in a row waiting is hopeless; None: it is not."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
@@ -81,8 +84,8 @@ def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
             if waiting.get("reason") in HOPELESS:
                 ended = (container.get("lastState") or {}).get("terminated") or {}
                 why = waiting.get("message") or ended.get("message") or ""
-                return f"pod {name}: {waiting['reason']}: {why}".rstrip(": "), True
+                return f"pod {name}: {waiting['reason']}: {why}".rstrip(": "), HOPELESS[waiting["reason"]]
         for condition in status.get("conditions") or ():
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return f"pod {name}: {condition.get('reason')}: {condition.get('message')}", False
-    return "", False
+                return f"pod {name}: {condition.get('reason')}: {condition.get('message')}", None
+    return "", None

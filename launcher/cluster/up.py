@@ -29,7 +29,6 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 CTR: Final = ("ctr", "-n", "k8s.io")
 TRIES, PAUSE = 6, 5.0  # a webhook answers only some seconds after its Deployment is ready
 READY: Final = 300.0  # seconds for a Deployment to become ready
-STUCK: Final = 3  # looks in a row, PAUSE seconds apart: a pull may fail once
 STARTS: Final = 24  # a control plane that was stopped needs up to two minutes to start
 
 Tell = Callable[[str], None]
@@ -354,9 +353,9 @@ def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> No
         if readiness.available(it, pods, tasks(members)):
             tell(f"ready: {namespace}/{deployment}")
             return
-        reason, hopeless = readiness.trouble(pods)
-        stuck = stuck + 1 if reason and hopeless else 0
-        if stuck >= STUCK or time.monotonic() > end:
+        reason, looks = readiness.trouble(pods)
+        stuck = stuck + 1 if looks else 0
+        if (looks and stuck >= looks) or time.monotonic() > end:
             raise Unreachable(f"{namespace}/{deployment} is not ready: {reason or 'its pod has not said why'}")
         time.sleep(PAUSE)
 
