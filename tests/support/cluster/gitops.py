@@ -216,6 +216,12 @@ class Flux:
                 return one["status"], one["reason"], one["message"]
         return "", "", ""
 
+    def health_failed(self) -> bool:
+        """Whether it has given up waiting for a commit's objects. Its condition tells this until the next sync, which a
+        poke that came meanwhile begins at once."""
+        history = self._kustomization().get("status", {}).get("history", ())
+        return any(one["lastReconciledStatus"] == "HealthCheckFailed" for one in history)
+
     def wait_for_jobs(self, timeout: str | None) -> None:
         """Sets `wait` and its timeout, against the advice of the shipped file; None: as shipped."""
         spec = {"wait": timeout is not None, "timeout": timeout or "2m"}
