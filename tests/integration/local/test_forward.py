@@ -77,7 +77,9 @@ def test_it_holds_no_port_after_its_end(served: ResolvedJob, by: signal.Signals)
     wait_for(lambda: forward(served, "web").returncode == 0)
     own = forward(served, "web").stdout.removeprefix("127.0.0.1:").partition(" ")[0]
     with subprocess.Popen(
-        [LAUNCHER, "forward", run_id(served), f"{own}:0"], stdout=subprocess.PIPE, text=True
+        ["env", "--default-signal=HUP", LAUNCHER, "forward", run_id(served), f"{own}:0"],  # nohup may have started us
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline().partition("127.0.0.1:")[2].split()[0])
