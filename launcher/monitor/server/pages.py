@@ -309,12 +309,9 @@ class MonitorPages:
     def failed(self, request: Request, error: Exception) -> Response:
         """One line for a person; what is not expected is not told."""
         if isinstance(error, HTTPException):
-            status, text = (
-                error.status_code,
-                error.detail
-                if error.detail != "Not Found"
-                else "there is no such page, or its run is no longer in its store",
-            )
+            known = error.detail != "Not Found"
+            text = error.detail if known else "there is no such page, or its run is no longer in its store"
+            status = error.status_code
         elif isinstance(error, NotFound):
             status, text = 404, str(error)
         elif isinstance(error, Unreachable):
