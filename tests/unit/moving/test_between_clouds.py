@@ -23,9 +23,7 @@ from launcher.spec.hashing import run_id
 from launcher.spec.model import Alternative, Image, Limits, Output, ResolvedJob, Timing
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
-from launcher.userdata.cache import Cache
 from launcher.verbs.move import move, pass_on
-from launcher.verbs.reap import reap
 from launcher.verbs.submit import submit
 from tests.fakes.azureml import cloud as azure_cloud
 from tests.fakes.azureml.running import FakeAzure
@@ -35,6 +33,7 @@ from tests.support.crashing import Crashed, CrashingStore
 from tests.support.jobs import group, job
 from tests.support.waiting import until
 from tests.unit.lambda_labs.conftest import TIMES
+from tests.unit.moving.moved import MovedRuns
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
 LAMBDA = {"instance_types": ["gpu_1x_a10"], "ssh_key": "laptop"}
@@ -48,7 +47,7 @@ BLOCKS: dict[str, dict[str, Any]] = {"lambda": LAMBDA, "azureml": AZURE}
 ORDERS = [("lambda", "azureml"), ("azureml", "lambda")]
 
 
-class TwoClouds:
+class TwoClouds(MovedRuns):
     def __init__(self, path: Path, machines: FakeLambda, workspace: FakeAzure) -> None:
         self.path, self.machines, self.workspace = path, machines, workspace
         self.store = open_store((path / "store").as_uri())
@@ -57,9 +56,6 @@ class TwoClouds:
             "lambda": LambdaBackend({**LAMBDA, **TIMES, **own}),
             "azureml": AzureBackend({**AZURE, **own, "poll": 0.05, "patience": 5.0}),
         }
-
-    def of(self, one: ResolvedJob) -> Backend:
-        return self.backends[one.backend]
 
     def job(self, order: tuple[str, str], **limits: Any) -> ResolvedJob:
         role = {
@@ -78,22 +74,9 @@ class TwoClouds:
             timing=Timing(beat=0.3, stale=9.0, fence=5.0),
         )
 
-    def steps(self, attempt: int) -> list[int]:
-        path = self.path / "steps"
-        rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        return [int(row[1]) for row in rows if len(row) == 2 and row[0] == str(attempt)]
-
-    def newest(self, run: str, attempt: int) -> int:
-        folder = self.path / "store/runs" / run / "attempts" / str(attempt) / "checkpoints"
-        return max((int(path.parent.name) for path in folder.glob("*/complete.json")), default=-1)
-
     def explain(self) -> str:
         logs = [*self.path.glob("machines/*/console"), *self.path.glob("workspace/**/std_log.txt")]
         return "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in logs)
-
-    def reap(self) -> list[tuple[str, str]]:
-        rows = reap(self.store, self.of, self.backends, cache=Cache(self.path / "cache"))
-        return [(row.did, row.detail) for row in rows]
 
     def take_away(self, run: str, name: str) -> None:
         """The machine of the run is gone, without a word to anybody."""

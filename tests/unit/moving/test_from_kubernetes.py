@@ -23,9 +23,7 @@ from launcher.spec.turns import at_turn
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store
-from launcher.userdata.cache import Cache
 from launcher.verbs.move import move
-from launcher.verbs.reap import reap
 from launcher.verbs.submit import submit
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.integration.local.test_moving import COMMAND
@@ -33,12 +31,13 @@ from tests.support.crashing import Crashed, CrashingStore
 from tests.support.jobs import group, job
 from tests.support.waiting import until
 from tests.unit.lambda_labs.conftest import TIMES
+from tests.unit.moving.moved import MovedRuns
 from tests.unit.moving.pods import Pods
 
 LAMBDA = {"instance_types": ["gpu_1x_a10"], "ssh_key": "laptop"}
 
 
-class Both:
+class Both(MovedRuns):
     def __init__(self, path: Path, pods: Pods, machines: FakeLambda) -> None:
         self.path, self.pods, self.machines = path, pods, machines
         self.store = open_store((path / "store").as_uri())
@@ -48,9 +47,6 @@ class Both:
             "kubernetes": KubernetesBackend(self.block),
             "lambda": LambdaBackend({**LAMBDA, **TIMES, **own}),
         }
-
-    def of(self, one: ResolvedJob) -> Backend:
-        return self.backends[one.backend]
 
     def job(self, **limits: Any) -> ResolvedJob:
         role = {
@@ -80,22 +76,9 @@ class Both:
         self.pods.preempt(run)
         return run
 
-    def steps(self, attempt: int) -> list[int]:
-        path = self.path / "steps"
-        rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        return [int(row[1]) for row in rows if len(row) == 2 and row[0] == str(attempt)]
-
-    def newest(self, run: str, attempt: int) -> int:
-        folder = self.path / "store/runs" / run / "attempts" / str(attempt) / "checkpoints"
-        return max((int(path.parent.name) for path in folder.glob("*/complete.json")), default=-1)
-
     def explain(self) -> str:
         logs = [*self.path.glob("machines/*/console"), *self.path.glob("pods/*/log")]
         return "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in logs)
-
-    def reap(self) -> list[tuple[str, str]]:
-        rows = reap(self.store, self.of, self.backends, cache=Cache(self.path / "cache"))
-        return [(row.did, row.detail) for row in rows]
 
     def living(self) -> list[str]:
         """Machines that Lambda bills."""
