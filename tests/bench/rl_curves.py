@@ -1,14 +1,18 @@
-"""Whether reinforcement learning makes a model better: python -m tests.bench.rl_curves [FOLDER]
+"""Whether reinforcement learning makes a model better:
 
-examples/rl-login for three seeds, with more generations: a tiny model is taught until it solves about half of the login
-forms, and goes on in two ways that cost the same seconds of CPU, by trying (`training.rl`) and by more of the same SFT.
-All three are asked the same fresh tasks, greedily. The choices below were made before; the last step's model counts.
+    python -m tests.bench.rl_curves [FOLDER] [--form login | gtk-login] [--seeds 0 1 2]
 
-FOLDER keeps what was made, and the same command goes on there. Hours of one core.
+A tiny model is taught until it solves about half of the login forms, and goes on in two ways that cost the same seconds
+of CPU, by trying (`training.rl`) and by more of the same SFT. All three are asked the same fresh tasks, greedily. The
+choices below were made before; the last step's model counts. The form is drawn, as in examples/rl-login, or a program
+in GTK on a real desktop, as in examples/gtk-login; its SFT and its training are those of the drawn form.
+
+FOLDER keeps what was made, and the same command goes on there. Hours of one core; on real desktops, of two.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -17,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,25 +33,48 @@ ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = (0, 1, 2)
 TUNING: Final = {"count": 100, "seed": 1_400_000}  # chooses each start, and draws the curve
 FRESH: Final = {"count": 400, "seed": 1_500_000}
-TAUGHT: Final = 1400  # steps of SFT, the only ones whose seconds are taken
-LOOKS: Final = (800, 1000, 1200, 1400, 850, 900, 950)  # the start is the first of them that solves
 BETWEEN: Final = (0.40, 0.65)  # of the tasks for tuning
-GENERATIONS: Final = 60
+EVERY: Final = 50  # steps of SFT between two checkpoints
 DRAWS: Final = 10_000  # of the bootstrap
 
 
-def jobs() -> dict[str, dict[str, Any]]:
-    """The jobs of the example, by name."""
-    read = yaml.safe_load_all((ROOT / "examples/rl-login/jobs.yaml").read_text())
+@dataclass(frozen=True)
+class Form:
+    """What differs between the two forms."""
+
+    taught: int  # steps of SFT, the only ones whose seconds are taken
+    looks: tuple[int, ...]  # steps of SFT; the start is the first of them that solves BETWEEN
+    generations: int
+    episodes: tuple[str, str] = ("rl-login", "rl-episodes")  # the example, and its job
+    evaluation: Mapping[str, Any] = field(default_factory=dict)  # other configuration of the evaluations
+    training: Mapping[str, Any] = field(default_factory=dict)  # and of the training
+
+
+FORMS: Final = {
+    "login": Form(1400, (800, 1000, 1200, 1400, 850, 900, 950), 60),
+    "gtk-login": Form(
+        2000,
+        (1400, 1200, 1600, 1000, 1800, 2000, 1300, 1500),
+        40,
+        ("gtk-login", "gtkl-episodes"),
+        {"environment": "gtk-login", "benchmark": "gtk-login", "limits": {"concurrency": 6}},
+        {"environment": "gtk-login", "batching": "ready", "limits": {"concurrency": 6, "attempts": 3}},
+    ),
+}
+
+
+def jobs(example: str) -> dict[str, dict[str, Any]]:
+    """The jobs of an example, by name."""
+    read = yaml.safe_load_all((ROOT / f"examples/{example}/jobs.yaml").read_text())
     return {job["name"]: job for job in read}
 
 
 class Bench:
     """Runs stages of the example in a folder, each once."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.jobs = jobs()
+    def __init__(self, folder: Path, form: Form) -> None:
+        self.folder, self.form = folder, form
+        self.jobs = jobs("rl-login") | jobs(form.episodes[0])
 
     def run(self, name: str, job: str, inputs: Mapping[str, Path], **other: Any) -> Path:
         """The stage's folder, with what it made and `done.json`: its seconds of CPU."""
@@ -81,7 +109,7 @@ class Bench:
 
     def asked(self, name: str, model: Path, tasks: Mapping[str, int]) -> list[bool]:
         """Whether the model solves each task."""
-        out = self.run(name, "rl-before", {"model": model}, tasks=dict(tasks))
+        out = self.run(name, "rl-before", {"model": model}, tasks=dict(tasks), **self.form.evaluation)
         rows = [json.loads(line) for line in (out / "tasks.jsonl").read_text().splitlines()]
         solved = {row["task_id"]: bool(row["success"]) for row in rows if row["outcome"] == "scored"}
         assert len(solved) == tasks["count"], f"{out}: {len(solved)} tasks were judged"
@@ -89,13 +117,13 @@ class Bench:
 
     def start(self, seed: int) -> Path:
         """The checkpoint at which a seed's three arms begin."""
-        episodes = self.run("episodes", "rl-episodes", {}) / "episodes"
+        episodes = self.run("episodes", self.form.episodes[1], {}) / "episodes"
         model = self.run(f"model-{seed}", "rl-model", {"episodes": episodes}, seed=seed)
         given = {"episodes": episodes, "model": model}
-        taught = self.run(
-            f"start-{seed}", "rl-start", given, seed=seed, steps=TAUGHT, save_every=50, keep_checkpoints=28
-        )
-        for step in LOOKS:
+        steps = self.form.taught
+        kept = {"save_every": EVERY, "keep_checkpoints": steps // EVERY}
+        taught = self.run(f"start-{seed}", "rl-start", given, seed=seed, steps=steps, **kept)
+        for step in self.form.looks:
             found = taught / "checkpoints" / f"checkpoint-{step}"
             if BETWEEN[0] <= share(self.asked(f"tune-start-{seed}-{step}", found, TUNING)) <= BETWEEN[1]:
                 return found
@@ -109,12 +137,13 @@ class Bench:
             "rl-train",
             {"model": start},
             seed=seed,
-            steps=GENERATIONS,
+            steps=self.form.generations,
             save_every=10,
-            keep_checkpoints=6,
+            keep_checkpoints=self.form.generations // 10,
             tasks={"count": 1000, "seed": 100_000},
+            **self.form.training,
         )
-        steps = int(seconds(tried) / (seconds(self.folder / f"start-{seed}") / TAUGHT))
+        steps = int(seconds(tried) / (seconds(self.folder / f"start-{seed}") / self.form.taught))
         given = {"episodes": self.folder / "episodes/episodes", "model": start}
         longer = self.run(f"sft-{seed}", "rl-start", given, seed=seed + 10, steps=steps, save_every=5000)
         return {
@@ -127,7 +156,7 @@ class Bench:
         """The share of the tuning tasks that is solved after 0, 10, ... generations."""
         places = [self.start(seed)]
         kept = self.folder / f"rl-{seed}-a/checkpoints"
-        places += [kept / f"checkpoint-{step}" for step in range(10, GENERATIONS + 1, 10)]
+        places += [kept / f"checkpoint-{step}" for step in range(10, self.form.generations + 1, 10)]
         return [share(self.asked(f"curve-{seed}-{n * 10}", place, TUNING)) for n, place in enumerate(places)]
 
 
@@ -182,10 +211,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def main() -> int:
-    bench = Bench(Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="rl-curves-")).resolve())
-    arms = [bench.arms(seed) for seed in SEEDS]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--form", choices=sorted(FORMS), default="login")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    given = parser.parse_args()
+    seeds, form = given.seeds, FORMS[given.form]
+    bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-curves-"))).resolve(), form)
+    arms = [bench.arms(seed) for seed in seeds]
     rows = []
-    for seed, each in zip(SEEDS, arms, strict=True):
+    for seed, each in zip(seeds, arms, strict=True):
         cells = []
         for values in each.values():
             bounds = wilson(sum(values), len(values))
@@ -198,7 +233,7 @@ def main() -> int:
     made = {name: bootstrap(each) for name, each in found.items()}
     adjusted = holm({name: p for name, (_, _, p) in made.items()})
     table(
-        ["points", "mean", "95 %", "p by Holm", *(f"seed {seed}" for seed in SEEDS)],
+        ["points", "mean", "95 %", "p by Holm", *(f"seed {seed}" for seed in seeds)],
         [
             [
                 name,
@@ -210,8 +245,8 @@ def main() -> int:
             for name, (low, high, _) in made.items()
         ],
     )
-    head = ["generations", *map(str, range(0, GENERATIONS + 1, 10))]
-    table(head, [[f"seed {seed}", *(f"{value:.0%}" for value in bench.curve(seed))] for seed in SEEDS])
+    head = ["generations", *map(str, range(0, form.generations + 1, 10))]
+    table(head, [[f"seed {seed}", *(f"{value:.0%}" for value in bench.curve(seed))] for seed in seeds])
     return 0
 
 

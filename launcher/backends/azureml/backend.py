@@ -97,7 +97,7 @@ class AzureBackend:
             }
             if carried != expected:
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
-            self._can_begin(run, jobs_of_run)
+            self._can_begin(run, jobs_of_run, job.store)
             if "pool" in job.options:
                 self._ready(run, jobs_of_run, [each for each in documents if each["type"] == INSTANCE], job.store)
             for document in jobs_of_run:
@@ -105,19 +105,22 @@ class AzureBackend:
             handles[run] = self._handle(run, jobs_of_run[-1]["properties"])
         return handles
 
-    def _can_begin(self, run: str, documents: Sequence[Mapping[str, Any]]) -> None:
-        """Raises Conflict for a run of several jobs of which one has ended before another was sent: the names of jobs
-        are used once, so that other one would wait, and be billed, for nodes that never come."""
+    def _can_begin(self, run: str, documents: Sequence[Mapping[str, Any]], store: str) -> None:
+        """Raises Conflict for a run of several jobs of which one was never sent, where another has ended, or has waited
+        so long for it that its limit may end it first: the names of jobs are used once, so the missing one would wait,
+        and be billed, for nodes that never come. Raises Unreachable when the store cannot be read."""
         if len(documents) == 1:
             return
         there = {each["name"]: self.workspace.get(each["name"]) for each in documents}
         ended = [name for name, job in there.items() if job is not None and not job.active]
         unsent = [name for name, job in there.items() if job is None]
+        again = f"end it with `launcher cancel {run}`, then `launcher retry {run}`"
         if ended and unsent:
             raise Conflict(
-                f"{run}: its job {ended[0]} has ended before {unsent[0]} was sent, so it cannot begin any more: "
-                f"end it with `launcher cancel {run}`, then `launcher retry {run}`"
+                f"{run}: its job {ended[0]} has ended before {unsent[0]} was sent, so it cannot begin any more: {again}"
             )
+        if unsent and len(unsent) < len(there) and (late := overdue(self._store(store), run, "", unsent[0])):
+            raise Conflict(f"{run}: {late}, so their nodes may end before it starts: {again}")
 
     def _ready(
         self, run: str, jobs: Sequence[Mapping[str, Any]], instances: Sequence[Mapping[str, Any]], store: str

@@ -319,8 +319,9 @@ def test_reap_cancels_a_job_that_waits_for_one_that_nobody_sent(
     claim = {"placement": {"kind": names.KIND, "where": where}, "nonce": "n", "time": 0}
     tenant.store.create(RunKeys(run).attempt(1).claim("desk-0"), msgspec.json.encode(claim))
     assert [row for row in reaped() if row.did == "stopped"] == []  # a launcher may be about to send it
-    monkeypatch.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
-    (row,) = [row for row in reaped() if row.did == "stopped"]
+    with monkeypatch.context() as patched:
+        patched.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
+        (row,) = [row for row in reaped() if row.did == "stopped"]
     assert f"{run} was never sent, and the others have waited for it for 0 min" in row.detail
     assert tenant.status(desk) in ("CancelRequested", "Canceled")
     tenant.azure.admin("set", name=desk, status="Running")
@@ -339,6 +340,24 @@ def test_a_run_of_which_a_job_has_ended_before_the_other_was_sent_is_not_sent_ag
     assert tenant.created() == [desk]
     cancel(tenant.store, run, tenant.backend())  # as the message says
     assert tenant.store.head(RunKeys(run).result) is not None
+
+
+def test_a_job_that_has_waited_too_long_for_the_other_is_not_joined_by_it(
+    tenant: Tenant, lone: ResolvedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storm's seed 31018: the second job was sent 15 minutes before the limit of the first, and waited alone for
+    two hours, billed."""
+    run, desk = run_id(lone), f"{run_id(lone)}_desk"
+    claim = {"placement": {"kind": names.KIND, "where": f"{tenant.backend().workspace.name}/{run}"}, "nonce": "n"}
+    key = RunKeys(run).attempt(1).claim("desk-0")
+    tenant.store.create(key, msgspec.json.encode({**claim, "time": 0}))
+    monkeypatch.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
+    with pytest.raises(Conflict, match=rf"{run} was never sent, .* for 0 min, .* `launcher cancel {run}`"):
+        tenant.submit(lone)
+    assert tenant.created() == [desk]
+    tenant.store.delete([key])  # it waits in a queue: that costs nothing, and ends nowhere
+    tenant.submit(lone)
+    assert sorted(tenant.created()) == [run, desk]
 
 
 def test_reap_ends_a_run_of_which_a_job_has_ended_before_the_other_was_sent(
