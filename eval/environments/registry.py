@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -25,6 +25,7 @@ ENVIRONMENTS: Final = {
     "sources": "eval.environments.sources",
     "versions": "eval.environments.versions",
 }
+WITH_TEMPLATES: Final = {ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "linux-desktop", "login")}
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}
 
@@ -57,6 +58,14 @@ class CheckedEnvironment:
             raise ConfigError(f"{self.where}: tasks gave two tasks with the same task_id and seed")
         return list(tasks)
 
+    def redraw(self, task: Task, seed: int, options: Mapping[str, Any]) -> Task:
+        """What its method `redraw` gives, where it has one (`redrawing`)."""
+        new = call(self.environment.redraw, self.where, task, seed, options)  # type: ignore[attr-defined]
+        if not isinstance(new, Task) or new.seed != seed:
+            told = f"one with seed {new.seed}" if isinstance(new, Task) else f"a {type(new).__name__}"
+            raise ConfigError(f"{self.where}: redraw must give an eval.desktop.Task with seed {seed}, not {told}")
+        return new
+
     def desktop(self, options: Mapping[str, Any]) -> Desktop:
         desktop: Desktop = call(self.environment.desktop, self.where, options)
         where = f"{self.where}: the {type(desktop).__name__} that desktop gave"
@@ -82,6 +91,22 @@ def environment(name: str) -> Environment:
             f"environment: {name!r} is unknown; allowed: {', '.join(ENVIRONMENTS)}, or one of your own as {FORM}"
         )
     return importlib.import_module(ENVIRONMENTS[name])
+
+
+def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
+    """The function of an environment that draws a task's template anew: (task, seed, options) -> the task of that seed.
+
+    Raises ConfigError for an environment that has none."""
+    world = environment(name)
+    inner = world.environment if isinstance(world, CheckedEnvironment) else world
+    if not callable(getattr(inner, "redraw", None)):
+        able = ", ".join(sorted(each for each, path in ENVIRONMENTS.items() if path in WITH_TEMPLATES))
+        raise ConfigError(
+            f"fresh: the environment {name} cannot draw a task anew; allowed: {able}, or one of your own with a method "
+            "`redraw(task, seed, options)`"
+        )
+    made: Callable[[Task, int, Mapping[str, Any]], Task] = world.redraw  # type: ignore[attr-defined]
+    return made
 
 
 def _kinds(value: object) -> str:

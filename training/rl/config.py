@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from eval.config import Config, ConfigError
-from eval.environments.registry import TasksConfig, environment
+from eval.environments.registry import TasksConfig, environment, redrawing
+from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig
@@ -61,6 +62,16 @@ class CriticConfig(Config, frozen=True, kw_only=True):
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.05
 
 
+class FreshConfig(Config, frozen=True, kw_only=True):
+    """
+    each  new tasks after each group of which some rollouts failed and some succeeded: its template, drawn anew
+    most  of them that are kept; beyond it those go that are drawn least
+    """
+
+    each: Positive = 1
+    most: Positive = 500
+
+
 class ReplayConfig(Config, frozen=True, kw_only=True):
     """
     max_age  generations after which a success is too far from the present model
@@ -106,6 +117,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     task_order            even: every task once in each pass over them; curriculum: tasks whose groups were all solved
                           or all failed are drawn less, and now and then again
     tasks_per_generation  tasks that are tried before the model is updated
+    fresh                 with the curriculum: the training makes further tasks of the templates that the model solves
+                          sometimes, with the seeds after those of `tasks`. None: it has those of `tasks` alone
     most_groups           dynamic sampling: groups whose rollouts all have the same return teach nothing, and further
                           tasks are tried in their place until there are tasks_per_generation that do, but so many at
                           most. Where none does, all are trained on, to no effect. None: no further tasks
@@ -173,6 +186,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     limits: RolloutLimits = RolloutLimits()
     task_order: Literal["even", "curriculum"] = "even"
     tasks_per_generation: Positive = 8
+    fresh: FreshConfig | None = None
     most_groups: Positive | None = None
     replay: ReplayConfig | None = None
     group_size: Annotated[int, msgspec.Meta(ge=2)] = 8
@@ -217,6 +231,15 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     def seats(self) -> int:
         """Rollouts of a generation, at most."""
         return self.tasks_per_generation * (self.most_rollouts or self.group_size)
+
+    @property
+    def fresh_seed(self) -> int:
+        """Of the first fresh task: after the seeds of `tasks`, and of an evaluation's in the same split."""
+        after = self.tasks.seed + self.tasks.count
+        judged = self.evaluation.tasks if self.evaluation is not None else None
+        if judged is None or judged.seed // SPLIT_SEED != self.tasks.seed // SPLIT_SEED:
+            return after
+        return max(after, judged.seed + judged.count)
 
     @property
     def tolerance(self) -> float:
@@ -304,7 +327,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.tasks.count < self.tasks_per_generation:
             raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
-        environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
+        tasks = environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
+        if self.fresh is not None:
+            redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
         if self.evaluation is not None:
             self.evaluation.check()
             if self.evaluation.every % self.period:
@@ -318,7 +343,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                 )
 
     def _check_curriculum(self) -> None:
-        for name in ("most_rollouts", "turn_slack"):
+        for name in ("most_rollouts", "turn_slack", "fresh"):
             if getattr(self, name) is not None and self.task_order != "curriculum":
                 raise ConfigError(f"{name}: needs task_order: curriculum, which knows how each task went before")
         if self.most_rollouts is not None and self.most_rollouts <= self.group_size:

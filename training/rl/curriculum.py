@@ -81,6 +81,14 @@ class Curriculum:
             out += sorted(self.tasks, key=lambda task: -keys[task])[: count - len(out)]
         return out
 
+    def join(self, task: str, like: str) -> None:
+        """A new task, of which nothing is known but how one of the same template went."""
+        known = self.tasks[like]
+        self.tasks[task] = TaskProgress(recent=known.recent, longest=known.longest)
+
+    def leave(self, task: str) -> None:
+        del self.tasks[task]
+
     def note(self, task: str, outcomes: Sequence[bool | None], turns: Sequence[int] = ()) -> None:
         """Tells what a group of rollouts came to. None: voided, which says nothing of the task.
 

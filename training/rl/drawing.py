@@ -1,4 +1,4 @@
-"""Which tasks a generation tries: evenly, or by the curriculum, whose state each checkpoint holds."""
+"""Which tasks a generation tries: evenly, or by the curriculum, whose state each checkpoint holds, and fresh ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from transformers.trainer_callback import ExportableState
 from eval.desktop import Task
 from training.rl.config import RlConfig
 from training.rl.curriculum import Curriculum, TaskEffort
+from training.rl.fresh import FreshTasks, key
 from training.rl.rollouts import RolloutGeneration
 
 
@@ -24,7 +25,8 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def __init__(self, config: RlConfig, tasks: Sequence[Task]) -> None:
         self.config = config
-        self.tasks = {_key(task): task for task in tasks}
+        self.tasks = {key(task): task for task in tasks}
+        self.fresh = None if config.fresh is None else FreshTasks(config, self.tasks)
         self.curriculum = Curriculum(self.tasks, config.seed) if config.task_order == "curriculum" else None
         self.after = 0  # draws of the curriculum, or places in the even order, once the generation counts
         self.drawn = 0  # places of the even order that are used up; with dynamic sampling and asynchronous only
@@ -44,7 +46,7 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         """More tasks for the generation that was drawn last."""
         if self.curriculum is not None:
             before, self.curriculum.draws = self.curriculum.draws, self.after
-            drawn = [self.tasks[key] for key in self.curriculum.draw(count)]
+            drawn = [self.tasks[name] for name in self.curriculum.draw(count)]
             self.after, self.curriculum.draws = self.curriculum.draws, before
             return drawn
         tasks = list(self.tasks.values())
@@ -64,9 +66,9 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
             return TaskEffort(config.group_size)
         rollouts, turns = config.group_size, None
         if config.most_rollouts is not None:
-            rollouts = self.curriculum.rollouts(_key(task), rollouts, config.most_rollouts)
+            rollouts = self.curriculum.rollouts(key(task), rollouts, config.most_rollouts)
         if config.turn_slack is not None:
-            turns = self.curriculum.turns(_key(task), config.limits.steps_of(task), config.turn_slack)
+            turns = self.curriculum.turns(key(task), config.limits.steps_of(task), config.turn_slack)
         return TaskEffort(rollouts, turns)
 
     def note(self, made: RolloutGeneration) -> None:
@@ -75,14 +77,31 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.drawn = self.after
             return
         self.curriculum.draws = self.after
+        mixed: list[Task] = []
         for group in made.judged:
             outcomes = [bool(each.episode.success) for each in group.rollouts]
-            self.curriculum.note(_key(group.task), outcomes, [len(each.turns) for each in group.rollouts])
+            self.curriculum.note(key(group.task), outcomes, [len(each.turns) for each in group.rollouts])
+            if len(set(outcomes)) > 1:
+                mixed.append(group.task)
+        if self.fresh is not None:
+            self._renew(self.curriculum, self.fresh, mixed)
+
+    def _renew(self, curriculum: Curriculum, fresh: FreshTasks, mixed: Sequence[Task]) -> None:
+        """Makes fresh tasks after groups of these, and lets the least useful go."""
+        for task in mixed:
+            for name, new in fresh.after(task).items():
+                self.tasks[name] = new
+                curriculum.join(name, key(task))
+        for name in fresh.leaving(curriculum, {key(each) for each in self.unused()}):
+            del self.tasks[name]
+            curriculum.leave(name)
 
     def state(self) -> dict[str, Any]:
         held = None if self.curriculum is None else self.curriculum.state()
         told: dict[str, Any] = {"curriculum": held, "drawn": self.drawn}
-        if unused := [_key(task) for task in self.unused()]:  # they are among what was drawn: it goes on after them
+        if self.fresh is not None:
+            told["fresh"] = self.fresh.state()
+        if unused := [key(task) for task in self.unused()]:  # they are among what was drawn: it goes on after them
             told |= {"unused": unused, "drawn": self.after if held is None else self.drawn}
             told["curriculum"] = None if held is None else {**held, "draws": self.after}
         return {"args": {}, "attributes": told}
@@ -94,13 +113,12 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         saved = (state.stateful_callbacks or {}).get(type(self).__name__, {})
         attributes = saved.get("attributes", {}) if isinstance(saved, dict) else {}
         held = attributes.get("curriculum")
+        if state.global_step and self.fresh is not None and self.curriculum is not None:
+            self.tasks = {**self.fresh.given, **self.fresh.restore(attributes.get("fresh"))}
+            self.curriculum = Curriculum(self.tasks, self.config.seed)
         if state.global_step:
             self.drawn = int(attributes.get("drawn", 0))
-            self.before = tuple(self.tasks[key] for key in attributes.get("unused", ()) if key in self.tasks)
+            self.before = tuple(self.tasks[name] for name in attributes.get("unused", ()) if name in self.tasks)
         if self.curriculum is not None and held is not None and state.global_step:
             self.curriculum.restore(held)
         self.after = self.drawn if self.curriculum is None else self.curriculum.draws
-
-
-def _key(task: Task) -> str:
-    return f"{task.task_id} {task.seed}"

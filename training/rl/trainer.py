@@ -257,6 +257,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.chosen.successes is not None:
             SuccessEpisodes(self.out / "episodes", self.chosen.successes).keep(made)
         self.drawer.note(made)
+        if self.drawer.fresh is not None:
+            self.note("fresh_tasks", len(self.drawer.fresh.made))
         told_of, replayed = made, set[tuple[int, int]]()
         if self.replay is not None:
             groups, replayed = self.replay.take(made)

@@ -101,12 +101,17 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     kinds = chosen.kinds or list(KINDS)
     rounds = seeds(chosen.split, seed, -(-count // len(kinds)))
     drawn = [(kind, number) for number in rounds for kind in kinds][:count]
-    return [
-        Task(
-            f"{kind}-{number}", form(kind, chosen.split, number).instruction, number, MAX_STEPS, {"kind": kind}, (kind,)
-        )
-        for kind, number in drawn
-    ]
+    return [_task(kind, chosen.split, number) for kind, number in drawn]
+
+
+def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:
+    """Another form of the same kind. Raises ConfigError for a seed of another split."""
+    split = _options(options).split
+    return _task(task.options["kind"], split, seeds(split, seed, 1)[0])
+
+
+def _task(kind: str, split: Split, seed: int) -> Task:
+    return Task(f"{kind}-{seed}", form(kind, split, seed).instruction, seed, MAX_STEPS, {"kind": kind}, (kind,))
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

@@ -227,6 +227,11 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     ]
 
 
+def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:
+    """Another form. Raises ConfigError for a seed of the other split."""
+    return tasks(1, seed, options)[0]
+
+
 def desktop(options: Mapping[str, Any]) -> Desktop:
     """A real desktop, for one episode at a time. Raises ConfigError, also for what is not installed."""
     chosen = _options(options)

@@ -107,6 +107,12 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     return [task_of(template, chosen.split, number) for number in rounds for template in templates][:count]
 
 
+def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:
+    """Another instance of the task's template. Raises ConfigError for a seed of another split."""
+    split: Split = task.options["split"]
+    return task_of(TEMPLATES[task.task_id], split, seeds(split, seed, 1)[0])
+
+
 def _of_files(folder: Path, count: int) -> list[Task]:
     """The first `count` tasks of a folder. Raises ConfigError."""
     files = read(folder)

@@ -22,6 +22,7 @@ from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
 from training.common.entry import read_state
+from training.rl.config import FreshConfig
 from training.rl.train import main, train
 
 pytestmark = [
@@ -152,6 +153,31 @@ def test_dynamic_sampling_tells_what_it_left_out_and_goes_on_with_the_same_bits(
     shutil.rmtree(again / "model")
     assert train(chosen(), again, str(again / "checkpoints" / "checkpoint-2"))
     assert same(straight / "model", again / "model")
+
+
+def test_fresh_tasks_are_played_and_the_same_after_a_checkpoint(start: Path, tmp_path: Path) -> None:
+    def chosen() -> Any:
+        world, fresh = "tests.integration.rl.worlds:Redrawn", FreshConfig(each=2, most=3)
+        order: dict[str, Any] = {"task_order": "curriculum", "fresh": fresh, "reward": "success"}
+        return rl_config(start, environment=world, learning_rate=1e-6, **order)
+
+    straight, again = tmp_path / "straight", tmp_path / "again"
+    assert train(chosen(), straight, None)
+    played: list[str] = [
+        line.task_id for line in read_folder(straight / "results") if isinstance(line, reading.RlGroup)
+    ]
+    assert set(played) > {"login-0", "login-1", "login-2"}
+    shutil.copytree(straight, again)
+    (again / ".done").unlink()
+    shutil.rmtree(again / "checkpoints" / "checkpoint-4")
+    shutil.rmtree(again / "checkpoints" / "checkpoint-3")
+    shutil.rmtree(again / "model")
+    assert train(chosen(), again, str(again / "checkpoints" / "checkpoint-2"))
+    assert same(straight / "model", again / "model")
+    both = [read_state(str(each / "checkpoints" / "checkpoint-4")) for each in (straight, again)]
+    made = [each["stateful_callbacks"]["TaskDrawer"]["attributes"]["fresh"] for each in both]
+    assert made[0] == made[1]
+    assert len(made[0]["made"]) == 3 < made[0]["next"] - 3
 
 
 def test_sigterm_in_the_rollouts_throws_them_away_and_saves(

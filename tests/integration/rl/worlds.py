@@ -64,6 +64,13 @@ class Easy(Sides):
         return Lenient(login.LoginOptions(split="train"))
 
 
+class Redrawn(Easy):
+    """A form of another seed, where a training asks for one."""
+
+    def redraw(self, task: Task, seed: int, options: Mapping[str, Any]) -> Task:
+        return self.tasks(1, seed, options)[0]
+
+
 class Faulty(RightSide):
     """A desktop in which something fails: `start`, `desktop` (a step), `checker`, `nan` (what the checker gives),
     or "" for nothing."""
