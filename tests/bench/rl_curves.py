@@ -20,6 +20,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +78,7 @@ class Bench:
         self.jobs = jobs("rl-login") | jobs(form.episodes[0])
 
     def run(self, name: str, job: str, inputs: Mapping[str, Path], **other: Any) -> Path:
-        """The stage's folder, with what it made and `done.json`: its seconds of CPU."""
+        """The stage's folder, with what it made and `done.json`: its seconds of CPU and by the clock."""
         out = self.folder / name
         if (out / "done.json").exists():
             return out
@@ -99,11 +100,13 @@ class Bench:
             "--out",
             str(out),
         ]
-        env = {**os.environ, **self.jobs[job]["env"]}
-        before = _cpu()
+        metrics = out / "metrics.jsonl"
+        metrics.unlink(missing_ok=True)
+        env = {**os.environ, **self.jobs[job]["env"], "SLIPWAY_METRICS": str(metrics)}
+        before, began = _cpu(), time.monotonic()
         with (out / "log.txt").open("w") as log:
             subprocess.run(command, check=True, cwd=ROOT, env=env, stdout=log, stderr=log)
-        (out / "done.json").write_text(json.dumps({"cpu": _cpu() - before}))
+        (out / "done.json").write_text(json.dumps({"cpu": _cpu() - before, "wall": time.monotonic() - began}))
         print(f"{name}: {seconds(out):.0f} s of CPU", file=sys.stderr, flush=True)
         return out
 
@@ -210,6 +213,28 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print("\n".join(f"| {' | '.join(cells)} |" for cells in lines), end="\n\n", flush=True)
 
 
+def scores(values: Sequence[bool]) -> str:
+    bounds = wilson(sum(values), len(values))
+    assert bounds is not None
+    return f"{sum(values)}, {share(values):.1%} ({bounds.low:.1%} to {bounds.high:.1%})"
+
+
+def compared(
+    arms: Sequence[Mapping[str, Sequence[bool]]], pairs: Sequence[tuple[str, str]], heads: Sequence[str]
+) -> None:
+    """A table of (better, worse) pairs: their difference, paired by task. `arms`: of each seed, whether each task was
+    solved. Holm's correction is over all pairs."""
+    found = {f"{better} - {worse}": contrast(arms, better, worse) for better, worse in pairs}
+    made = {name: bootstrap(each) for name, each in found.items()}
+    adjusted = holm({name: p for name, (_, _, p) in made.items()})
+    rows = []
+    for name, (low, high, _) in made.items():
+        of_seeds = [100 * share(each) for each in found[name]]
+        cells = [f"{share(of_seeds):+.1f}", f"{100 * low:+.1f} to {100 * high:+.1f}", f"{adjusted[name]:.4f}"]
+        rows.append([name, *cells, *(f"{value:+.1f}" for value in of_seeds)])
+    table(["points", "mean", "95 %", "p by Holm", *heads], rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path)
@@ -219,32 +244,13 @@ def main() -> int:
     seeds, form = given.seeds, FORMS[given.form]
     bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-curves-"))).resolve(), form)
     arms = [bench.arms(seed) for seed in seeds]
-    rows = []
-    for seed, each in zip(seeds, arms, strict=True):
-        cells = []
-        for values in each.values():
-            bounds = wilson(sum(values), len(values))
-            assert bounds is not None
-            cells.append(f"{sum(values)}, {share(values):.1%} ({bounds.low:.1%} to {bounds.high:.1%})")
-        rows.append([str(seed), bench.start(seed).name.split("-")[1], *cells])
+    rows = [
+        [str(seed), bench.start(seed).name.split("-")[1], *map(scores, each.values())]
+        for seed, each in zip(seeds, arms, strict=True)
+    ]
     table(["seed", "SFT steps", *(f"{name}: of {FRESH['count']}" for name in arms[0])], rows)
-    pairs = [("training.rl", "start"), ("training.rl", "more SFT"), ("more SFT", "start")]
-    found = {f"{a} - {b}": contrast(arms, a, b) for a, b in pairs}
-    made = {name: bootstrap(each) for name, each in found.items()}
-    adjusted = holm({name: p for name, (_, _, p) in made.items()})
-    table(
-        ["points", "mean", "95 %", "p by Holm", *(f"seed {seed}" for seed in seeds)],
-        [
-            [
-                name,
-                f"{100 * share([share(each) for each in found[name]]):+.1f}",
-                f"{100 * low:+.1f} to {100 * high:+.1f}",
-                f"{adjusted[name]:.4f}",
-                *(f"{100 * share(each):+.1f}" for each in found[name]),
-            ]
-            for name, (low, high, _) in made.items()
-        ],
-    )
+    heads = [f"seed {seed}" for seed in seeds]
+    compared(arms, [("training.rl", "start"), ("training.rl", "more SFT"), ("more SFT", "start")], heads)
     head = ["generations", *map(str, range(0, form.generations + 1, 10))]
     table(head, [[f"seed {seed}", *(f"{value:.0%}" for value in bench.curve(seed))] for seed in seeds])
     return 0

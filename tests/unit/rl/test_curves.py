@@ -1,10 +1,18 @@
-"""The statistics of tests/bench/rl_curves.py."""
+"""What tests/bench/rl_curves.py and rl_algorithms.py compute, and that what they start can begin."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.bench.rl_curves import bootstrap, contrast, holm
+from eval.config import convert
+from eval.run import RunConfig
+from tests.bench.rl_algorithms import ARMS, GENERATIONS
+from tests.bench.rl_curves import FORMS, FRESH, bootstrap, contrast, holm, jobs
+from training.rl.config import RlConfig
+
+pytestmark = pytest.mark.ml
 
 
 def test_holms_p_values_by_hand() -> None:
@@ -28,3 +36,20 @@ def test_the_bootstrap_is_as_wide_as_the_variance_of_seeds_and_tasks() -> None:
     assert (low, high) == (0.0, 1.0)
     assert p == pytest.approx(2 * 8 / 27, abs=0.05)  # none is 1
     assert bootstrap([[1] * 10], draws=1000) == (1.0, 1.0, 0.002)  # no draw is beyond 0
+
+
+@pytest.mark.parametrize("name", list(ARMS))
+def test_each_arm_is_a_training_that_may_begin(name: str, tmp_path: Path) -> None:
+    """Hours before its turn comes."""
+    chosen = {**jobs("rl-login")["rl-train"]["config"], "steps": GENERATIONS, **ARMS[name], "model": str(tmp_path)}
+    convert({**chosen, "learning_rate": float(chosen["learning_rate"])}, RlConfig, "").check()
+
+
+@pytest.mark.parametrize("name", list(FORMS))
+def test_the_training_and_the_evaluation_of_each_form_may_begin(name: str, tmp_path: Path) -> None:
+    form = FORMS[name]
+    found = jobs("rl-login")
+    chosen = {**found["rl-train"]["config"], "steps": form.generations, **form.training, "model": str(tmp_path)}
+    convert({**chosen, "learning_rate": float(chosen["learning_rate"])}, RlConfig, "").check()
+    asked = {**found["rl-before"]["config"], **form.evaluation, "tasks": FRESH}
+    assert convert(asked, RunConfig, "").environment == form.evaluation.get("environment", "login")

@@ -1,0 +1,118 @@
+"""Which algorithm learns most from the same number of rollouts:
+
+    python -m tests.bench.rl_algorithms [FOLDER] [--seeds 0 1 2] [--arms sdpo gigpo ...]
+
+Each arm begins at the same start as `tests.bench.rl_curves` on the drawn login form, plays as many generations of 64
+rollouts, and is asked the same fresh tasks, greedily; the last step's model counts. An arm is compared with GRPO on the
+same tasks, and Holm's correction is over all arms. The choices below were made before.
+
+FOLDER keeps what was made, also by `tests.bench.rl_curves`, and the same command goes on there. Hours of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.rl_curves import FORMS, FRESH, SEEDS, TUNING, Bench, compared, scores, seconds, share, table
+
+GENERATIONS: Final = 30
+EVERY: Final = 10
+FIRST: Final = "grpo"
+ARMS: Final[dict[str, dict[str, Any]]] = {
+    FIRST: {},
+    "dr-grpo": {"average": "constant", "scale_rewards": "none"},
+    "gspo": {"loss": "grpo", "importance": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
+    "cispo": {"loss": "cispo", "epsilon_high": 5.0},
+    "per-turn": {"advantage": "per_turn", "gamma": 0.95},
+    "gigpo": {"advantage": "gigpo", "gamma": 0.95},
+    "ppo": {"advantage": "gae", "critic": {"learning_rate": 2e-4, "pretrain": 2, "epochs": 2}},
+    "sdpo": {"sdpo": {}},
+    "sdpo, grpo where solved": {"sdpo": {"solved": "grpo"}},
+    "asynchronous": {"asynchronous": {"staleness": 2}, "batching": "ready", "limits": {"concurrency": 64}},
+}
+
+
+def arm(bench: Bench, name: str, seed: int) -> Path:
+    """The folder of an arm's training."""
+    return bench.run(
+        f"{name.replace(', ', '-').replace(' ', '-')}-{seed}",
+        "rl-train",
+        {"model": bench.start(seed)},
+        seed=seed,
+        steps=GENERATIONS,
+        save_every=EVERY,
+        keep_checkpoints=GENERATIONS // EVERY,
+        tasks={"count": 1000, "seed": 100_000},
+        **ARMS[name],
+    )
+
+
+def asked(bench: Bench, name: str, seed: int) -> list[bool]:
+    """Whether the arm's last model solves each fresh task."""
+    made = arm(bench, name, seed)
+    return bench.asked(f"fresh-{made.name}", made / "model", FRESH)
+
+
+def curve(bench: Bench, name: str, seed: int) -> list[float]:
+    """The share of the tuning tasks that is solved after 0, 10, ... generations."""
+    made = arm(bench, name, seed)
+    places = {0: bench.start(seed)}
+    places |= {step: made / "checkpoints" / f"checkpoint-{step}" for step in range(EVERY, GENERATIONS + 1, EVERY)}
+    return [share(bench.asked(f"curve-{made.name}-{step}", place, TUNING)) for step, place in places.items()]
+
+
+def wall(made: Path) -> float:
+    """Seconds that a training took, by the clock."""
+    return float(json.loads((made / "done.json").read_text())["wall"])
+
+
+def stale(made: Path) -> float:
+    """Updates between the weights that sampled a turn and those that learned from it, the mean of the training."""
+    told = [json.loads(line) for line in (made / "metrics.jsonl").read_text().splitlines()]
+    values = [each["value"] for each in told if each["name"] == "train/staleness"]
+    return sum(values) / len(values) if values else 0.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    given = parser.parse_args()
+    bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-algorithms-"))).resolve(), FORMS["login"])
+    names = [FIRST, *(name for name in given.arms if name != FIRST)]
+    found: list[dict[str, list[bool]]] = []
+    for seed in given.seeds:
+        start = {"start": bench.asked(f"fresh-start-{seed}", bench.start(seed), FRESH)}
+        found.append(start | {name: asked(bench, name, seed) for name in names})
+    heads = [f"seed {seed}" for seed in given.seeds]
+    table(
+        [f"of {FRESH['count']} fresh tasks", *heads],
+        [[name, *(scores(each[name]) for each in found)] for name in ("start", *names)],
+    )
+    compared(found, [(FIRST, "start"), *((name, FIRST) for name in names[1:])], heads)
+    steps = [str(step) for step in range(0, GENERATIONS + 1, EVERY)]
+    table(
+        ["solved of the 100 tasks for tuning, after generations", *steps],
+        [
+            [f"{name}, seed {seed}", *(f"{value:.0%}" for value in curve(bench, name, seed))]
+            for name in names
+            for seed in given.seeds
+        ],
+    )
+    rows = []
+    for name in names:
+        made = [arm(bench, name, seed) for seed in given.seeds]
+        cells = (" / ".join(f"{one(each):.0f}" for each in made) for one in (seconds, wall))
+        rows.append([name, *cells, " / ".join(f"{stale(each):.2f}" for each in made)])
+    table(["training", "seconds of CPU", "seconds", "updates between sampling and learning"], rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
