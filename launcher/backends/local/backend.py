@@ -19,6 +19,7 @@ from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
 POLL = 0.1
+STOPPED = "`launcher local stop --runs` has stopped this machine's queue: any other launcher command goes on with it"
 
 
 class LocalBackend:
@@ -33,6 +34,7 @@ class LocalBackend:
         self.options = options
         self.state = StateDir(Path(str(options["state"])).absolute())
         self._order: tuple[int, dict[str, queue.QueuePlace]] | None = None
+        self._stop = self.state.last_stop()
 
     @property
     def place(self) -> str:
@@ -158,13 +160,13 @@ class LocalBackend:
             self._start()
 
     def mine(self) -> Iterator[BackendObservation]:
-        self._ensure()
+        self._ensure(again=True)
         for run in self.state.queued():
             if (queued := self._entry(run)) is not None and queued.job.backend == self.name:
                 yield self._observe(self._handle(queued.run, queued.fingerprint))
 
     def queues(self) -> QueueListing:
-        self._ensure()
+        self._ensure(again=True)
         return queue.listing(self.state, self.options)
 
     def here(self, placement: Placement | None, seen: BackendObservation | None) -> bool:
@@ -187,6 +189,8 @@ class LocalBackend:
     def _observe(self, handle: Handle) -> BackendObservation:
         note = read(self.state.note(handle.run), QueueNote) or QueueNote("queued")
         evidence = note.evidence
+        if self._stopped and not self.state.held():
+            return BackendObservation(handle, True, "queued", evidence=STOPPED)
         if note.phase == "queued" and not note.reason and (place := self._place(handle.run)) is not None:
             evidence = queue.said(place)
         return BackendObservation(handle, True, note.phase, note.reason, evidence)
@@ -201,12 +205,19 @@ class LocalBackend:
             self._order = stamp, queue.places(self.state)
         return self._order[1].get(run)
 
-    def _ensure(self) -> None:
-        """Starts a supervisor when runs are queued and none lives."""
-        if self.state.queued() and not self.state.held():
+    @property
+    def _stopped(self) -> bool:
+        """Whether somebody has stopped the queue and its runs since this process began to look."""
+        return self.state.last_stop() != self._stop
+
+    def _ensure(self, *, again: bool = False) -> None:
+        """Starts a supervisor when runs are queued and none lives. `again`: also after somebody has stopped it; a
+        command that only follows a run must not undo that."""
+        if self.state.queued() and not self.state.held() and (again or not self._stopped):
             self._start()
 
     def _start(self) -> None:
+        self._stop = self.state.last_stop()
         # imported here: `launcher render` starts no supervisor and should itself start fast
         from launcher.backends.local import daemon
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from launcher.backends.local.state import Site, StartRecord, StateDir, Who, read
 from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.errors import Unreachable
 from launcher.exposition import TEXTFILES
+from launcher.files import replace
 from launcher.runtime import procs
 
 MODULE = "launcher.backends.local.supervisor"
@@ -62,9 +64,12 @@ def who(state: StateDir) -> Who | None:
 
 def stop(state: StateDir, *, runs: bool = False, timeout: float = 30.0) -> bool:
     """Ends the supervisor; False when none lived. Runs continue by themselves, unless `runs`: then they are asked to
-    save and end, and the next supervisor continues them. Raises Unreachable when it does not end in time."""
+    save and end, and the next supervisor continues them; a
+    command that was following them by then does not start it. Raises Unreachable when it does not end in time."""
     supervisor = read(state.who, Who)
     lived = state.held()
+    if lived and runs:  # before it ends: who follows a run starts no other
+        replace(state.stopped, uuid.uuid4().hex.encode())
     until = time.monotonic() + timeout
     while state.held():
         if supervisor is not None and supervisor.boot == procs.boot_id():

@@ -90,6 +90,7 @@ class StateDir:
         self.queue = self.path / "queue"
         self.order = self.path / "order.json"
         self.secrets = self.path / "secrets.json"
+        self.stopped = self.path / "stopped"
 
     def make(self) -> StateDir:
         """Creates what is missing, readable by nobody else."""
@@ -110,6 +111,13 @@ class StateDir:
             return file.read_text()
         create(file, uuid.uuid4().hex[:12].encode())
         return file.read_text()
+
+    def last_stop(self) -> str:
+        """Tells one `local stop --runs` from another; "" before the first."""
+        try:
+            return self.stopped.read_text()
+        except OSError:
+            return ""
 
     def is_still(self, known: str) -> bool:
         """Whether this is still the folder whose id was `known`: not deleted, not created again."""

@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
         case "stop":
             if not daemon.stop(state, runs=args.runs):
                 print("no supervisor was running", file=sys.stderr)
+            elif args.runs and (left := len(state.queued())):
+                runs = "1 run waits and goes" if left == 1 else f"{left} runs wait and go"
+                print(f"{runs} on with the next launcher command; `launcher cancel` ends runs", file=sys.stderr)
         case "install":
             _install(daemon.unit(state.path, options), args.print)
         case "uninstall":

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -360,6 +361,25 @@ def test_stopping_with_the_runs_and_starting_again(here: Machine) -> None:
     assert here.wait(one)[0].outcome == "succeeded", here.explain()
     assert here.exits(one)[1].reason is Reason.PREEMPTED
     assert here.attempts(one) == 2
+
+
+def test_who_follows_a_run_does_not_start_again_what_somebody_has_stopped(tmp_path: Path) -> None:
+    (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state}\n")
+    (tmp_path / "long.yaml").write_text("name: long\nimage: x\ncommand: [sleep, '300']\nlimits: {deadline: 1h}\n")
+    with machine(tmp_path) as here:
+        follow = launcher(tmp_path, "submit", "long.yaml", "--backend", "local", "--follow")
+        wait_for(here.runtimes)
+        stop = launcher(tmp_path, "local", "stop", "--runs")
+        assert "1 run waits and goes on with the next launcher command" in stop.communicate(timeout=60)[1]
+        time.sleep(3.0)
+        assert here.supervisor() is None
+        assert not here.runtimes()
+        launcher(tmp_path, "status").communicate(timeout=60)  # somebody asks
+        wait_for(here.runtimes)
+        launcher(tmp_path, "cancel", "long").communicate(timeout=60)
+        said, _ = follow.communicate(timeout=60)
+        assert "has stopped this machine's queue" in said, said
+        assert "cancelled" in said
 
 
 def test_work_that_is_done_is_adopted_before_anything_starts(here: Machine) -> None:
