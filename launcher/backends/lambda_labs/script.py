@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from math import ceil
 from typing import Final
 
 from launcher.backends.docker.container import ENTRYPOINT, image
@@ -39,7 +38,8 @@ set -u
 umask 077
 root=${{SLIPWAY_MACHINE:-/var/lib/slipway}}
 mkdir -p "$root/run" "$root/work"{more}
-shutdown -P +{minutes}  # whatever happens below, the machine goes off
+# whatever happens below, the machine goes off; `shutdown -P +N` would go by the wall clock, which may jump
+(sleep {seconds}; while :; do shutdown -P now; sleep 60; done) &
 cat > "$root/job.json" <<'{end}'
 {job}
 {end}
@@ -127,7 +127,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         member=f"{role}-{rank}",
         run=run,
         more=' "$root/access"' if renewed(job) else "",
-        minutes=ceil(lifetime(job) / 60),
+        seconds=lifetime(job),
         end=END,
         job=encode_job(job).decode(),
         access=NO_ACCESS,

@@ -47,6 +47,7 @@ class Instance:
     unhealthy: bool = False
     started: bool = False  # its user data runs, or ran
     failing: bool = False  # never passes its first health check, so it is never billed
+    jump: float = 0.0  # seconds by which its wall clock was moved since its start
     off: bool = False  # the system was powered off; the instance is still listed, and billed
 
     def tag(self, key: str) -> str:
@@ -64,6 +65,7 @@ class Settings:
     audit_lag: float = 5.0  # after which an audit event is shown
     audit_page: int = 100
     audit_refused: bool = False  # the key may not read audit events
+    keys: list[str] = field(default_factory=list)  # more API keys of the account
     quota: int = 1000
     limits: bool = True
     capacity: dict[str, dict[str, int]] = field(
@@ -76,6 +78,7 @@ class Settings:
 class Cloud:
     def __init__(self, key: str, settings: Settings) -> None:
         self.key, self.settings = key, settings
+        self.ssh_key = uuid.uuid4().hex  # the id of the account's one SSH key
         self.instances: dict[str, Instance] = {}
         self.ledger: list[dict[str, Any]] = []
         self.epoch = time.time()  # what the admin clock's 0 is, in seconds since 1970
@@ -89,7 +92,7 @@ class Cloud:
     # limits and faults
 
     def admit(self, now: float, call: str, authorization: str) -> None:
-        if authorization != f"Bearer {self.key}":
+        if authorization.removeprefix("Bearer ") not in (self.key, *self.settings.keys):
             raise Refused(401, "global/invalid-api-key", "API key was invalid, expired, or deleted.")
         if not self.settings.limits:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,8 +46,14 @@ keep = {{name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "SLIP
 os.execve(program, [program, *entry, *words[index + 1:]], {{**keep, **variables}})
 """
 SHUTDOWN: Final = """#!/bin/sh
-# -P now: the system goes off at once; -P +N: in N minutes of the admin clock
+# -P now: the system goes off at once; -P +N: at the wall clock's time of now and N minutes, as systemd-logind does it
 echo "$2" > {folder}/power.new && mv {folder}/power.new {folder}/power
+"""
+# an hour and more is slept by the admin clock, which no wall clock moves: until somebody removes the file
+SLEEP: Final = """#!/bin/sh
+[ "$1" -ge 3600 ] 2>/dev/null || exec {sleep} "$@"
+echo "$1" > {folder}/asleep.new && mv {folder}/asleep.new {folder}/asleep.$$
+while [ -e {folder}/asleep.$$ ]; do {sleep} 0.05; done
 """
 NVIDIA: Final = """#!/bin/sh
 n=0; while [ $n -lt {gpus} ]; do echo "GPU $n: Stand-in (UUID: GPU-$n)"; n=$((n+1)); done
@@ -58,11 +65,13 @@ class Machine:
 
     def __init__(self, folder: Path, user_data: str, gpus: int, environ: dict[str, str]) -> None:
         self.folder = folder
+        self._asleep: dict[Path, float] = {}  # what sleeps for long -> when it wakes
         programs = folder / "bin"
         programs.mkdir(parents=True)
         texts = {
             "docker": DOCKER.format(python=sys.executable),
             "shutdown": SHUTDOWN.format(folder=folder),
+            "sleep": SLEEP.format(folder=folder, sleep=shutil.which("sleep")),
             "nvidia-smi": NVIDIA.format(gpus=gpus),
         }
         for name, text in texts.items():
@@ -89,6 +98,12 @@ class Machine:
             return (self.folder / "power").read_text().strip()
         except FileNotFoundError:
             return ""
+
+    def wake(self, now: float) -> None:
+        """Wakes what has slept long enough. `now`: by the admin clock."""
+        for path in self.folder.glob("asleep.[0-9]*"):
+            if now >= self._asleep.setdefault(path, now + float(path.read_text())):
+                path.unlink()
 
     def ended(self) -> bool:
         return self.process.poll() is not None

@@ -16,9 +16,9 @@ KEY = "secret_slipway-test_0123456789abcdef"
 class FakeLambda:
     """The server as a process; it ends with this one, whose pipe it reads."""
 
-    def __init__(self, folder: Path, *, speed: float = 1.0, program: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, speed: float = 1.0, program: Path | None = None, key: str = KEY) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "tests.fakes.lambda_cloud", str(folder), KEY, str(speed)]
+        command = [sys.executable, "-m", "tests.fakes.lambda_cloud", str(folder), key, str(speed)]
         self.process = subprocess.Popen(
             [*command, *([str(program)] if program else [])],
             cwd=ROOT,

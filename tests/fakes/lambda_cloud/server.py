@@ -68,8 +68,9 @@ class LambdaServer(ThreadingHTTPServer):
                 self.machines[instance.id] = Machine(folder, instance.body.get("user_data", ""), gpus, self.environ)
                 cloud.note(now, "started", id=instance.id, run=instance.tag("slipway:run"))
             if machine is not None and not instance.off:
+                machine.wake(now)
                 power = machine.power()
-                late = power.startswith("+") and now >= instance.launched + 60.0 * float(power[1:])
+                late = power.startswith("+") and now + instance.jump >= instance.launched + 60.0 * float(power[1:])
                 if power == "now" or late:
                     machine.kill()
                     instance.off = True
@@ -211,7 +212,7 @@ def _do(cloud: Cloud, call: str, given: str, body: dict[str, Any], query: dict[s
         case "types":
             return cloud.types()
         case "keys":
-            return [{"id": "0" * 32, "name": "laptop", "public_key": "ssh-ed25519 AAAA"}]
+            return [{"id": cloud.ssh_key, "name": "laptop", "public_key": "ssh-ed25519 AAAA"}]
         case "images":
             return []
         case "disks":
