@@ -33,6 +33,7 @@ from launcher.backends.lambda_labs.wire import (
     InstancesAnswer,
     LaunchAnswer,
     OfferedType,
+    SshKeysAnswer,
     TypesAnswer,
 )
 from launcher.decoding import decode
@@ -89,12 +90,13 @@ class LambdaApi:
 
     def __init__(self, url: str = "", interval: float = INTERVAL) -> None:
         self.url = (url or os.environ.get("LAMBDA_API_URL") or URL).rstrip("/")
-        self._key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
-        if not self._key:
+        self.key = next((value for name in KEYS if (value := os.environ.get(name, "").strip())), "")
+        if not self.key:
             raise Unreachable(f"Lambda wants an API key: set {KEYS[0]}; one is made at cloud.lambda.ai/api-keys")
         with _pacing:
             self._pace = _paces.setdefault(self.url, _Pace(interval))
         self._opener = urllib.request.build_opener(_NoRedirect)
+        self._ssh_keys: Mapping[str, str] | None = None
         self._said = ""  # the `Date` of the last answer
         self._heard = 0.0  # when it came, by time.monotonic()
 
@@ -123,6 +125,16 @@ class LambdaApi:
 
     def types(self) -> Mapping[str, OfferedType]:
         return self._read("/instance-types", TypesAnswer).data
+
+    @property
+    def ssh_keys(self) -> Mapping[str, str]:
+        """Name -> id of the account's SSH keys, asked for once; {} where this API key may not read them."""
+        if self._ssh_keys is None:
+            try:
+                self._ssh_keys = {each.name: each.id for each in self._read("/ssh-keys", SshKeysAnswer).data}
+            except LambdaRefused:
+                self._ssh_keys = {}
+        return self._ssh_keys
 
     def file_systems(self) -> list[CloudFileSystem]:
         return self._read("/file-systems", FileSystemsAnswer).data
@@ -183,7 +195,7 @@ class LambdaApi:
         request = urllib.request.Request(
             self.url + path,
             msgspec.json.encode(body) if body is not None else None,
-            {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json", "Accept": "application/json"},
+            {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json", "Accept": "application/json"},
             method=method,
         )
         try:
@@ -216,7 +228,7 @@ class LambdaApi:
 
     def _clean(self, text: str) -> str:
         """The text without secrets."""
-        return _SECRET.sub(r"\1***", text.replace(self._key, "***"))
+        return _SECRET.sub(r"\1***", text.replace(self.key, "***"))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

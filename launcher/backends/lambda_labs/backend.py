@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine, BilledOther, Handle, Rendered
-from launcher.backends.lambda_labs import access, entering, names, processor, renewal
+from launcher.backends.lambda_labs import access, accounts, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
@@ -160,6 +160,8 @@ class LambdaBackend:
             known = recorded(self._store(url), run)
             ids = [each for of_member in known.values() for each in of_member]
             living = sorted(self._recorded(run, url, known), key=lambda each: each.id)
+            if not living:
+                accounts.refuse_others(self.api, self._store(url), run)
             if ids and not living:
                 handle = Handle(run, self.name, run, "", {"store": url})
                 text = f"its machines were terminated: {', '.join(ids)}"
@@ -240,6 +242,8 @@ class LambdaBackend:
     def _machine(self, run: str, member: str) -> CloudInstance:
         living = self._living(run)
         if not living:
+            if url := str(self.options.get("store") or ""):
+                accounts.refuse_others(self.api, self._store(url), run)
             raise NotFound(f"{run}: it has no machine")
         view = read_run(self._store(living[0].tag(names.STORE)), run, full=False)
         return entering.machine_of(living, view, run, member)

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from launcher.backends.lambda_labs import names
+from launcher.backends.lambda_labs import accounts, names
 from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
 from launcher.backends.lambda_labs.lease import LASTS, LeaseTurn, turn
 from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, REGION, TYPE, MachineRecords, record_launch
@@ -132,7 +132,9 @@ class _Launch:
             # its request may still have been on its way for as long as a request lasts
             age = self.store.now() - unanswered.modified
             time.sleep(max(0.0, self.times.timeout + self.times.settle - age))
-        return self._listed()
+        if (instance := self._listed()) is None and self.records.records:
+            accounts.refuse_others(self.api, self.store, self.file.run)
+        return instance
 
     def _listed(self) -> CloudInstance | None:
         living = [each for each in mine(self.api.instances(), self.file.run, self.machine.member) if each.living]
@@ -194,14 +196,14 @@ class _Launch:
         now, number = self.store.now(), uuid.uuid4().hex
         machine, access = self.given(self.machine)
         body = request_of(self.file, machine, region, instance_type, now, access, number)
-        self.records.add(ASKED, f"{self.about}: {instance_type} in {region}")
+        marks = accounts.marks(self.api, self.file.run, machine.request["ssh_key_names"][0])
+        self.records.add(ASKED, f"{self.about}: {instance_type} in {region}", **marks)
         try:
             instance_id = self.api.launch(body)
         finally:
             self.held.launched = boottime()
-        self.records.add(
-            LAUNCHED, f"{self.about}: machine {instance_id}", instance_id, **{TYPE: instance_type, REGION: region}
-        )
+        marks |= {TYPE: instance_type, REGION: region}
+        self.records.add(LAUNCHED, f"{self.about}: machine {instance_id}", instance_id, **marks)
         shown = self.api.instance(instance_id)
         return shown if shown is not None else _promised(instance_id, body)
 

@@ -91,6 +91,15 @@ class FileSystemsAnswer(msgspec.Struct, frozen=True):
     data: list[CloudFileSystem]
 
 
+class CloudSshKey(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
+
+
+class SshKeysAnswer(msgspec.Struct, frozen=True):
+    data: list[CloudSshKey]
+
+
 class Launched(msgspec.Struct, frozen=True):
     instance_ids: list[str] = []
 
