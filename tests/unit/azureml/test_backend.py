@@ -57,6 +57,17 @@ def test_a_lost_answer_makes_no_second_job(tenant: Tenant, call: str, kind: str,
     assert tenant.azure.admin("refused") == []  # the SDK asked nobody else
 
 
+def test_the_sdk_sends_a_create_again_whose_answer_was_lost(tenant: Tenant) -> None:
+    """azure-core's retry policy repeats a PUT by itself, below what the backend sees: the workspace gets it twice, and
+    has one job."""
+    one = tenant.job("one")
+    before = len(tenant.azure.calls())
+    tenant.fault("create", "drop_after")
+    run = tenant.submit(one)
+    assert [call for call in tenant.azure.calls()[before:] if call == "create"] == ["create", "create"]
+    assert tenant.created() == [run]
+
+
 def test_a_run_of_several_roles_is_there_when_its_leader_is(tenant: Tenant) -> None:
     roles = {"agent": Role(("x",), IMAGE, leader=True), "desk": Role(("x",), IMAGE, replicas=2)}
     one = tenant.job("one", roles=roles)
