@@ -1,4 +1,4 @@
-"""A registry of images that serves manifests and configurations by the OCI distribution specification, and no more.
+"""A registry of images that serves what it has by the OCI distribution specification, and no more.
 
 The names of the media types and of the fields are the specification's; the shape of the index is that of the public
 `debian:bookworm`, attestations included.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
 
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 IMAGE: Final = "application/vnd.oci.image.manifest.v1+json"
 CONFIG: Final = "application/vnd.oci.image.config.v1+json"
+LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
 TOKEN: Final = "for everybody"
 
 
@@ -62,6 +65,8 @@ class Registry:
             return 200, "application/json", json.dumps({"token": TOKEN}).encode()
         if self.guarded and authorization != f"Bearer {TOKEN}":
             return 401, "application/json", b'{"errors":[{"code":"UNAUTHORIZED"}]}'
+        if path == "/v2/":
+            return 200, "application/json", b"{}"
         kind, body = self.blobs.get(path.rpartition("/")[2], ("", b""))
         return (200, kind, body) if body else (404, "application/json", b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
 
@@ -77,6 +82,25 @@ class Registry:
         config = self.keep(CONFIG, {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers"}})
         described = {"mediaType": CONFIG, "digest": config, "size": len(self.blobs[config][1])}
         return self.keep(IMAGE, {"schemaVersion": 2, "mediaType": IMAGE, "config": described, "layers": []})
+
+    def saved(self, archive: Path) -> str:
+        """The image of a `docker save`, with its layers, which an engine can pull; its digest."""
+        with tarfile.open(archive) as tar:
+
+            def part(name: str) -> bytes:
+                found = tar.extractfile(name)
+                assert found is not None
+                return found.read()
+
+            (described,) = json.loads(part("manifest.json"))
+            config = self._blob(CONFIG, part(described["Config"]))
+            layers = [self._blob(LAYER, part(name)) for name in described["Layers"]]
+        return self.keep(IMAGE, {"schemaVersion": 2, "mediaType": IMAGE, "config": config, "layers": layers})
+
+    def _blob(self, kind: str, body: bytes) -> dict[str, Any]:
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        self.blobs[digest] = kind, body
+        return {"mediaType": kind, "digest": digest, "size": len(body)}
 
     def index(self, *architectures: str) -> str:
         """An image for several processors, with an attestation beside; its digest."""

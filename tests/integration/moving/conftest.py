@@ -4,6 +4,7 @@ runtime."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,16 +16,24 @@ from typing import Any
 import pytest
 import yaml
 
+from launcher.backends.docker.container import MARK
+from launcher.backends.local import daemon
+from launcher.backends.local.state import StateDir
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
+from launcher.store import open_store
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from tests.cluster.laptop import Laptop
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.integration.moving.witness import COMMAND, Witness
 from tests.support.cluster.cluster import Cluster
+from tests.support.engine import Engine, engine
+from tests.support.lean_image import lean_image
+from tests.support.registry import Registry
 from tests.support.waiting import until
 
+__all__ = ["engine"]
 ROOT = Path(__file__).parents[3]
 LAMBDA = {"instance_types": ["gpu_1x_a10"], "ssh_key": "laptop"}
 TUNING = '{"poll": 0.05, "quiet": 0.3, "live": 0.2, "leftovers": 0.5}'
@@ -102,19 +111,7 @@ class OfCluster(Moves, Laptop):
         (path / "slipway.yaml").write_text(yaml.safe_dump({**profile, "lambda": LAMBDA}))
 
     def moving(self, name: str, **changes: Any) -> dict[str, Any]:
-        limits = {"deadline": "1h", "grace": "2s", **changes.pop("limits", {})}
-        return {
-            "name": name,
-            "image": self.cluster.launcher(),
-            "command": ["python", "-c", COMMAND],
-            "outputs": {"ckpt": {"kind": "checkpoints", "match": "checkpoint-*"}},
-            "resources": {"cpus": 0.1, "memory": "256Mi"},
-            "limits": limits,
-            "timing": {"beat": "0.5s", "stale": "12s", "fence": "6s"},
-            "env": {"WITNESS": self.witness.url},
-            "backend": ["kubernetes", "lambda"],
-            **changes,
-        }
+        return moving(name, self.cluster.launcher(), self.witness, ["kubernetes", "lambda"], **changes)
 
     def object(self, run: str) -> Any:
         """The Job, and the pods of it that have not ended."""
@@ -123,6 +120,72 @@ class OfCluster(Moves, Laptop):
 
     def explain(self, run: str) -> str:
         return f"{super().explain(run)}\n{self.told(run)}"
+
+
+class OfEngine(Moves, Laptop):
+    """A user with a Docker engine, and Lambda beside it."""
+
+    def __init__(
+        self, path: Path, engine: Engine, image: str, url: str, witness: Witness, machines: FakeLambda
+    ) -> None:
+        self.path, self.engine, self.image, self.url = path, engine, image, url
+        # its supervisor is told, and ends a container after that: only the steps say that none computes any more
+        self.witness, self.machines = witness, machines
+        self.store = open_store(url)
+        self.state = StateDir(path / "queue")
+        folders = {f"XDG_{name}_HOME": str(path / name.lower()) for name in ("CACHE", "STATE", "CONFIG")}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")},
+            "DOCKER_HOST": engine.host,
+            "LAMBDA_API_URL": machines.url,
+            "LAMBDA_API_KEY": KEY,
+            "AWS_ENDPOINT_URL_STS": witness.url,
+            "SLIPWAY_TUNING": TUNING,
+            "NO_COLOR": "1",
+            **folders,
+        }
+        queue = {"state": str(self.state.path), "cpus": 1, "memory": "8Gi", "gpus": 0}
+        profile = {"store": url, "local": queue, "docker": {"network": "host"}, "lambda": LAMBDA}
+        (path / "slipway.yaml").write_text(yaml.safe_dump(profile))
+
+    def use(self, engine: Engine) -> None:
+        """Containers are that engine's from now on; it pulls the image."""
+        self.engine, self.environment["DOCKER_HOST"] = engine, engine.host
+
+    def moving(self, name: str, **changes: Any) -> dict[str, Any]:
+        return moving(name, self.image, self.witness, ["docker", "lambda"], **changes)
+
+    def containers(self, run: str) -> list[str]:
+        """Those of the run, also such as have ended."""
+        wanted = [f"--filter=label={MARK}", "--format={{.ID}} {{.Labels}}"]
+        shown = self.engine.docker("ps", "-a", *wanted, check=False).stdout.splitlines()
+        return [line.split()[0] for line in shown if run in line]
+
+    def explain(self, run: str) -> str:
+        log = self.state.log.read_text()[-3000:] if self.state.log.exists() else "no supervisor"
+        return f"{super().explain(run)}\n{log}"
+
+    def close(self) -> None:
+        daemon.stop(self.state)
+        if left := self.engine.docker("ps", "-aq", f"--filter=label={MARK}", check=False).stdout.split():
+            self.engine.docker("rm", "-f", *left, check=False)
+
+
+def moving(name: str, image: str, witness: Witness, order: list[str], **changes: Any) -> dict[str, Any]:
+    """A job that goes on until its witness has seen enough."""
+    limits = {"deadline": "1h", "grace": "2s", **changes.pop("limits", {})}
+    return {
+        "name": name,
+        "image": image,
+        "command": ["python", "-c", COMMAND],
+        "outputs": {"ckpt": {"kind": "checkpoints", "match": "checkpoint-*"}},
+        "resources": {"cpus": 0.1, "memory": "256Mi"},
+        "limits": limits,
+        "timing": {"beat": "0.5s", "stale": "12s", "fence": "6s"},
+        "env": {"WITNESS": witness.url},
+        "backend": order,
+        **changes,
+    }
 
 
 @contextmanager
@@ -151,3 +214,32 @@ def here(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setenv(name, value)
     with Witness(cluster.host).listening() as witness, machines_at(tmp_path, monkeypatch) as machines:
         yield OfCluster(cluster, tmp_path, witness, machines)
+
+
+@pytest.fixture(scope="session")
+def pulled(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image with our runtime, by its digest: a registry has it, and the engine pulls it."""
+    archive = tmp_path_factory.mktemp("image") / "lean.tar"
+    engine.docker("save", "-o", str(archive), lean_image(engine))
+    registry = Registry()
+    digest = registry.saved(archive)
+    archive.unlink()
+    reference = f"{registry.host}/team/lean@{digest}"
+    engine.docker("pull", "-q", reference)
+    try:
+        yield reference
+    finally:
+        engine.docker("rmi", reference, check=False)
+        registry.close()
+
+
+@pytest.fixture
+def there(
+    engine: Engine, pulled: str, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OfEngine]:
+    with Witness("127.0.0.1").listening() as witness, machines_at(tmp_path, monkeypatch) as machines:
+        made = OfEngine(tmp_path, engine, pulled, s3_url, witness, machines)
+        try:
+            yield made
+        finally:
+            made.close()

@@ -68,6 +68,7 @@ def applied(here: OfCluster, run: str, *, edited: bool = False) -> None:
     assert here.cluster.get("job", run, here.namespace)
 
 
+@pytest.mark.nightly
 def test_a_run_that_no_node_takes_goes_to_lambda_once(here: OfCluster) -> None:
     run = unplaced(here)
     until(lambda: "to lambda: not started within 1 s" in here.launcher("reap"), lambda: here.explain(run))
@@ -133,13 +134,13 @@ def killed(here: OfCluster, run: str, verb: str, at: int, attempt: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("at", range(0, 130, 5))
+@pytest.mark.parametrize("at", range(0, 155, 5))  # of about 150 moments
 def test_wherever_a_reaper_is_killed(here: OfCluster, at: int) -> None:
     killed(here, unplaced(here), "reap", at, 2)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("at", range(20, 120, 20))
+@pytest.mark.parametrize("at", range(10, 345, 40))  # of about 340 moments
 def test_wherever_it_is_killed_after_a_preemption(here: OfCluster, at: int) -> None:
     with preempted(here) as run:
         killed(here, run, "reap", at, 3)
