@@ -61,7 +61,8 @@ def main(verb: str, run: str, at: int) -> list[str]:
     subprocess.run = counted(subprocess.run)  # what asks a docker engine
     store = CrashingStore(open_store(profile.store))
     usual = backends(profile)
-    options = {**profile.backend_options("lambda"), **TIMES, "store": profile.store}
+    # whoever comes after one that held the account's lease waits for it: for minutes, if it were not shortened
+    options = {**profile.backend_options("lambda"), **TIMES, "lease": 12.0, "store": profile.store}
     clouds = LambdaBackend(options)
     clouds._stores[profile.store] = store
 
