@@ -136,12 +136,14 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
+    from launcher.spec.places import telling_places
     from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
     for name in dict.fromkeys(job.backend for job in jobs.group.runs):
         some = [job for job in jobs.group.runs if job.backend == name]
-        documents.update(renderer(name, jobs.profile.backend_options(name))(some).documents)
+        with telling_places(jobs.group):
+            documents.update(renderer(name, jobs.profile.backend_options(name))(some).documents)
     return documents
 
 
@@ -163,8 +165,8 @@ def submit(
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
+    from launcher.spec.places import telling_places
     from launcher.spec.resolve import of_machine
-    from launcher.spec.turns import at_turn
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
@@ -176,10 +178,8 @@ def submit(
     from launcher.verbs.submit import submit as send
 
     group, settings = jobs.group, jobs.profile
-    for turn in range(1 + max((len(job.alternatives) for job in group.runs), default=0)):  # wherever they may go
-        runs = [at_turn(job, turn) for job in group.runs if len(job.alternatives) >= turn]
-        check_price(runs, group.names, settings.prices, budget, without_price=without_price)
-    most = plan_ceiling(group.runs, group.names, settings.prices, ceiling) if ceiling is not None else None
+    check_price(group, settings.prices, budget, without_price=without_price)
+    most = plan_ceiling(group, settings.prices, ceiling) if ceiling is not None else None
     names = sorted({job.backend for job in group.runs})
     if len(names) > 1:
         raise BadInput(f"one submit goes to one backend; these jobs name {', '.join(names)}: give --backend")
@@ -195,7 +195,10 @@ def submit(
     store = open_store(settings.store)
     try:
         overlays = group.packed
-        return send(group, store, target, overlays=overlays, checked=cache, plan=dry_run, notes=folder(), ceiling=most)
+        with telling_places(group):
+            return send(
+                group, store, target, overlays=overlays, checked=cache, plan=dry_run, notes=folder(), ceiling=most
+            )
     except NoPlace as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise

@@ -50,6 +50,17 @@ class BadInput(SlipwayError, ValueError):
             super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def refused(lines: Iterable[tuple[str, str]]) -> BadInput:
+    """The error of a backend that refuses jobs. `lines`: (a job's name, `field: what; allowed: ...`). The caller knows
+    in which file each field is (`launcher.spec.places.telling_places`)."""
+    problems = []
+    for name, line in lines:
+        field, _, rest = line.partition(": ")
+        what, _, allowed = rest.partition("; allowed: ")
+        problems.append(Problem(name, 0, 0, field, what, allowed))
+    return BadInput(dict.fromkeys(problems))
+
+
 class NotFound(SlipwayError, LookupError):
     """A run, group, object or file does not exist."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from launcher.errors import Problem
 from launcher.spec.hashing import plain
 from launcher.spec.model import Image, ResolvedJob
 from launcher.spec.profile import Profile
@@ -23,6 +24,26 @@ def origins(job: ResolvedJob, at: Context, profile: Profile) -> dict[str, str]:
     for route in _defaults(job):
         out.setdefault(dotted(route), DEFAULT)
     return out
+
+
+def problem(route: Route, what: str, allowed: str, job: ResolvedJob, at: Context, profile: Profile) -> Problem:
+    """What is wrong with a field of a resolved job, at the place where the user wrote it: in the job's file, by `--set`
+    or in a profile; else where the job names its backend, or begins."""
+    routes = list(_candidates(route, job)) if route else []
+    for candidate in routes:
+        if _written(candidate, at):
+            return Problem(*at.place(candidate), dotted(candidate), what, allowed)
+    field = dotted(routes[-1] if route[:1] != ("options",) else routes[0]) if routes else ""
+    of_profile = f"{job.backend}.{route[1]}" if route[:1] == ("options",) else dotted(route[:1])
+    if origin := profile.origins.get(of_profile):
+        return Problem(origin, 0, 0, field, what, allowed)
+    nearest = [*(route[:end] for route in routes for end in range(len(route), 0, -1)), ("backend",), ("name",)]
+    there = next((each for each in nearest if _written(each, at)), ())
+    return Problem(*at.place(there, key=True), field, what, allowed)
+
+
+def _written(route: Route, at: Context) -> bool:
+    return route in at.document.places or any(route[:end] in at.sources for end in range(1, len(route) + 1))
 
 
 def _leaves(value: Any, route: Route) -> Iterator[Route]:
@@ -47,9 +68,7 @@ def _defaults(job: ResolvedJob) -> Iterator[Route]:
 
 def _origin(route: Route, job: ResolvedJob, at: Context, profile: Profile) -> str:
     for candidate in _candidates(route, job):
-        if candidate in at.document.places or any(
-            candidate[:end] in at.sources for end in range(1, len(candidate) + 1)
-        ):
+        if _written(candidate, at):
             place = _place(at, candidate)
             if route[0] == "secrets":
                 return f"{place}, kept in: {_profile_origin(f'secrets.{route[1]}', job, profile) or DEFAULT}"

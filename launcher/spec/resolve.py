@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from launcher.errors import BadInput
+from launcher.errors import BadInput, Problem
 from launcher.spec.backends import traits
 from launcher.spec.disclosure import OF_STORE, of_store
 from launcher.spec.hashing import group_id, run_id, work_hash
@@ -36,7 +36,7 @@ from launcher.spec.model import (
 from launcher.spec.problems import Problems, near
 from launcher.spec.profile import Profile
 from launcher.spec.schema import JOB
-from launcher.spec.source import Route
+from launcher.spec.source import Route, dotted
 from launcher.spec.texts import LOCAL_PLACE
 from launcher.spec.turns import named
 from launcher.spec.types import Context
@@ -84,6 +84,17 @@ class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for cached propert
             if profile
             else {}
         )
+
+    def problem(self, job: ResolvedJob, route: Route, what: str, allowed: str = "") -> Problem:
+        """What is wrong with a field of one of the runs, where the user wrote it. `job`: as one of its backends has
+        it; `route`: in the resolved job."""
+        from launcher.spec.explain import problem
+
+        run, profile = run_id(job), self._profile
+        resolved = next((each for each in self._made if each.run == run), None)
+        if resolved is not None and profile is not None:
+            return problem(route, what, allowed, job, resolved.source[1].at, profile)
+        return Problem(f"job {self.names.get(run, job.name)}", 0, 0, dotted(route), what, allowed)
 
 
 def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str | None = None, fresh: int = 0) -> Group:
@@ -416,15 +427,17 @@ class _Resolver:
         """The budget of a run on machines that a provider bills; None on another backend."""
         if self.traits.machines is None:
             return None
-        from launcher.spec.prices.rates import PricedRun, rate  # reads the table, for these backends only
+        from launcher.spec.prices.missing import example, units  # reads the table, for these backends only
+        from launcher.spec.prices.rates import PricedRun, rate
 
         job = ResolvedJob(self.values["name"], dict(roles), self.profile.store, self.backend, options=self.options())
         run = PricedRun.of(job)
         hourly, listed = rate(run, self.profile.prices), rate(run, {})
         if hourly.missing:
-            units = ", ".join(f"`{unit}`" for unit in hourly.missing)
-            known = f"`prices: {{{hourly.missing[0]}: 1.50 {currency}}}` in slipway.yaml"
-            self.at.problem(("limits", "budget"), f"the price of {units} is not known", known)
+            for what, keys in [(what, keys) for _, what, keys in units(run, self.profile.prices)] or [
+                (f"what an hour costs is not known: {', '.join(hourly.missing)}", ())
+            ]:
+                self.at.problem(("limits", "budget"), what, example(keys, currency) if keys else "")
             return Budget(amount, currency)
         if hourly.currency != currency:
             told = f"the price of the run is in {hourly.currency}, the budget in {currency}"
@@ -435,16 +448,15 @@ class _Resolver:
 
     def price(self, roles: Mapping[str, Role], currency: str) -> float:
         """The price of the whole run per hour, by the profile's prices of GPUs and cores."""
+        from launcher.spec.prices.missing import example
         from launcher.spec.prices.rates import unit_price
 
         total = 0.0
         for role in roles.values():
             price = unit_price(self.backend, role.resources, self.profile.prices)
             if isinstance(price, str):
-                known = (
-                    ", ".join(sorted(self.profile.prices)) or f"`prices: {{{price}: 1.50 {currency}}}` in slipway.yaml"
-                )
-                self.at.problem(("limits", "budget"), f"the price of `{price}` is not known", known)
+                what = f"the price of `{price}` is not known"
+                self.at.problem(("limits", "budget"), what, example([price], currency))
                 return 0.0
             unit, count = price
             if unit.currency != currency:

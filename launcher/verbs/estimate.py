@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from launcher.errors import BadInput
+from launcher.errors import BadInput, Problem
 from launcher.protocol.ceiling import cost
 from launcher.spec.hashing import run_id
 from launcher.spec.model import BUDGET_MARGIN, ResolvedJob
+from launcher.spec.prices.missing import example, missing_prices
 from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, any_rate, exact, worst_case
+from launcher.spec.resolve import Group
 from launcher.spec.types import MONEY
 
 
@@ -50,31 +52,37 @@ def estimates(
     return found
 
 
-def check_price(
-    jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, budget: str | None, *, without_price: bool
-) -> None:
+def check_price(group: Group, prices: Prices, budget: str | None, *, without_price: bool) -> None:
     """Raises BadInput for runs on machines that a provider bills and whose price nobody knows, unless `without_price`;
     and, with a `budget` for all of them (`200 USD`), unless they cost at most this in the worst case."""
-    found = estimates(jobs, names, prices)
-    billed = [any(turn.machines for turn in PricedRun.of(job).turns) for job in jobs]
-    missing = [unit for one, bills in zip(found, billed, strict=True) if bills for unit in one.rate.missing]
-    if missing and not without_price:
-        units = list(dict.fromkeys(missing))
-        example = f"`prices: {{{units[0]}: 1.50 USD}}`"
-        raise BadInput(
-            f"what this costs is not known: no price of {', '.join(units)}; allowed: {example} "
-            "in slipway.yaml, with what your provider asks for an hour, or --without-price"
-        )
+    if not without_price and (problems := _missing(group, prices, billed=True, otherwise="--without-price")):
+        raise BadInput(problems)
     if budget is not None:
-        _within(found, *_money("--budget", budget))
+        _within(group, prices, *_money("--budget", budget))
 
 
-def _within(found: Sequence[JobEstimate], amount: Decimal, currency: str) -> None:
+def _missing(
+    group: Group, prices: Prices, currency: str = "USD", *, billed: bool = False, otherwise: str = ""
+) -> list[Problem]:
+    """A problem for each price that is missing, at the line of the job that names what has none. `otherwise`: what
+    helps, too."""
+    found: dict[Problem, None] = {}
+    for job in group.runs:
+        for missing in missing_prices(job, prices, billed=billed):
+            helps = [example(missing.keys, currency)] if missing.keys else []
+            allowed = ", or ".join([*helps, *([otherwise] if otherwise else [])])
+            found[group.problem(missing.job, missing.route, missing.what, allowed)] = None
+    return list(found)
+
+
+def _within(group: Group, prices: Prices, amount: Decimal, currency: str) -> None:
     """Raises BadInput unless the runs together cost at most this in the worst case."""
-    unbound = [one for one in found if one.worst is None]
-    if unbound:
-        why = ", ".join(unbound[0].rate.missing) or "neither limits.deadline nor limits.budget bounds it"
-        raise BadInput(f"--budget: what {unbound[0].name} costs at most is not known: {why}")
+    if problems := _missing(group, prices, currency):
+        raise BadInput([each._replace(what=f"{each.what}, which --budget needs") for each in problems])
+    found = estimates(group.runs, group.names, prices)
+    if unbound := [job for job, one in zip(group.runs, found, strict=True) if one.worst is None]:
+        what = "neither limits.deadline nor limits.budget bounds what it costs, which --budget needs"
+        raise BadInput([group.problem(job, ("limits", "deadline"), what, "a duration: 6h") for job in unbound])
     other = sorted({one.rate.currency for one in found if one.rate.currency and one.rate.currency != currency})
     if other:
         raise BadInput(f"--budget: the prices are in {', '.join(other)}, the budget in {currency}")
@@ -94,18 +102,18 @@ class CeilingPlan(NamedTuple):
     hourly: Mapping[str, Decimal]
 
 
-def plan_ceiling(jobs: Sequence[ResolvedJob], names: Mapping[str, str], prices: Prices, ceiling: str) -> CeilingPlan:
+def plan_ceiling(group: Group, prices: Prices, ceiling: str) -> CeilingPlan:
     """Raises BadInput where the price of a run is not known or in another currency, or where the ceiling pays for no
     more than what is kept back to stop all runs."""
     amount, currency = _money("--ceiling", ceiling)
-    found = estimates(jobs, names, prices)
+    if problems := _missing(group, prices, currency):
+        raise BadInput([each._replace(what=f"{each.what}, which --ceiling needs") for each in problems])
+    found = estimates(group.runs, group.names, prices)
     for one in found:
-        if one.rate.missing:
-            raise BadInput(f"--ceiling: what {one.name} costs an hour is not known: {', '.join(one.rate.missing)}")
         if one.rate.currency not in ("", currency):
             raise BadInput(f"--ceiling: {one.name} is priced in {one.rate.currency}, the ceiling is in {currency}")
     kept = sum(
-        (cost(2 * job.limits.grace + BUDGET_MARGIN, one.rate.high) for job, one in zip(jobs, found, strict=True)),
+        (cost(2 * job.limits.grace + BUDGET_MARGIN, one.rate.high) for job, one in zip(group.runs, found, strict=True)),
         Decimal(0),
     )
     if kept >= amount:

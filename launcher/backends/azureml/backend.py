@@ -27,7 +27,7 @@ from launcher.backends.azureml.workspace import (
 )
 from launcher.backends.base import BackendObservation, BilledDisk, BilledOther, Handle, Rendered
 from launcher.backends.store_logs import follow
-from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
+from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable, refused
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_hash, run_id
@@ -69,18 +69,18 @@ class AzureBackend:
         for job in group:
             scheme, _, path = job.store.partition("://")
             if scheme == "file" and not any(f"{path}/".startswith(f"{folder}/") for folder in folders):
-                wrong.append(f"{job.name}: store: a node does not see {job.store}; allowed: az://CONTAINER/PREFIX")
+                wrong.append((job.name, f"store: a node does not see {job.store}; allowed: az://CONTAINER/PREFIX"))
         wanted = [(job, job.options["compute"]) for job in group if "compute" in job.options]
         most = {compute: self.workspace.nodes(compute) for compute in {compute for _, compute in wanted}}
         for job, compute in wanted:
             there, needed = most[compute], max(role.replicas for role in job.roles.values())
             if there is None:
                 allowed = f"a cluster of {self.workspace.name}"
-                wrong.append(f"{job.name}: azureml.compute: there is no cluster `{compute}`; allowed: {allowed}")
+                wrong.append((job.name, f"azureml.compute: there is no cluster `{compute}`; allowed: {allowed}"))
             elif needed > there:
-                wrong.append(f"{job.name}: replicas: `{compute}` has at most {there} nodes; allowed: {there} or fewer")
+                wrong.append((job.name, f"replicas: `{compute}` has at most {there} nodes; allowed: {there} or fewer"))
         if wrong:
-            raise BadInput("\n".join(wrong))
+            raise refused(wrong)
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
         jobs = {run_id(job): job for job in group}

@@ -15,7 +15,7 @@ from launcher.backends.azureml import names
 from launcher.backends.azureml.script import command
 from launcher.backends.azureml.traits import VAULT
 from launcher.backends.base import Rendered
-from launcher.errors import BadInput
+from launcher.errors import BadInput, refused
 from launcher.runtime.kept_secrets import SECRETS, STORE_SECRETS
 from launcher.spec.hashing import encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob, Role
@@ -40,8 +40,8 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def render(group: Sequence[ResolvedJob]) -> Rendered:
     """One file for each run. Raises BadInput with every reason why Azure ML cannot run one of the jobs."""
-    if wrong := [f"{job.name}: {line}" for job in group for line in refusals(job)]:
-        raise BadInput("\n".join(wrong))
+    if wrong := [(job.name, line) for job in group for line in refusals(job)]:
+        raise refused(wrong)
     works = {work_hash(job) for job in group} if any(job.inputs for job in group) else set()
     warnings = [
         f"{job.name} is billed while it waits for {item.job or item.work}: submit it when that has ended"

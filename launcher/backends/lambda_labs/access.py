@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final
 
 from launcher.backends.lambda_labs.names import lifetime
-from launcher.errors import BadInput, Unreachable
+from launcher.errors import Unreachable, refused
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store import layout
@@ -157,5 +157,5 @@ def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:
 
 
 def check(group: Sequence[ResolvedJob], folders: Sequence[str]) -> None:
-    if wrong := [f"{job.name}: {line}" for job in group for line in refusals(job, folders)]:
-        raise BadInput("\n".join(wrong))
+    if wrong := [(job.name, line) for job in group for line in refusals(job, folders)]:
+        raise refused(wrong)

@@ -22,7 +22,7 @@ from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.backends.store_logs import follow
-from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
+from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable, refused
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
@@ -76,7 +76,7 @@ class LambdaBackend:
             for name in job.options.get("instance_types", ()):
                 if name not in offered:
                     allowed = ", ".join(sorted(offered))
-                    wrong.append(f"{job.name}: lambda.instance_types: `{name}` is not offered; allowed: {allowed}")
+                    wrong.append((job.name, f"lambda.instance_types: `{name}` is not offered; allowed: {allowed}"))
                     continue
                 specs = offered[name].instance_type.specs
                 for role, chosen in job.roles.items():
@@ -88,16 +88,13 @@ class LambdaBackend:
                         ("disk", (need.disk or 0) / 2**30, specs.storage_gib),
                     ):
                         if wanted > there:
-                            wrong.append(
-                                f"{job.name}: {role}: resources.{field}: {name} has {there}; allowed: at most {there}"
-                            )
-        wrong += [
-            f"{job.name}: {line}" for job in group if (line := renewal.unattended(job, self._store, self.account))
-        ]
+                            told = f"roles.{role}.resources.{field}: {name} has {there}; allowed: at most {there}"
+                            wrong.append((job.name, told))
+        wrong += [(job.name, line) for job in group if (line := renewal.unattended(job, self._store, self.account))]
         if wrong:
-            raise BadInput("\n".join(dict.fromkeys(wrong)))
-        if wrong := [f"{job.name}: {line}" for job in group for line in processor.refusals(job)]:
-            raise BadInput("\n".join(dict.fromkeys(wrong)))
+            raise refused(wrong)
+        if wrong := [(job.name, line) for job in group for line in processor.refusals(job)]:
+            raise refused(wrong)
 
     @property
     def _folders(self) -> Sequence[str]:

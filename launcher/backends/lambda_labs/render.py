@@ -16,7 +16,7 @@ from launcher.backends.lambda_labs.access import archive_url
 from launcher.backends.lambda_labs.script import completed, script, with_archive
 from launcher.backends.lambda_labs.traits import ARN
 from launcher.backends.lambda_labs.venv import digest_of
-from launcher.errors import BadInput
+from launcher.errors import BadInput, refused
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.yaml_text import dump
@@ -52,8 +52,8 @@ class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def render(group: Sequence[ResolvedJob]) -> Rendered:
     """Raises BadInput with every reason why Lambda cannot run one of the jobs."""
-    if wrong := [f"{job.name}: {line}" for job in group for line in refusals(job)]:
-        raise BadInput("\n".join(wrong))
+    if wrong := [(job.name, line) for job in group for line in refusals(job)]:
+        raise refused(wrong)
     files = [launch_file(job) for job in group]
     works = {work_hash(job): run_id(job) for job in group} if any(job.inputs for job in group) else {}
     warnings = tuple(

@@ -268,12 +268,13 @@ def _tell(missing: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Says on standard error whose price is not known, and which one it is."""
     units = list(dict.fromkeys(unit for _, wanted in missing for unit in wanted))
     if units:
+        from launcher.spec.prices.missing import example
+
         count = sum(bool(wanted) for _, wanted in missing)
+        keys = [unit for unit in units if ": " not in unit]  # the others are sentences
+        how = f"; allowed: {example(keys[:3])}" if keys else ""
         print(
-            foreign.line(
-                f"launcher cost: {count} without a known price and not counted: {', '.join(units)}; "
-                "write it under `prices` in slipway.yaml"
-            ),
+            foreign.line(f"launcher cost: {count} without a known price and not counted: {', '.join(units)}{how}"),
             file=sys.stderr,
         )
 

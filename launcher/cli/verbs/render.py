@@ -40,11 +40,14 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         refuse_ttl(group)
         refuse_device_names([*args.paths, args.output], group)
+    from launcher.spec.places import telling_places
+
     documents: dict[str, str] = {}
     owners: dict[str, list[str]] = {}
     for name in dict.fromkeys(job.backend for job in group.runs):
         jobs = [job for job in group.runs if job.backend == name]
-        rendered = renderer(name, profile.backend_options(name))(jobs)
+        with telling_places(group):
+            rendered = renderer(name, profile.backend_options(name))(jobs)
         documents.update(rendered.documents)
         for run, file in rendered.objects.items():
             owners.setdefault(file, []).append(run)

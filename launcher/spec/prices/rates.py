@@ -172,22 +172,36 @@ def machine_price(backend: str, region: str, kind: str, spot: bool, prices: Pric
     leaves it open. There is no way from a spot price to another."""
     suffix = SPOT if spot else ""
     names = [f"{backend}/{region}/{kind}{suffix}"] if region else []
+    names.append(f"{backend}/{kind}{suffix}")
+    if "_" in kind or "-" in kind:  # a cluster may be called `gpu`, as the price of any GPU is
+        names.append(f"{kind}{suffix}")
     # Azure writes the names of its sizes in another case than its price list, and than people
     written = {unit.lower(): unit for unit in prices}
-    for name in (*names, f"{backend}/{kind}{suffix}", f"{kind}{suffix}"):
+    for name in names:
         if (unit := name if name in prices else written.get(name.lower(), "")) in prices:
             amount, currency = prices[unit]
             return Price(exact(amount), currency, f"prices: {unit} in the profile")
-    listed = _table().get(backend, {})
-    types = listed.get("spot" if spot else "types", {})
-    entry = (
-        types[kind] if kind in types else next((types[name] for name in types if name.lower() == kind.lower()), None)
-    )
+    entry = _listed(backend, kind, spot)
     if isinstance(entry, Mapping):
         entry = entry.get(region)  # an open region may be one that costs more than all that are listed
     if entry is None:
         return None
+    listed = _table()[backend]
     return Price(exact(entry), listed["currency"], f"list price read on {listed['read']}")
+
+
+def listed_regions(backend: str, kind: str) -> tuple[str, ...]:
+    """The regions of which there is a list price, where the price depends on the region."""
+    entry = _listed(backend, kind, False)
+    return tuple(sorted(entry)) if isinstance(entry, Mapping) else ()
+
+
+def _listed(backend: str, kind: str, spot: bool) -> Any:
+    """What the table says of a type, in whatever case it is written: a price, or region -> price; None if nothing."""
+    types = _table().get(backend, {}).get("spot" if spot else "types", {})
+    if kind in types:
+        return types[kind]
+    return next((types[name] for name in types if name.lower() == kind.lower()), None)
 
 
 def unit_price(backend: str, resources: PricedRole | Resources, prices: Prices) -> tuple[Price, float] | str:

@@ -202,7 +202,7 @@ config: {{}}
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("gpu_1x_z9000", [], "no price of lambda/gpu_1x_z9000; allowed: `prices: {lambda/gpu_1x_z9000: 1.50 USD}`"),
+        ("gpu_1x_z9000", [], "job.yaml:5:39: lambda.instance_types[0]: no price of lambda's `gpu_1x_z9000` is known"),
         # 3 runs x 2 h x 3.29 = 19.74
         ("gpu_1x_h100_pcie", ["--budget", "19.73 USD"], "these runs may cost 19.74 USD, which is more than 19.73 USD"),
         ("gpu_1x_h100_pcie", ["--budget", "20 EUR"], "the prices are in USD, the budget in EUR"),

@@ -100,7 +100,7 @@ def test_submit_says_and_refuses_what_a_pool_may_cost(
         assert main(["submit", name, "--dry-run"]) == code
     Path("slipway.yaml").write_text(f"backend: azureml\nazureml: {json.dumps(PLACE)}\n")
     assert main(["submit", written("{size: Standard_D8_v3, instances: 2}"), "--dry-run"]) == 2
-    assert "no price of azureml/Standard_D8_v3" in capsys.readouterr().err
+    assert "azureml.pool.size: no price of azureml's `Standard_D8_v3` is known" in capsys.readouterr().err
     assert tenant.made() == []
 
 

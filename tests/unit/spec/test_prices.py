@@ -135,7 +135,7 @@ def test_a_price_of_the_profile_names_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("budget", "types", "message"),
     [
-        ("40 USD", "gpu_1x_z9000", "the price of `lambda/gpu_1x_z9000` is not known"),
+        ("40 USD", "gpu_1x_z9000", "no price of lambda's `gpu_1x_z9000` is known"),
         ("40 EUR", "gpu_1x_a10", "the price of the run is in USD, the budget in EUR"),
         # 3.29 USD per hour: .1 USD pays for 109.4 s, of which 2 x 30 s and a minute are kept
         ("0.1 USD", "gpu_1x_h100_pcie", "pays for 109 s of this run, at 3.29 USD per hour; allowed: more than 120 s"),
