@@ -27,6 +27,7 @@ FOLDERS: Final = {  # in a container
     "SLIPWAY_PRIVATE": f"{INSIDE}/private.json",
     "SLIPWAY_JOB_FILE": f"{INSIDE}/job.json",
 }
+AFTER: Final = 600  # seconds from the machine's end by its own script to that by systemd
 END: Final = "SLIPWAY_END"  # no line of the texts between two of these is this word: each is one line of JSON
 NO_ACCESS: Final = "{}"  # where submit writes the credentials of the store
 NO_ARCHIVE: Final = "-"  # where submit writes the URL of a Python environment's archive
@@ -40,6 +41,8 @@ root=${{SLIPWAY_MACHINE:-/var/lib/slipway}}
 mkdir -p "$root/run" "$root/work"{more}
 # whatever happens below, the machine goes off; `shutdown -P +N` would go by the wall clock, which may jump
 (sleep {seconds}; while :; do shutdown -P now; sleep 60; done) &
+# where that process is killed, a timer of systemd does it, which no wall clock moves either
+systemd-run -q --on-active={later} shutdown -P now 2>/dev/null
 cat > "$root/job.json" <<'{end}'
 {job}
 {end}
@@ -128,6 +131,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         run=run,
         more=' "$root/access"' if renewed(job) else "",
         seconds=lifetime(job),
+        later=lifetime(job) + AFTER,
         end=END,
         job=encode_job(job).decode(),
         access=NO_ACCESS,

@@ -1,5 +1,5 @@
 """An instance as a process group of this machine: it runs the user data it was launched with. Programs that a real
-machine has (docker, nvidia-smi, shutdown) are replaced by small ones, first in its PATH."""
+machine has (docker, nvidia-smi, shutdown, systemd-run) are replaced by small ones, first in its PATH."""
 
 from __future__ import annotations
 
@@ -52,8 +52,13 @@ echo "$2" > {folder}/power.new && mv {folder}/power.new {folder}/power
 # an hour and more is slept by the admin clock, which no wall clock moves: until somebody removes the file
 SLEEP: Final = """#!/bin/sh
 [ "$1" -ge 3600 ] 2>/dev/null || exec {sleep} "$@"
-echo "$1" > {folder}/asleep.new && mv {folder}/asleep.new {folder}/asleep.$$
+echo "$1" > {folder}/new.$$ && mv {folder}/new.$$ {folder}/asleep.$$
 while [ -e {folder}/asleep.$$ ]; do {sleep} 0.05; done
+"""
+# `systemd-run -q --on-active=SECONDS COMMAND`: a timer of the system, no process of the script's
+TIMER: Final = """#!/bin/sh
+after=${{2#--on-active=}}; shift 2
+(sleep "$after"; exec "$@") </dev/null >/dev/null 2>&1 &
 """
 NVIDIA: Final = """#!/bin/sh
 n=0; while [ $n -lt {gpus} ]; do echo "GPU $n: Stand-in (UUID: GPU-$n)"; n=$((n+1)); done
@@ -71,6 +76,7 @@ class Machine:
         texts = {
             "docker": DOCKER.format(python=sys.executable),
             "shutdown": SHUTDOWN.format(folder=folder),
+            "systemd-run": TIMER.format(),
             "sleep": SLEEP.format(folder=folder, sleep=shutil.which("sleep")),
             "nvidia-smi": NVIDIA.format(gpus=gpus),
         }

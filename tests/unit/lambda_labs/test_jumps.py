@@ -4,6 +4,8 @@ clock, as systemd-logind's does, and what its programs see of that clock is move
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,5 +126,23 @@ def test_it_goes_off_when_its_time_is_over_and_not_before(jumping: Jumping, jump
     seen = jumping.beats(one)
     until(lambda: jumping.beats(one) > seen + 3, jumping.explain)
     assert not jumping.off(), "its time is not over"
+    jumping.account.cloud.admin("clock", add=400)
+    until(jumping.off, jumping.explain)
+
+
+def test_it_goes_off_although_the_process_that_counts_was_killed(jumping: Jumping) -> None:
+    """As a kernel without memory may do."""
+    one = jumping.submit(limits=Limits(deadline=2 * HOUR, grace=2.0))
+    until(lambda: jumping.beats(one) > 2, jumping.explain)
+    (counting,) = (path for path in jumping.path.glob("cloud/*/asleep.*") if path.read_text() == f"{lifetime(one)}\n")
+    process = int(counting.suffix[1:])
+    parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    for each in (parent, process):
+        os.kill(each, signal.SIGKILL)
+    counting.unlink()
+    jumping.account.cloud.admin("clock", add=lifetime(one) + 300)
+    seen = jumping.beats(one)
+    until(lambda: jumping.beats(one) > seen + 3, jumping.explain)
+    assert not jumping.off(), "systemd's timer has 300 s left"
     jumping.account.cloud.admin("clock", add=400)
     until(jumping.off, jumping.explain)
