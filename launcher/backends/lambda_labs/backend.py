@@ -17,7 +17,7 @@ from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
-from launcher.backends.lambda_labs.records import as_recorded, record_end, recorded, shown_in
+from launcher.backends.lambda_labs.records import as_recorded, record_end, recorded, restored, shown_in
 from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
@@ -49,6 +49,7 @@ class LambdaBackend:
         self._gone: set[str] = set()  # ids that were seen gone: they never come back
         self._listing: tuple[float, list[CloudInstance]] | None = None
         self._unlisted: list[CloudInstance] | None = None  # asked for once: a reaper's process is short
+        self._untagged: dict[str, CloudInstance | None] = {}  # machines without our tags, as `restored` tells them
         self._lock = threading.Lock()
 
     @property
@@ -281,8 +282,25 @@ class LambdaBackend:
                 "no run of this account's name has it: who started it can end it",
             )
             for each in self._instances()
-            if each.living and not (each.tag(names.ACCOUNT) == self.account and each.tag(names.RUN))
+            if each.living and not self._tagged(each) and self._restored(each) is None
         ]
+
+    def _tagged(self, machine: CloudInstance) -> bool:
+        return machine.tag(names.ACCOUNT) == self.account and bool(machine.tag(names.RUN))
+
+    def _restored(self, machine: CloudInstance) -> CloudInstance | None:
+        """A machine of ours that lost the tag of its run or account, as it was; None for a stranger's. Where the
+        records cannot be read it is a stranger's, which nobody ends."""
+        url = str(self.options.get("store") or "")
+        if not url or (machine.tag(names.RUN) and machine.tag(names.ACCOUNT)):
+            return None
+        if machine.id not in self._untagged:
+            try:
+                self._untagged[machine.id] = restored(machine, self._store(url), url)
+            except (SlipwayError, OSError):
+                return None
+        known = self._untagged[machine.id]
+        return known if known is not None and self._tagged(known) else None
 
     def _ours(self) -> dict[str, list[CloudInstance]]:
         """Run -> its machines that live. Two witnesses: the list, and the audit events, which name a machine that the
@@ -293,8 +311,9 @@ class LambdaBackend:
         living = {each.id: each for each in (*self._unlisted, *shown) if each.living and each.id not in self._gone}
         runs: dict[str, list[CloudInstance]] = {}
         for each in living.values():
-            if each.tag(names.ACCOUNT) == self.account and (run := each.tag(names.RUN)):
-                runs.setdefault(run, []).append(each)
+            ours = each if self._tagged(each) else self._restored(each)
+            if ours is not None:
+                runs.setdefault(ours.tag(names.RUN), []).append(ours)
         return {run: mine(runs[run], run) for run in sorted(runs)}
 
     def end_duplicates(self, *, plan: bool) -> Iterator[tuple[str, str]]:

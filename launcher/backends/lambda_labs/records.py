@@ -4,6 +4,7 @@ an event says since when it was billed: later nobody can ask."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,14 +12,17 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.lambda_labs.names import MEMBER, NAME, RUN, STORE
+from launcher.backends.lambda_labs.names import ACCOUNT, EXPIRES, MEMBER, NAME, RUN, STORE, account_of, lifetime
+from launcher.backends.lambda_labs.names import LAUNCHED as LAUNCHED_AT
 from launcher.backends.lambda_labs.wire import CloudInstance, InstanceTag
 from launcher.decoding import decode_record
 from launcher.protocol.records import Event
+from launcher.spec.hashing import decode_job
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
 KIND: Final = "handle"
+NAMED: Final = r"([a-z0-9][a-z0-9-]*-[0-9a-f]{12})-(.+-\d+)"  # a machine's name: run, member
 ASKED, LAUNCHED, REFUSED, ENDING = "asked", "launched", "refused", "ending"
 # fields of LAUNCHED and ENDING events: the instance's type, region and cents an hour; of ENDING also, in seconds since
 # the epoch, when it passed its first health check ("0": not yet, or unknown) and when it was told to end
@@ -92,6 +96,27 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
             if fields.get("state") == LAUNCHED and "member" in fields and "instance" in fields:
                 ids.setdefault(fields["member"], []).append(fields["instance"])
     return ids
+
+
+def restored(machine: CloudInstance, store: Store, url: str) -> CloudInstance | None:
+    """A machine that lacks our tags, which anybody with the account's login may take off, with those that it had; None
+    for one that is not ours. Two witnesses: its name says the run, and the run's own record of a launch has its id."""
+    named = re.fullmatch(NAMED, machine.name or "")
+    if named is None:
+        return None
+    run, member = named.groups()
+    launch = next(
+        (each for each in _read(store, run, member) if (each.state, each.instance) == (LAUNCHED, machine.id)), None
+    )
+    body = store.read(RunKeys(run).job) if launch is not None else None
+    if launch is None or body is None:
+        return None
+    job = decode_job(body[0])
+    ours = as_recorded(machine, run, member, url)
+    known = {ACCOUNT: account_of(job), LAUNCHED_AT: f"{launch.modified:.0f}"}
+    known[EXPIRES] = f"{launch.modified + lifetime(job):.0f}"
+    added = [InstanceTag(key, value) for key, value in known.items() if not machine.tag(key)]
+    return msgspec.structs.replace(ours, tags=[*(ours.tags or ()), *added])
 
 
 def as_recorded(instance: CloudInstance, run: str, member: str, url: str) -> CloudInstance:

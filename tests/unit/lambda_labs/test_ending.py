@@ -12,7 +12,7 @@ import pytest
 from launcher.backends.lambda_labs import ending, names, overdue
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.errors import Unreachable
-from launcher.protocol.records import Beat, Claim, Placement, Result
+from launcher.protocol.records import Beat, Cancel, Claim, Placement, Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
@@ -160,17 +160,9 @@ def test_a_list_that_shows_what_was_terminated_for_an_hour_bills_and_ends_nothin
     assert len(account.cloud.ledger("terminated")) == asked
 
 
-@pytest.mark.parametrize("edited", ["slipway:run", "slipway:store", "all"])
-def test_tags_that_somebody_edited_hide_no_machine_from_cancel(
-    account: Account, monkeypatch: pytest.MonkeyPatch, edited: str
-) -> None:
-    """Anybody with the account's login can. The store knows the machine by its id."""
-    one = account.job("one")
-    account.submit(one)
+def untagged(monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
+    """As if a person had taken off a tag, or all."""
     send = LambdaApi._send
-
-    def changed(api: LambdaApi, method: str, path: str, body: Any = None) -> bytes:
-        return msgspec.json.encode(without(msgspec.json.decode(send(api, method, path, body))))
 
     def without(value: Any) -> Any:
         if isinstance(value, list):
@@ -182,7 +174,20 @@ def test_tags_that_somebody_edited_hide_no_machine_from_cancel(
             return kept
         return value
 
+    def changed(api: LambdaApi, method: str, path: str, body: Any = None) -> bytes:
+        return msgspec.json.encode(without(msgspec.json.decode(send(api, method, path, body))))
+
     monkeypatch.setattr(LambdaApi, "_send", changed)
+
+
+@pytest.mark.parametrize("edited", ["slipway:run", "slipway:store", "all"])
+def test_tags_that_somebody_edited_hide_no_machine_from_cancel(
+    account: Account, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """Anybody with the account's login can. The store knows the machine by its id."""
+    one = account.job("one")
+    account.submit(one)
+    untagged(monkeypatch, edited)
     cancel(account.store, run_id(one), account.backend())
     assert set(statuses(account)) <= {"terminating", "terminated"}
 
@@ -202,6 +207,41 @@ def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
     by_run = {each["body"]["name"]: each["status"] for each in account.cloud.bodies()}
     assert by_run[f"{run_id(done)}-main-0"].startswith("terminat")
     assert not by_run[f"{run_id(other)}-main-0"].startswith("terminat")
+
+
+@pytest.mark.parametrize("edited", ["slipway:run", "slipway:account", "all"])
+@pytest.mark.parametrize("over", ["finished", "cancelled", "expired", "living", "not ours"])
+def test_a_machine_that_lost_its_tags_is_ended_by_its_records_alone(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str, over: str
+) -> None:
+    """Its name says the run, and the run's record has exactly its id: two witnesses."""
+    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    one = account.job("one")
+    keys, machine = RunKeys(run_id(one)), account.submit(one)
+    if over in ("finished", "not ours"):
+        account.store.create(keys.result, msgspec.json.encode(Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n")))
+    elif over == "cancelled":
+        account.store.create(keys.cancel, msgspec.json.encode(Cancel("me", 0.0, "n")))
+    elif over == "expired":
+        monkeypatch.setattr(overdue, "LATE", -10000.0)
+    if over == "not ours":  # somebody's machine of the same name: no record has its id
+        account.store.delete([meta.key for meta in account.store.scan(keys.events)])
+    untagged(monkeypatch, edited)
+    backend = account.backend()
+    strange = [each.what for each in backend.others()]
+    assert (machine in "".join(strange)) == (over == "not ours")
+    told = reap.reap(
+        account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "planned"), plan=True
+    )
+    assert statuses(account)[0] in ("booting", "active")
+    stopped = [row for row in reaped(account, tmp_path) if row.did == "stopped"]
+    assert [row.run for row in told if row.did == "stopped"] == [row.run for row in stopped]
+    if over in ("living", "not ours"):
+        assert stopped == []
+        assert statuses(account)[0] in ("booting", "active")
+        return
+    assert [row.run for row in stopped] == [run_id(one)]
+    assert statuses(account)[0].startswith("terminat")
 
 
 def claim(account: Account, run: str, member: str = "main-0", launch: str = "m") -> None:
