@@ -42,6 +42,7 @@ def test_a_run_leaves_its_container_and_goes_on_from_its_checkpoint(there: OfEng
     nothing_left(there, run)
 
 
+@pytest.mark.nightly
 def test_a_queue_without_room_gives_its_run_to_lambda(there: OfEngine) -> None:
     """Another run has all of this machine; no container of this one is ever made."""
     other = computing(there, resources={"cpus": 1, "memory": "256Mi"})

@@ -14,7 +14,7 @@ from launcher.backends.lambda_labs import accounts
 from launcher.errors import SlipwayError, Unreachable
 from launcher.protocol.records import Event
 from launcher.spec.hashing import run_id
-from launcher.spec.model import Alternative, ResolvedJob, Timing
+from launcher.spec.model import Alternative, Limits, ResolvedJob, Timing
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.cancel import cancel
@@ -76,11 +76,18 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
         other.close()
 
 
-@pytest.mark.parametrize("claimed", [True, False])
-@pytest.mark.parametrize("next_backend", [True, False])
-def test_a_reaper_with_another_accounts_key_ends_and_moves_nothing(two: Two, claimed: bool, next_backend: bool) -> None:
-    more: dict[str, Any] = {"alternatives": (Alternative("kubernetes", {"namespace": "n"}),)} if next_backend else {}
-    one = two.own.job("one", timing=QUICK, **more)
+@pytest.mark.parametrize(
+    ("claimed", "changes"),
+    [
+        (True, {"alternatives": (Alternative("kubernetes", {"namespace": "n"}),)}),
+        (True, {}),
+        (False, {"limits": Limits(deadline=600.0, grace=2.0, start_deadline=0.001)}),
+    ],
+)
+def test_a_reaper_with_another_accounts_key_ends_and_moves_nothing(
+    two: Two, claimed: bool, changes: dict[str, Any]
+) -> None:
+    one = two.own.job("one", timing=QUICK, **changes)
     two.own.submit(one)
     if claimed:
         claim(two.own, run_id(one))
