@@ -171,6 +171,10 @@ def test_a_cluster_that_is_cut_off_does_not_hold_a_run_and_computes_nothing_besi
     here.environment["KUBECONFIG"] = usual
     until(lambda: len(here.witness.of(3)) > 3, lambda: here.explain(run))
     assert here.witness.one_at_a_time()
-    until(lambda: (here.reap(run), here.object(run))[1] == [], lambda: here.explain(run))
-    here.witness.found[3] = None
+    # its pod ends, and the next one leaves at once with the code after which a Job makes no more
+    assert here.ended_job(run)["type"] == "Failed"
+    until(lambda: here.object(run) in ([], [run]), lambda: here.explain(run))
+    assert not [row for row in here.reap(run) if not row.startswith("stopped")]
+    here.witness.found[3] = None  # that the Job was still there then is the case
     here.went_on(run, 3)
+    assert {attempt for _, attempt, _ in here.witness.steps} == {1, 3}
