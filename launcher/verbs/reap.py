@@ -73,6 +73,7 @@ def reap(
         rows += objects + _duplicates(name, backend, plan) + _renewed(name, backend, plan)
         if Reaped(name, "unreachable") not in (Reaped(row.run, row.did) for row in objects):
             rows += _unused(store, name, backend, plan)
+    rows = list(dict.fromkeys(rows))  # every question to a backend that does not answer says the same
     try:
         runs = list_runs(store)
     except Unreachable as error:

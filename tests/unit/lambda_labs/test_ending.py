@@ -244,6 +244,13 @@ def test_a_machine_that_lost_its_tags_is_ended_by_its_records_alone(
     assert statuses(account)[0].startswith("terminat")
 
 
+def test_a_wrong_key_is_told_once(account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMBDA_API_KEY", "wrong")
+    (row,) = reaped(account, tmp_path)
+    assert (row.run, row.did) == ("lambda", "unreachable")
+    assert "API key was invalid" in row.detail
+
+
 def claim(account: Account, run: str, member: str = "main-0", launch: str = "m") -> None:
     keys = RunKeys(run).attempt(1)
     placement = Placement(names.KIND, f"default/{run}", host="10.0.2.1", boot="b", container=launch)
