@@ -131,13 +131,14 @@ async def serving(
     keep  takes the first record of a task with the files of its episode
     """
     open_: set[asyncio.Task[None]] = set()
+    phase = ranks.phase  # a connection that this phase has taken may be read when the next one has begun
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         open_.add(task)
         try:
-            await _serve(ranks, queue, digest, keep, reader, writer)
+            await _serve(ranks, phase, queue, digest, keep, reader, writer)
         except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError, TimeoutError, ValueError):
             pass  # what it held was given back
         finally:
@@ -182,6 +183,7 @@ class _Done(msgspec.Struct):
 
 async def _serve(
     ranks: Ranks,
+    phase: int,
     queue: WorkQueue,
     digest: str,
     keep: Callable[[int, TaskRecord, dict[str, bytes]], Awaitable[None]],
@@ -190,8 +192,8 @@ async def _serve(
 ) -> None:
     """One connection of a worker."""
     hello = msgspec.convert(await _read(reader), _Hello)
-    if hello.phase != ranks.phase:
-        return await _write(writer, {"say": "over" if hello.phase < ranks.phase else "later"})
+    if hello.phase != phase:
+        return await _write(writer, {"say": "over" if hello.phase < phase else "later"})
     if hello.digest != digest:
         return await _write(writer, {"say": "refused", "why": "it has other tasks, another agent or is of another run"})
     await _write(writer, {"say": "ok"})

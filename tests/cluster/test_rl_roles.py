@@ -42,6 +42,7 @@ def test_each_pod_is_replaced_in_mid_run_and_every_rollout_counts_once(
         "resources": {"cpus": 0.2, "memory": "1Gi"},
     }
     here["config"] |= {"model": "$SLIPWAY_INPUTS/model", "asynchronous": {"staleness": 2}}
+    here["limits"]["grace"] = "5s"
     (run,) = desk.submit(here)
 
     def steps() -> int:

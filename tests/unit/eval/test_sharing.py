@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -273,6 +275,34 @@ def test_phases_follow_each_other_and_a_rank_may_come_too_early() -> None:
 
     asyncio.run(all_())
     assert seen == [[0, 1], [0, 1]]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("turns", range(8))
+def test_who_connects_while_a_phase_ends_is_told_to_come_again(turns: int) -> None:
+    """The connection is taken by the phase that ends, `turns` turns of the loop before, and read when the next one has
+    begun: its tasks are others, and the worker was refused for good."""
+    hello = {"say": "hello", "rank": 1, "phase": 1, "digest": "d1"}
+
+    async def come() -> bytes:
+        leader = Leader(0)
+        async with serving(leader.ranks, leader.queue, "d0", leader.keep):
+            leader.ranks.told.add("1")
+            early = socket.create_connection((leader.ranks.host, leader.ranks.port))
+            early.sendall(json.dumps(hello).encode() + b"\n")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        early.setblocking(False)
+        try:
+            async with asyncio.timeout(1):
+                return await asyncio.get_running_loop().sock_recv(early, 1000)
+        except (ConnectionResetError, TimeoutError):  # asyncio may drop it without a word; the worker then tries again
+            return b""
+        finally:
+            early.close()
+
+    assert b"refused" not in asyncio.run(come())
+    gc.collect()  # a connection that asyncio dropped
 
 
 def test_only_a_role_of_several_processes_shares(monkeypatch: pytest.MonkeyPatch) -> None:
