@@ -204,10 +204,9 @@ def test_a_submit_that_dies_anywhere_starts_no_run_without_its_ceiling(tmp_path:
 )
 def test_what_a_ceiling_must_be(ceiling: str, prices: dict[str, tuple[float, str]], message: str | None) -> None:
     """Two runs of 10 USD an hour, each with 64 s that are kept back: 0.3556 USD."""
-    jobs = [job("one", limits=Limits(grace=2.0)), job("two", limits=Limits(grace=2.0))]
-    names = {run_id(one): one.name for one in jobs}
+    both = group(job("one", limits=Limits(grace=2.0)), job("two", limits=Limits(grace=2.0)))
     if message is None:
-        assert plan_ceiling(jobs, names, prices, ceiling).hourly == {run: Decimal(10) for run in names}
+        assert plan_ceiling(both, prices, ceiling).hourly == {run_id(one): Decimal(10) for one in both.runs}
         return
     with pytest.raises(BadInput, match=message):
-        plan_ceiling(jobs, names, prices, ceiling)
+        plan_ceiling(both, prices, ceiling)
