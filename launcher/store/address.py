@@ -53,6 +53,12 @@ class StoreUrl:
                 f"store `{parts.scheme}://{parts.netloc}{parts.path}`: unknown option `{unknown[0]}`; "
                 f"allowed: {', '.join(allowed)}"
             )
+        for name in ("region", "account"):
+            if "/" in options.get(name, ""):
+                right = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/{options[name].partition('/')[2]}?..."
+                raise BadInput(
+                    f"store `{url}`: {name} has a `/`; what belongs to the path stands before the `?`: {right}"
+                )
         if options.get("anonymous", "1") not in ("1", "true", "0", "false"):
             raise BadInput(f"store `{url}`: anonymous is true or false")
         return cls(url, parts.scheme, parts.netloc, parts.path.strip("/"), options)

@@ -29,7 +29,8 @@ def test_each_pod_is_replaced_in_mid_run_and_every_rollout_counts_once(
     desk: Desk, cluster: Cluster, engine: Engine, cpu_image: str, start: Path
 ) -> None:
     cluster.secret(desk.namespace, "desktop", {"token": "a-word-of-the-test"})
-    model = f"{desk.url}/given/model"
+    bucket, _, how = desk.url.partition("?")
+    model = f"{bucket}/given/model?{how}"
     for path in start.rglob("*"):
         if path.is_file():
             desk.store.put(f"given/model/{path.relative_to(start)}", path.read_bytes())

@@ -42,6 +42,8 @@ def test_parts_of_a_url() -> None:
     ("url", "says"),
     [
         ("s3://key:secret@bucket/x", "credentials do not belong"),
+        ("s3://bucket/x?region=us-east-1/model", "region has a `/`; .* before the `\\?`: s3://bucket/x/model\\?..."),
+        ("az://runs?account=lab/model", "account has a `/`; .* before the `\\?`: az://runs/model\\?..."),
         ("s3://bucket/x?secret_access_key=abc", "unknown option `secret_access_key`; allowed: endpoint, region"),
         ("s3://bucket/x?endpoint", "options are name=value"),
         ("s3://bucket/x?anonymous=perhaps", "true or false"),
