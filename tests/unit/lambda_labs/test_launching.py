@@ -136,18 +136,20 @@ def test_processes_that_are_killed_make_one_machine_each_run(account: Account) -
     launchers at a time get SIGKILL at a random moment, then one is left in peace."""
     dice = random.Random(7)
     options = json.dumps({**TIMES, "lease": 12.0, "folders": [str(account.path)]})
-    kills = 0
+    kills, lasts = 0, 0.6  # seconds that a launcher of these three jobs takes here
     for number in range(20):
         jobs = [account.job(f"k{number}-{index}") for index in range(3)]
         command = [sys.executable, "-c", LAUNCHER, options, *(encode_job(one).decode() for one in jobs)]
         launchers = [subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL) for _ in range(3)]
         for each in launchers:
-            time.sleep(dice.uniform(0.2, 1.0))
+            time.sleep(dice.uniform(0.05, 0.6) * lasts)
             kills += each.poll() is None
             each.kill()
         assert {each.wait() for each in launchers} <= {0, -signal.SIGKILL}
         for _ in range(10):  # a busy machine may take longer than a lease lasts; then the same command goes on
+            began = time.monotonic()
             if subprocess.run(command, env=os.environ).returncode == 0:
+                lasts = min(time.monotonic() - began, 3.0)
                 break
         for one in jobs:
             entries = [entry for entry in account.cloud.ledger("launched") if entry["run"] == run_id(one)]
