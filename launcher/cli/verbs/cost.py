@@ -107,7 +107,8 @@ def _before(args: argparse.Namespace, profile: Profile) -> int:
     output.show(rows, right=RIGHT)
     _tell([(one.name, one.rate.missing) for one in found])
     if any(one.rate.origin for one in found):
-        print(f"\nprices: {', '.join(dict.fromkeys(one.rate.origin for one in found if one.rate.origin))}")
+        origins = dict.fromkeys(one.rate.origin.removeprefix("prices: ") for one in found if one.rate.origin)
+        print(f"\nprices: {', '.join(origins)}")
     return 0
 
 
