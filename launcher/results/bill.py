@@ -117,6 +117,18 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
     return tuple(times)
 
 
+def until_now(machines: Sequence[MachineTime], billed: Sequence[MachineTime], now: float) -> tuple[MachineTime, ...]:
+    """The machines of a run, where the provider says which of them it bills at `now`: these count until then, also when
+    the run has ended. One that was told to end counts as recorded. The `seconds` of `billed` are not read."""
+    found = {machine.id: machine for machine in machines}
+    for each in billed:
+        known = found.get(each.id)
+        if known is None or not known.ended:
+            start = each.start or (known.start if known is not None else 0.0)
+            found[each.id] = msgspec.structs.replace(each, start=start, seconds=max(now - start, 0.0) if start else 0.0)
+    return tuple(found.values())
+
+
 def bill(run: PricedRun, held: Sequence[HeldTime], machines: Sequence[MachineTime], prices: Prices, now: float) -> Bill:
     """The bill of a run at `now`, by the store's clock. `machines`: of a run whose machines a provider bills, where
     they are known; without them its attempts are counted, at the price of the dearest machines that its job allows."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from launcher.decoding import unpacker
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
-from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times
+from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times, until_now
 from launcher.spec.prices.rates import STORAGE, Prices, Rate, any_rate, exact, worst_case
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RUNS, RunKeys
@@ -62,12 +63,22 @@ class CostGroup(NamedTuple):
     unknown: int
 
 
-def costs(store: Store, lines: Sequence[Line], prices: Prices, memory: Memory) -> list[RunCost]:
-    """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line."""
+def costs(
+    store: Store,
+    lines: Sequence[Line],
+    prices: Prices,
+    memory: Memory,
+    billed: Mapping[str, Sequence[MachineTime]] = MappingProxyType({}),
+) -> list[RunCost]:
+    """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line.
+    `billed`: run -> its machines that a provider bills now, where one was asked."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         machines = pool.map(lambda line: _machines(store, line, memory), lines)
         now = store.now()
-        return [_cost(line, found, prices, now) for line, found in zip(lines, machines, strict=True)]
+        return [
+            _cost(line, until_now(found, billed.get(line.run, ()), now), prices, now)
+            for line, found in zip(lines, machines, strict=True)
+        ]
 
 
 def _cost(line: Line, machines: Sequence[MachineTime], prices: Prices, now: float) -> RunCost:

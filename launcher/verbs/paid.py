@@ -20,7 +20,7 @@ from launcher.backends.base import (
 )
 from launcher.clock import boottime
 from launcher.errors import SlipwayError
-from launcher.results.bill import machine_rate
+from launcher.results.bill import MachineTime, machine_rate
 from launcher.spec.backends import backends, traits
 from launcher.spec.prices.rates import Prices, disk_price, rate
 from launcher.spec.profile import Profile
@@ -28,6 +28,7 @@ from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from launcher.userdata.memory import Memory
 from launcher.verbs.cost import GIB, RunCost, costs
+from launcher.verbs.reap import LEAVING
 from launcher.verbs.status import Line, list_runs, read_lines
 
 PATIENCE: Final = 60.0  # seconds in which a backend has to answer
@@ -102,7 +103,11 @@ def paid(
         rest += [_disk(name, disk, profile.prices) for disk in answer.disks]
     by_run = {line.run: line for line in lines}
     wanted = [by_run[each.handle.run] for _, each in seen if each.handle.run in by_run]
-    found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, Memory(store, cache))}
+    billed: dict[str, list[MachineTime]] = {}
+    for name, each in seen:
+        billed.setdefault(each.handle.run, []).extend(_time(name, machine) for machine in each.machines)
+    memory = Memory(store, cache)
+    found = {cost.line.run: cost for cost in costs(store, wanted, profile.prices, memory, billed)}
     items = [*(_item(name, each, found.get(each.handle.run), profile.prices) for name, each in seen), *rest]
     return PaidListing([item for item in items if item.hourly is None or item.hourly], silent, names)
 
@@ -232,6 +237,12 @@ def _disk(name: str, disk: BilledDisk, prices: Prices) -> PaidItem:
     )
 
 
+def _time(name: str, machine: BilledMachine) -> MachineTime:
+    return MachineTime(
+        machine.id, machine.since, 0.0, machine.type, machine.region, machine.cents, ended=False, backend=name
+    )
+
+
 def _item(name: str, seen: BackendObservation, cost: RunCost | None, prices: Prices) -> PaidItem:
     line = cost.line if cost is not None else None
     hourly, currency = _hourly(name, seen, line, prices)
@@ -285,7 +296,8 @@ def _why(seen: BackendObservation, line: Line | None) -> str:
     if seen.overdue:
         return f"must be ended: {seen.overdue}"
     if line is not None and line.final:
-        return f"the run has {line.state}: `launcher reap --backend {seen.handle.backend}` ends it"
+        reap = f"`launcher reap --backend {seen.handle.backend}` ends it"
+        return f"the run has {line.state}: {reap}, {LEAVING / 60:.0f} min after the run's end at the earliest"
     if line is None:
         return "its run is not in this store"
     return line.state

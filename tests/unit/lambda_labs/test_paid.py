@@ -73,11 +73,24 @@ def test_a_machine_that_outlives_its_run_is_listed_with_what_ends_it(account: Ac
     result = Result("failed", 0, Reason.LOST, "", 0.0, "n")
     account.store.create(RunKeys(run_id(made)).result, msgspec.json.encode(result))
     (item,) = ask(capsys)
-    assert item["why"] == "the run has failed: `launcher reap --backend lambda` ends it"
+    ends = "`launcher reap --backend lambda` ends it, 5 min after the run's end at the earliest"
+    assert item["why"] == f"the run has failed: {ends}"
     stored = Path(account.store.url.removeprefix("file://")) / RunKeys(run_id(made)).result
     os.utime(stored, (1_780_000_000, 1_780_000_000))  # reap gives a run's last processes five minutes to end
     assert main(str(item["why"]).split("`")[1].split()[1:]) == 0
     assert ask(capsys) == []
+
+
+def test_a_machine_that_outlives_its_run_is_counted_until_now(account: Account, capsys: Capture) -> None:
+    """A run that failed at once, an hour ago, and nobody ended its machine since: 61 minutes, in full ones, at 75 cents
+    an hour. The run's own record ends with it, before Lambda's first health check."""
+    made = account.job("train")
+    machine = account.submit(made)
+    result = Result("failed", 0, Reason.CONFIG_ERROR, "", 0.0, "n")
+    account.store.create(RunKeys(run_id(made)).result, msgspec.json.encode(result))
+    account.cloud.admin("instance", id=machine, launched=-3610.0, boot=0.0)
+    (item,) = ask(capsys)
+    assert item["cost"] == pytest.approx(0.75 * 61 / 60, abs=1e-6)
 
 
 def test_a_machine_of_another_store_is_listed_too(
