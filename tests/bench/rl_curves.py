@@ -35,6 +35,7 @@ SEEDS: Final = (0, 1, 2)
 TUNING: Final = {"count": 100, "seed": 1_400_000}  # chooses each start, and draws the curve
 FRESH: Final = {"count": 400, "seed": 1_500_000}
 BETWEEN: Final = (0.40, 0.65)  # of the tasks for tuning
+MOST_TAUGHT: Final = 8000  # steps of SFT
 EVERY: Final = 50  # steps of SFT between two checkpoints
 DRAWS: Final = 10_000  # of the bootstrap
 
@@ -43,7 +44,7 @@ DRAWS: Final = 10_000  # of the bootstrap
 class Form:
     """What differs between the two forms."""
 
-    taught: int  # steps of SFT, the only ones whose seconds are taken
+    taught: int  # steps of SFT, twice as many where no checkpoint of them solves BETWEEN
     looks: tuple[int, ...]  # steps of SFT; the start is the first of them that solves BETWEEN
     generations: int
     episodes: tuple[str, str] = ("rl-login", "rl-episodes")  # the example, and its job
@@ -119,18 +120,26 @@ class Bench:
         return [solved[each] for each in sorted(solved)]
 
     def start(self, seed: int) -> Path:
-        """The checkpoint at which a seed's three arms begin."""
+        """The checkpoint at which a seed's three arms begin. Where the model learns late, the SFT is twice as long: its
+        rate is constant, so its first steps are the same."""
         episodes = self.run("episodes", self.form.episodes[1], {}) / "episodes"
         model = self.run(f"model-{seed}", "rl-model", {"episodes": episodes}, seed=seed)
         given = {"episodes": episodes, "model": model}
-        steps = self.form.taught
-        kept = {"save_every": EVERY, "keep_checkpoints": steps // EVERY}
-        taught = self.run(f"start-{seed}", "rl-start", given, seed=seed, steps=steps, **kept)
-        for step in self.form.looks:
-            found = taught / "checkpoints" / f"checkpoint-{step}"
-            if BETWEEN[0] <= share(self.asked(f"tune-start-{seed}-{step}", found, TUNING)) <= BETWEEN[1]:
-                return found
-        raise SystemExit(f"seed {seed}: no checkpoint is between {BETWEEN[0]:.0%} and {BETWEEN[1]:.0%}")
+        steps, below, looks = self.form.taught, 0, list(self.form.looks)
+        while True:
+            kept = {"save_every": EVERY, "keep_checkpoints": steps // EVERY}
+            name = f"start-{seed}" if steps == self.form.taught else f"start-{seed}-{steps}"
+            taught = self.run(name, "rl-start", given, seed=seed, steps=steps, **kept)
+            above = steps + EVERY
+            while step := looks.pop(0) if looks else middle(below, above):
+                found = taught / "checkpoints" / f"checkpoint-{step}"
+                solved = share(self.asked(f"tune-start-{seed}-{step}", found, TUNING))
+                if BETWEEN[0] <= solved <= BETWEEN[1]:
+                    return found
+                below, above = (max(below, step), above) if solved < BETWEEN[0] else (below, min(above, step))
+            if above <= steps or steps >= MOST_TAUGHT:
+                raise SystemExit(f"seed {seed}: no checkpoint is between {BETWEEN[0]:.0%} and {BETWEEN[1]:.0%}")
+            steps *= 2
 
     def arms(self, seed: int) -> dict[str, list[bool]]:
         """What the start, the trained model and the longer taught one solve of the fresh tasks."""
@@ -146,7 +155,8 @@ class Bench:
             tasks={"count": 1000, "seed": 100_000},
             **self.form.training,
         )
-        steps = int(seconds(tried) / (seconds(self.folder / f"start-{seed}") / self.form.taught))
+        taught = start.parents[1]
+        steps = int(seconds(tried) / seconds(taught) * json.loads((taught / "config.json").read_text())["steps"])
         given = {"episodes": self.folder / "episodes/episodes", "model": start}
         longer = self.run(f"sft-{seed}", "rl-start", given, seed=seed + 10, steps=steps, save_every=5000)
         return {
@@ -161,6 +171,12 @@ class Bench:
         kept = self.folder / f"rl-{seed}-a/checkpoints"
         places += [kept / f"checkpoint-{step}" for step in range(10, self.form.generations + 1, 10)]
         return [share(self.asked(f"curve-{seed}-{n * 10}", place, TUNING)) for n, place in enumerate(places)]
+
+
+def middle(below: int, above: int) -> int:
+    """The step of a checkpoint between these two, or 0 where there is none."""
+    step = (below + above) // 2 // EVERY * EVERY
+    return step if below < step < above else 0
 
 
 def _cpu() -> float:
