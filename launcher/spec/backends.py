@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -53,6 +53,8 @@ class Traits(msgspec.Struct, frozen=True):
     module           has `make(options) -> Backend`; imported when the backend is first used
     block            the backend's options: its block in a job and, unless `settings` says otherwise, in slipway.yaml
     defaults         options of the block that are left out of job.json at these values, so that no old hash changes
+    choices          options of which a block uses one, each with the options that belong to it: a job that has one of
+                     them takes none of the others from slipway.yaml
     machine          options of the block that mean something on this machine only (a name in its kubeconfig): never in
                      job.json, so in no hash
     settings         what its block in slipway.yaml holds instead, where that is not the defaults of jobs
@@ -73,6 +75,7 @@ class Traits(msgspec.Struct, frozen=True):
     module: str
     block: Struct
     defaults: Mapping[str, Any] = {}
+    choices: Mapping[str, Sequence[str]] = {}
     machine: frozenset[str] = frozenset()
     settings: Struct | None = None
     extra: str | None = None

@@ -300,7 +300,13 @@ class _Resolver:
         return portable(self.backend, without_defaults(self.backend, merged))
 
     def merged(self) -> dict[str, Any]:
-        return {**self.profile.blocks.get(self.backend, {}), **self.values.get(self.backend, {})}
+        general, own = self.profile.blocks.get(self.backend, {}), self.values.get(self.backend, {})
+        choices = self.traits.choices
+        replaced = {option: belonging for option, belonging in choices.items() if option not in own}
+        if len(replaced) < len(choices):
+            others = {*replaced, *(name for belonging in replaced.values() for name in belonging)}
+            general = {name: value for name, value in general.items() if name not in others}
+        return {**general, **own}
 
     def environment_of_lock(self) -> str:
         """`sha256:...` of the archive that the block's `venv` names; empty, with problems, where it cannot be used. A

@@ -167,6 +167,7 @@ TRAITS: Final = Traits(
         ),
     ),
     defaults={"experiment": "slipway"},
+    choices={"compute": ("vm_size",), "instance_type": ("locations", "tier", "priority"), "pool": ()},
 )
 
 
