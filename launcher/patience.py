@@ -1,8 +1,8 @@
-"""Tells the user that a store has not answered yet, while the launcher still tries.
+"""Tells the user what the launcher waits for: a store that has not answered yet, machines that a backend makes or ends.
 
 The command line sets `say`; a runtime or a supervisor does not, so it prints nothing. `begin` registers a call to a
 store and `end` removes it. A separate thread reports a call that has had no answer for AFTER seconds, once for each
-store.
+store. `Wait` is for who looks again and again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Final
 
 AFTER: Final = 1.5  # seconds; with the time that a verb takes to start, the message appears within two
 
+AGAIN: Final = 600.0  # seconds after which a wait is told again, though nothing has changed
+
 say: Callable[[str], None] | None = None
+before: Callable[[], None] | None = None  # called once, before the first line of a `Wait`
 
 
 class Call:
@@ -25,6 +28,25 @@ class Call:
         self.deadline = deadline
         self.began = time.monotonic()
         self.fault = ""
+
+
+class Wait:
+    """What one part of a verb waits for."""
+
+    def __init__(self) -> None:
+        self._told, self._at = "", 0.0
+
+    def tell(self, text: str) -> None:
+        """Says it if it is news, or was last said long ago."""
+        global before
+        now = time.monotonic()
+        if say is None or (text == self._told and now - self._at < AGAIN):
+            return
+        self._told, self._at = text, now
+        first, before = before, None
+        if first is not None:
+            first()
+        say(text)
 
 
 class _Watch:

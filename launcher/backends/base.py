@@ -50,7 +50,8 @@ class Handle(msgspec.Struct, frozen=True):
 
 class BilledMachine(msgspec.Struct, frozen=True):
     """A machine that costs money now. `since`: when billing began, in seconds since the epoch; 0: it has not begun yet,
-    or nobody knows. `cents`: an hour, by the backend's own list; 0: it does not say."""
+    or nobody knows. `cents`: an hour, by the backend's own list; 0: it does not say. `key`: what the run's events call
+    it, where that is not its id."""
 
     id: str
     member: str
@@ -58,6 +59,7 @@ class BilledMachine(msgspec.Struct, frozen=True):
     region: str = ""
     cents: int = 0
     since: float = 0.0
+    key: str = ""
 
 
 class BilledDisk(msgspec.Struct, frozen=True):

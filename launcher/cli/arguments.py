@@ -50,7 +50,7 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     try:
         return process.verb(lambda: int(module.run(args)))
     finally:
-        patience.say = None
+        patience.say = patience.before = None
 
 
 def _say(text: str) -> None:

@@ -239,7 +239,7 @@ def _disk(name: str, disk: BilledDisk, prices: Prices) -> PaidItem:
 
 def _time(name: str, machine: BilledMachine) -> MachineTime:
     return MachineTime(
-        machine.id, machine.since, 0.0, machine.type, machine.region, machine.cents, ended=False, backend=name
+        machine.key or machine.id, machine.since, 0.0, machine.type, machine.region, machine.cents, backend=name
     )
 
 

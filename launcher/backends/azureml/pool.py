@@ -26,6 +26,7 @@ from launcher.backends.base import BilledMachine
 from launcher.decoding import decode_record
 from launcher.errors import Conflict, Unreachable
 from launcher.foreign import line
+from launcher.patience import Wait
 from launcher.protocol.records import Event
 from launcher.results.bill import AT, ENDING, HANDLE, HEALTHY, INSTANCE, REGION, STATE, TYPE
 from launcher.store.base import Store
@@ -82,7 +83,7 @@ class PoolInstance:
         return f"{self.name} has run for {runs / 3600:.1f} h, and may for {int(most) / 3600:.1f} h"
 
     def machine(self) -> BilledMachine:
-        return BilledMachine(self.name, self.member, self.size, self.region, since=self.since)
+        return BilledMachine(self.name, self.member, self.size, self.region, since=self.since, key=self.key)
 
 
 def ours(body: Mapping[str, Any], workspace: str) -> PoolInstance | None:
@@ -155,7 +156,7 @@ class InstancePool:
         """Makes the instances that are missing, starts those that were stopped, and returns when all run. Raises
         Conflict, Unreachable, AzureRefused."""
         seen: set[str] = set()
-        end = time.monotonic() + READY
+        end, wait = time.monotonic() + READY, Wait()
         while True:  # all in one look: the first may have been idle for long when the last one runs
             found = [self._step(document, seen) for document in documents]
             running = [each for each in found if each is not None]
@@ -167,6 +168,8 @@ class InstancePool:
                     f"{', '.join(late)}: {READY / 60:.0f} min after it was asked for, it does not run: submit again, "
                     "nothing is made twice; or end it with `launcher cancel`"
                 )
+            run = documents[0]["tags"][names.TAG]
+            wait.tell(f"{run} waits for its instances, some minutes: {len(running)} of {len(found)} run")
             time.sleep(self.poll)
         for each in running:
             record(store(), each, LAUNCHED)
@@ -210,7 +213,7 @@ class InstancePool:
 
     def end(self, run: str, members: Sequence[str], store: str, opened: Callable[[], Store]) -> None:
         """Deletes a run's instances, and returns when all are gone. Raises Unreachable."""
-        end, looks, trouble = time.monotonic() + ENDED, 0, ""
+        end, looks, trouble, wait = time.monotonic() + ENDED, 0, "", Wait()
         while left := self.of(run, members, store):
             if looks % ASK_AGAIN == 0:
                 for each in left:
@@ -223,6 +226,8 @@ class InstancePool:
                         trouble = f": {error}"
             if time.monotonic() > end:
                 raise Unreachable(f"{left[0].name} is there {ENDED / 60:.0f} min after it was deleted{trouble}")
+            if looks:
+                wait.tell(f"{run} waits until Azure has deleted its instances, some minutes: {len(left)} left")
             time.sleep(self.poll)
             looks += 1
 

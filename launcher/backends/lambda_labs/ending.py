@@ -9,6 +9,7 @@ from typing import Final
 
 from launcher.backends.lambda_labs.api import EffectUnknown, LambdaApi, LambdaRefused
 from launcher.errors import Unreachable
+from launcher.patience import Wait
 
 PATIENCE: Final = 300  # looks; about as many seconds
 ASK_AGAIN: Final = 15  # looks between two requests
@@ -16,12 +17,14 @@ ASK_AGAIN: Final = 15  # looks between two requests
 
 def end(api: LambdaApi, ids: Collection[str], interval: float) -> None:
     """Returns when none of the machines is living any more. Raises Unreachable."""
-    left = set(ids)
+    left, wait = set(ids), Wait()
     trouble = ""
     for look in range(PATIENCE):
         left = {each for each in left if (seen := api.instance(each)) is not None and seen.living}
         if not left:
             return
+        if look >= ASK_AGAIN:
+            wait.tell(f"waits until Lambda has ended {', '.join(sorted(left))}")
         if look % ASK_AGAIN == 0:
             for each in sorted(left):  # one by one: one unknown id would refuse them all
                 try:

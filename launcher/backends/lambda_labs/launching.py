@@ -25,6 +25,7 @@ from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, req
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.clock import boottime
 from launcher.errors import BadInput, Conflict, NoPlace, SlipwayError, Unreachable
+from launcher.patience import Wait
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -82,7 +83,8 @@ def ensure(
     """
     if beside is not None and beside.region.name:
         file = replace(file, regions=(beside.region.name,))
-    end = time.monotonic() + file.wait
+    end, wait = time.monotonic() + file.wait, Wait()
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + file.wait))
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
             launch = _Launch(api, store, file, machine, given, times, held)
@@ -95,6 +97,7 @@ def ensure(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or set "
                 f"lambda.wait_for_capacity; nothing is launched twice{_waiting(file, beside)}"
             )
+        wait.tell(f"{file.run} waits: Lambda has no capacity now for {types} in {regions}; asks again until {until}")
         time.sleep(times.between)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from launcher import patience
 from launcher.cli.arguments import add_output
 from launcher.cli.jobs import add_job, add_price, resolved, tell_cost, tell_left_out
 from launcher.cli.printing.output import emit
@@ -78,9 +79,11 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
 
     output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
     jobs = api.Jobs(group, profile)
+    patience.before = lambda: tell_cost("submit", group, profile)  # who waits for machines knows what they cost
     done = api.submit(jobs, dry_run=plan, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price)
-    if not all(submitted.final for submitted in done):
-        tell_cost("submit", group, profile)
+    if patience.before is not None and not all(submitted.final for submitted in done):
+        patience.before()
+    patience.before = None
     if not plan:
         keep_names(profile.store, group.id, [submitted.run for submitted in done])
     rows: Sequence[Mapping[str, object]] = [

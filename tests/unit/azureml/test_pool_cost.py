@@ -111,6 +111,21 @@ def ask(capsys: Capture) -> list[dict[str, object]]:
     return found
 
 
+def test_a_person_knows_the_cost_before_a_submit_waits_for_instances_and_what_it_waits_for(
+    tenant: Tenant, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AzureBackend, "check", lambda self, jobs: None)  # the store is a folder
+    monkeypatch.setattr("launcher.backends.azureml.backend.POLL", 0.02)
+    name = written("{size: Standard_D8_v3, instances: 2}")
+    assert main(["submit", name]) == 0
+    cost, wait, *others = (line for line in capsys.readouterr().err.splitlines() if line)
+    assert "cost: at most 0.80 USD" in cost
+    assert "waits for its instances, some minutes: 0 of 2 run" in wait
+    assert not [line for line in others if "cost: " in line]
+    assert main(["cancel", "waa"]) == 0
+    assert "waits until Azure has deleted its instances, some minutes: 2 left" in capsys.readouterr().err
+
+
 def test_paid_lists_a_pool_with_its_run_until_it_is_gone(tenant: Tenant, capsys: Capture) -> None:
     """2 x .40 USD an hour while it runs; stopped by Azure, each is told apart, because its disk is billed."""
     one = tenant.pooled("waa")
@@ -118,6 +133,9 @@ def test_paid_lists_a_pool_with_its_run_until_it_is_gone(tenant: Tenant, capsys:
     (item,) = ask(capsys)
     assert (item["run"], item["hourly"]) == (run, 0.8)
     made = sorted(tenant.instances())
+    # what Azure lists is what the run's events name: none counts twice
+    (seen,) = tenant.backend().mine()
+    assert {each.key for each in seen.machines} == {each.id for each in machine_times(read_run(tenant.store, run))}
     assert all(f"STANDARD_D8_V3 {name}" in str(item["what"]) for name in made)
     for name in (run, f"{run}_main-1"):
         tenant.azure.admin("set", name=name, status="Completed")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from launcher import patience
 from launcher.backends.lambda_labs import access
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.errors import BadInput, SlipwayError, Unreachable
@@ -185,7 +186,13 @@ def test_the_machines_of_a_run_are_in_one_region(account: Account, settings: Set
     ]
 
 
-def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings) -> None:
+def test_capacity_that_comes_is_waited_for(
+    account: Account, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the user is told so, once, after what must be said before."""
+    told: list[str] = []
+    monkeypatch.setattr(patience, "say", told.append)
+    monkeypatch.setattr(patience, "before", lambda: told.append("cost"))
     settings(capacity={"gpu_1x_a10": {"us-east-1": 0}})
     waiting = account.job("one", {"wait_for_capacity": 600.0})
     asked: list[int] = []
@@ -205,6 +212,9 @@ def test_capacity_that_comes_is_waited_for(account: Account, settings: Settings)
     backend.api.types = offered  # type: ignore[method-assign]
     assert account.submit(waiting, backend) in account.launches()
     assert len(asked) >= 3
+    cost, wait = told
+    assert cost == "cost"
+    assert "waits: Lambda has no capacity now for gpu_1x_a10, gpu_1x_h100_pcie in any region; asks again until" in wait
 
 
 def test_credentials_are_made_when_a_machine_is_launched_and_not_before_the_wait_for_it(

@@ -11,7 +11,7 @@ import pytest
 from launcher.protocol.records import Beat, Claim, Event, Exit, Placement, Result
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
-from launcher.results.bill import HeldTime, MachineTime, bill, held_times, machine_times
+from launcher.results.bill import HeldTime, MachineTime, bill, held_times, machine_times, until_now
 from launcher.spec.model import Alternative, Budget, Limits, ResolvedJob, Resources, Role
 from launcher.spec.prices.rates import PricedRole, PricedRun, any_rate
 
@@ -135,6 +135,21 @@ def test_a_run_that_ended_is_not_billed_for_ever_where_nobody_recorded_its_machi
     seen = replace(seen, result=msgspec.structs.replace(seen.result, time=START + 610))
     (machine,) = machine_times(seen)
     assert (machine.seconds, machine.ended) == (610.0, False)
+
+
+def test_what_the_provider_bills_now_counts_until_now_and_what_was_told_to_end_does_not() -> None:
+    """At 1000 s. a: the run's record ends with the run after 60 s, the provider says since 400: 600 s. b: told to end
+    after 90 s, and still listed. c: no record. d: it boots. e: only its claim is known, at 700: 300 s. f: gone."""
+    recorded = [
+        MachineTime("a", 500.0, 60.0, backend="lambda"),
+        MachineTime("b", 500.0, 90.0, ended=True, backend="lambda"),
+        MachineTime("e", 700.0, 10.0, backend="lambda"),
+        MachineTime("f", 500.0, 70.0, backend="lambda"),
+    ]
+    listed = {"a": 400.0, "b": 500.0, "c": 950.0, "d": 0.0, "e": 0.0}
+    found = until_now(recorded, [MachineTime(each, at, 0.0, backend="lambda") for each, at in listed.items()], 1000.0)
+    assert {each.id: each.seconds for each in found} == {"a": 600, "b": 90, "c": 50, "d": 0, "e": 300, "f": 70}
+    assert until_now(recorded, [], 1000.0) == tuple(recorded)
 
 
 def test_without_a_price_nothing_is_guessed() -> None:
