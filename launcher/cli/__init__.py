@@ -88,6 +88,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "help" and arguments[1] in VERBS:
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if arguments else 2
@@ -98,10 +100,10 @@ def _main(arguments: list[str]) -> int:
         return 0
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
-        from difflib import get_close_matches
+        from launcher.cli.other_words import meant
 
-        near = get_close_matches(verb, VERBS, n=1)
-        hint = f" Did you mean `{near[0]}`?" if near else ""
+        near = meant(verb)
+        hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
     from launcher.cli.arguments import call

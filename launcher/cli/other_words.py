@@ -1,0 +1,40 @@
+"""The verbs of programs that users of this one know: kubectl, docker, SkyPilot, dstack, az and git. Read only to answer
+an unknown verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from launcher.cli import VERBS
+
+_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "submit": ("apply", "create", "launch", "start", "train", "up"),
+    "status": ("describe", "get", "history", "inspect", "job", "jobs", "list", "ls", "ps", "runs", "show", "watch"),
+    "cancel": ("abort", "delete", "destroy", "down", "end", "kill", "stop", "terminate"),
+    "logs": ("attach", "follow", "log", "tail"),
+    "gather": ("copy", "cp", "download", "fetch", "pull", "sync"),
+    "exec": ("bash", "sh", "shell", "ssh"),
+    "forward": ("port", "port-forward", "tunnel"),
+    "retry": ("relaunch", "rerun", "restart", "resume"),
+    "doctor": ("check", "config", "info", "login", "whoami"),
+    "queues": ("queue",),
+    "results": ("metrics", "result", "scores"),
+    "monitor": ("dashboard", "ui", "web"),
+    "images": ("build", "image"),
+    "cost": ("bill", "price"),
+    "gc": ("prune",),
+    "--version": ("version",),
+    "--help": ("usage",),
+}
+MEANS: Final = {word: verb for verb, words in _OF.items() for word in words}
+
+
+def meant(word: str) -> str:
+    """The verb that this one probably stands for, or ""."""
+    known = word.lower()
+    if known in VERBS or known in MEANS:
+        return MEANS.get(known, known)
+    near = get_close_matches(known, [*VERBS, *MEANS], n=1)
+    return MEANS.get(near[0], near[0]) if near else ""
