@@ -165,8 +165,8 @@ def submit(
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
+    from launcher.spec.blocks import of_machine
     from launcher.spec.places import telling_places
-    from launcher.spec.resolve import of_machine
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder

@@ -12,11 +12,12 @@ from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.records import Result
 from launcher.spec import override
+from launcher.spec.blocks import of_machine, portable, without_defaults
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.problems import Problems
 from launcher.spec.refusals import refuse_tokens
-from launcher.spec.resolve import Group, of_machine, portable, without_defaults
+from launcher.spec.resolve import Group
 from launcher.spec.schema import BLOCKS, JOB
 from launcher.spec.source import YamlDocument
 from launcher.spec.types import Context
