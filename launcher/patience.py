@@ -2,7 +2,7 @@
 
 The command line sets `say`; a runtime or a supervisor does not, so it prints nothing. `begin` registers a call to a
 store and `end` removes it. A separate thread reports a call that has had no answer for AFTER seconds, once for each
-store. `Wait` is for who looks again and again.
+store. `LongWait` is for who looks again and again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AFTER: Final = 1.5  # seconds; with the time that a verb takes to start, the mes
 AGAIN: Final = 600.0  # seconds after which a wait is told again, though nothing has changed
 
 say: Callable[[str], None] | None = None
-before: Callable[[], None] | None = None  # called once, before the first line of a `Wait`
+before: Callable[[], None] | None = None  # called once, before the first line of a `LongWait`
 
 
 class Call:
@@ -30,7 +30,7 @@ class Call:
         self.fault = ""
 
 
-class Wait:
+class LongWait:
     """What one part of a verb waits for."""
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ def _main(arguments: list[str]) -> int:
     if verb not in VERBS:
         from launcher.cli.other_words import meant
 
-        near = meant(verb)
+        near = meant(verb, VERBS)
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2

@@ -3,11 +3,9 @@ an unknown verb."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
-
-from launcher.cli import VERBS
 
 _OF: Final[Mapping[str, tuple[str, ...]]] = {
     "submit": ("apply", "create", "launch", "start", "train", "up"),
@@ -31,10 +29,10 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
 MEANS: Final = {word: verb for verb, words in _OF.items() for word in words}
 
 
-def meant(word: str) -> str:
-    """The verb that this one probably stands for, or ""."""
+def meant(word: str, verbs: Collection[str]) -> str:
+    """The one of our `verbs` that this word probably stands for, or ""."""
     known = word.lower()
-    if known in VERBS or known in MEANS:
+    if known in verbs or known in MEANS:
         return MEANS.get(known, known)
-    near = get_close_matches(known, [*VERBS, *MEANS], n=1)
+    near = get_close_matches(known, [*verbs, *MEANS], n=1)
     return MEANS.get(near[0], near[0]) if near else ""

@@ -26,7 +26,7 @@ from launcher.backends.base import BilledMachine
 from launcher.decoding import decode_record
 from launcher.errors import Conflict, Unreachable
 from launcher.foreign import line
-from launcher.patience import Wait
+from launcher.patience import LongWait
 from launcher.protocol.records import Event
 from launcher.results.bill import AT, ENDING, HANDLE, HEALTHY, INSTANCE, REGION, STATE, TYPE
 from launcher.store.base import Store
@@ -156,7 +156,7 @@ class InstancePool:
         """Makes the instances that are missing, starts those that were stopped, and returns when all run. Raises
         Conflict, Unreachable, AzureRefused."""
         seen: set[str] = set()
-        end, wait = time.monotonic() + READY, Wait()
+        end, wait = time.monotonic() + READY, LongWait()
         while True:  # all in one look: the first may have been idle for long when the last one runs
             found = [self._step(document, seen) for document in documents]
             running = [each for each in found if each is not None]
@@ -213,7 +213,7 @@ class InstancePool:
 
     def end(self, run: str, members: Sequence[str], store: str, opened: Callable[[], Store]) -> None:
         """Deletes a run's instances, and returns when all are gone. Raises Unreachable."""
-        end, looks, trouble, wait = time.monotonic() + ENDED, 0, "", Wait()
+        end, looks, trouble, wait = time.monotonic() + ENDED, 0, "", LongWait()
         while left := self.of(run, members, store):
             if looks % ASK_AGAIN == 0:
                 for each in left:

@@ -9,7 +9,7 @@ from typing import Final
 
 from launcher.backends.lambda_labs.api import EffectUnknown, LambdaApi, LambdaRefused
 from launcher.errors import Unreachable
-from launcher.patience import Wait
+from launcher.patience import LongWait
 
 PATIENCE: Final = 300  # looks; about as many seconds
 ASK_AGAIN: Final = 15  # looks between two requests
@@ -17,7 +17,7 @@ ASK_AGAIN: Final = 15  # looks between two requests
 
 def end(api: LambdaApi, ids: Collection[str], interval: float) -> None:
     """Returns when none of the machines is living any more. Raises Unreachable."""
-    left, wait = set(ids), Wait()
+    left, wait = set(ids), LongWait()
     trouble = ""
     for look in range(PATIENCE):
         left = {each for each in left if (seen := api.instance(each)) is not None and seen.living}

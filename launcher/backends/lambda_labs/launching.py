@@ -25,7 +25,7 @@ from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, req
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.clock import boottime
 from launcher.errors import BadInput, Conflict, NoPlace, SlipwayError, Unreachable
-from launcher.patience import Wait
+from launcher.patience import LongWait
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -83,7 +83,7 @@ def ensure(
     """
     if beside is not None and beside.region.name:
         file = replace(file, regions=(beside.region.name,))
-    end, wait = time.monotonic() + file.wait, Wait()
+    end, wait = time.monotonic() + file.wait, LongWait()
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + file.wait))
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
