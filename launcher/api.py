@@ -154,6 +154,7 @@ def submit(
     budget: str | None = None,
     ceiling: str | None = None,
     without_price: bool = False,
+    wait_for_capacity: float | None = None,
 ) -> list[Submitted]:
     """Submits, exactly once: the same jobs again find the same runs, and work that has succeeded is not done again.
 
@@ -161,12 +162,14 @@ def submit(
     succeeded, failed or cancelled (it had ended before; `reason` and `message` say why). `dry_run` writes nothing.
     `budget` (`200 USD`): refuse unless all runs together cost at most this. `ceiling` (`200 USD`): all runs are
     stopped, checkpoint first, before they have cost more together; another submit of the same jobs changes it.
-    `without_price`: submit although what a machine costs is not known. Raises BadInput, Conflict, Unreachable.
+    `without_price`: submit although what a machine costs is not known. `wait_for_capacity`: seconds to wait for a free
+    machine, in place of those that the jobs name, and no part of the run. Raises BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
     from launcher.spec.blocks import of_machine
     from launcher.spec.places import telling_places
+    from launcher.spec.waiting import check_wait
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
@@ -188,7 +191,8 @@ def submit(
     if any(way != ways[0] for way in ways):
         told = ", ".join(sorted({"; ".join(f"{k}: {v}" for k, v in way.items()) or "none" for way in ways}))
         raise BadInput(f"one submit goes to one cluster; these jobs name several: {told}")
-    target = backend(names[0], {**options, **ways[0], **group.runs[0].options})
+    waiting = {} if wait_for_capacity is None else {"waiting": check_wait(group.runs, wait_for_capacity)}
+    target = backend(names[0], {**options, **ways[0], **group.runs[0].options, **waiting})
     cache = memory(os.environ)
     if not dry_run and traits(names[0]).machine:
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})

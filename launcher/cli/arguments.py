@@ -38,6 +38,16 @@ def parser(verb: str, module_name: str) -> argparse.ArgumentParser:
     return verb_parser
 
 
+def seconds(text: str) -> float:
+    """A duration, as the `type` of an argument."""
+    from launcher.cli.printing.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a duration; write 90s, 15m, 6h or 2d") from None
+
+
 def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     """Parses one verb's arguments and runs it. Its errors are printed by `launcher.cli.process`."""
     _refuse_odd(arguments)

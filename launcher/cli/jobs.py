@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from launcher import foreign
-from launcher.cli.arguments import add_profile
+from launcher.cli.arguments import add_profile, seconds
 
 if TYPE_CHECKING:  # --help of a verb needs none of it
     from launcher.spec.profile import Profile
@@ -46,6 +46,16 @@ def add_price(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--without-price", action="store_true", help="submit although what a machine costs is not known"
+    )
+
+
+def add_waiting(parser: argparse.ArgumentParser) -> None:
+    """Adds the option of verbs that submit, about machines that are not free."""
+    parser.add_argument(
+        "--wait-for-capacity",
+        metavar="TIME",
+        type=seconds,
+        help="wait so long for a free machine (lambda), whatever the job says: 6h",
     )
 
 

@@ -111,6 +111,8 @@ class LambdaBackend:
             if (file.run, file.fingerprint) != (run, run_hash(jobs[run])):
                 raise Conflict(f"{file_name} does not carry {run} as it is submitted")
             access.check([jobs[run]], self._folders)
+            if "waiting" in self.options:
+                file = msgspec.structs.replace(file, wait=float(self.options["waiting"]))
             store = self._store(file.store)
             handles[run] = Handle(run, self.name, run, file.fingerprint, {"store": file.store})
             given = _given(jobs[run])

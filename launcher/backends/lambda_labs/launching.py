@@ -94,8 +94,8 @@ def ensure(
         types, regions = ", ".join(file.instance_types), ", ".join(file.regions) or "any region"
         if time.monotonic() + times.between > end:
             raise NoPlace(
-                f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or set "
-                f"lambda.wait_for_capacity; nothing is launched twice{_waiting(file, beside)}"
+                f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or with "
+                f"--wait-for-capacity 6h; nothing is launched twice{_waiting(file, beside)}"
             )
         wait.tell(f"{file.run} waits: Lambda has no capacity now for {types} in {regions}; asks again until {until}")
         time.sleep(times.between)

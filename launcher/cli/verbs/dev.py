@@ -11,9 +11,8 @@ import msgspec
 
 from launcher import foreign
 from launcher.cli import member
-from launcher.cli.arguments import add_profile
+from launcher.cli.arguments import add_profile, seconds
 from launcher.cli.jobs import tell_left_out
-from launcher.cli.printing.units import parse_duration
 from launcher.errors import BadInput, NotFound, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
@@ -34,8 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="NAME", help="which job, where there are several; a variant is NAME[lr=1e-5]")
     parser.add_argument("--role", help="whose image and resources; default: the leading role")
     parser.add_argument("--command", metavar="TEXT", help="a line for sh; the verb ends with it and has its exit code")
-    parser.add_argument("--idle", type=_duration, default="30m", metavar="TIME", help="default: %(default)s")
-    parser.add_argument("--deadline", type=_duration, default="8h", metavar="TIME", help="default: %(default)s")
+    parser.add_argument("--idle", type=seconds, default="30m", metavar="TIME", help="default: %(default)s")
+    parser.add_argument("--deadline", type=seconds, default="8h", metavar="TIME", help="default: %(default)s")
     parser.add_argument("--detach", action="store_true", help="start the session and do not enter it")
     parser.add_argument("--stop", action="store_true", help="end your session of this job")
     parser.add_argument("--backend", metavar="NAME", help="the backend; default: the job's, then the profile's")
@@ -43,13 +42,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], dest="overrides", metavar="[JOB:]PATH=VALUE", help="change a field"
     )
     add_profile(parser)
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a duration; write 90s, 15m, 6h or 2d") from None
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from launcher.cli import deleting
-from launcher.cli.printing.units import parse_duration
+from launcher.cli.arguments import seconds
 from launcher.errors import BadInput
 
 SUMMARY = (
@@ -27,7 +27,7 @@ DAY = 86400.0
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--older-than", type=_time, metavar="TIME", help="runs that ended at least this long ago: 12h, 30d"
+        "--older-than", type=seconds, metavar="TIME", help="runs that ended at least this long ago: 12h, 30d"
     )
     parser.add_argument(
         "-l", "--label", action="append", default=[], metavar="KEY[=VALUE]", help="runs with this label (repeatable)"
@@ -48,19 +48,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--grace",
-        type=_time,
+        type=seconds,
         default=7 * DAY,
         metavar="TIME",
         help="how old a code overlay or a part of an upload must be, to which nothing refers (default: 7d)",
     )
     deleting.add_yes(parser)
-
-
-def _time(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a duration; write 90s, 15m, 6h or 2d") from None
 
 
 def run(args: argparse.Namespace) -> int:

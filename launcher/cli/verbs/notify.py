@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 
 from launcher import foreign
-from launcher.cli.arguments import add_names, add_output, add_profile
+from launcher.cli.arguments import add_names, add_output, add_profile, seconds
 from launcher.cli.printing.output import emit
-from launcher.cli.printing.units import parse_duration
 from launcher.errors import BadInput, Unreachable
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
@@ -36,17 +35,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent; send nothing")
     parser.add_argument("--test", action="store_true", help="send a test message by every channel")
     parser.add_argument(
-        "--within", type=_duration, default=86400.0, metavar="TIME", help="tell ends that are not older; default: 1d"
+        "--within", type=seconds, default=86400.0, metavar="TIME", help="tell ends that are not older; default: 1d"
     )
     add_profile(parser)
     add_output(parser)
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a duration; write 90s, 15m, 6h or 2d") from None
 
 
 def run(args: argparse.Namespace) -> int:

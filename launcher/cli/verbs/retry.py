@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from launcher.cli.arguments import add_names, add_output, add_profile
-from launcher.cli.jobs import add_price
+from launcher.cli.jobs import add_price, add_waiting
 from launcher.cli.verbs.submit import send
 
 SUMMARY = "Run failed or cancelled runs again: each as a new run that starts from the newest checkpoint of the old one."
@@ -20,6 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
     add_price(parser)
+    add_waiting(parser)
     add_profile(parser)
     add_output(parser)
 

@@ -61,6 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="any other field of a job (docs/reference/job.md); the value is YAML; +PATH adds a field",
     )
     jobs.add_price(parser)
+    jobs.add_waiting(parser)
     arguments.add_profile(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="do not wait until it ends")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")

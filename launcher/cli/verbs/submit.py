@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from launcher import patience
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, add_price, resolved, tell_cost, tell_left_out
+from launcher.cli.jobs import add_job, add_price, add_waiting, resolved, tell_cost, tell_left_out
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
@@ -30,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
     add_price(parser)
+    add_waiting(parser)
     add_output(parser)
 
 
@@ -73,14 +74,21 @@ def keep_names(store: str, group: str, runs: Sequence[str]) -> None:
 
 def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     """Submits a resolved group, prints the outcome, and follows it; returns the exit code. `args`: with --follow,
-    --dry-run, -o, and the options of `add_price` and `add_profile`."""
+    --dry-run, -o, and the options of `add_price`, `add_waiting` and `add_profile`."""
     from launcher import api
     from launcher.verbs.submit import ADOPTED, DELETED, failure
 
     output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
     jobs = api.Jobs(group, profile)
     patience.before = lambda: tell_cost("submit", group, profile)  # who waits for machines knows what they cost
-    done = api.submit(jobs, dry_run=plan, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price)
+    done = api.submit(
+        jobs,
+        dry_run=plan,
+        budget=args.budget,
+        ceiling=args.ceiling,
+        without_price=args.without_price,
+        wait_for_capacity=args.wait_for_capacity,
+    )
     if patience.before is not None and not all(submitted.final for submitted in done):
         patience.before()
     patience.before = None

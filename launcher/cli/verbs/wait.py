@@ -11,7 +11,7 @@ from pathlib import Path
 from launcher import foreign
 from launcher.cli import arguments
 from launcher.cli.printing import output
-from launcher.cli.printing.units import duration, parse_duration
+from launcher.cli.printing.units import duration
 
 SUMMARY = "Wait until runs end. Exit code 0 when all succeeded, 1 when one did not or the time was up."
 EXAMPLE = "launcher wait group-1a2b3c4d5e6f --timeout 6h && launcher results group-1a2b3c4d5e6f"
@@ -20,17 +20,13 @@ EXAMPLE = "launcher wait group-1a2b3c4d5e6f --timeout 6h && launcher results gro
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_names(parser)
     parser.add_argument(
-        "--timeout", type=_timeout, metavar="TIME", help="give up after this time: 90s, 15m, 6h; default: never"
+        "--timeout",
+        type=arguments.seconds,
+        metavar="TIME",
+        help="give up after this time: 90s, 15m, 6h; default: never",
     )
     arguments.add_output(parser, ("table", "json"))
     arguments.add_profile(parser)
-
-
-def _timeout(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a duration; write 90s, 15m, 6h or 2d") from None
 
 
 def run(args: argparse.Namespace) -> int:
