@@ -77,6 +77,10 @@ class NoPlace(Unreachable):
     """A backend has no capacity or no quota for a run now. It has nothing of the run."""
 
 
+class NotYet(Unreachable):
+    """A backend still makes what a run needs; the same submit goes on later."""
+
+
 class Conflict(SlipwayError):
     """Something else already exists under that name."""
 

@@ -382,10 +382,13 @@ def matches(line: Line, labels: Mapping[str, str | None], states: Sequence[str])
     return all(key in line.labels and value in (None, line.labels[key]) for key, value in labels.items())
 
 
-def backends(profile: Profile) -> BackendOf:
+def backends(profile: Profile, waiting: float | None = None) -> BackendOf:
     """Returns a function: job -> its backend, with this machine's settings and the job's own block (namespace,
-    workspace). Jobs with equal blocks share a backend; None when the SDK or settings are missing."""
+    workspace). Jobs with equal blocks share a backend; None when the SDK or settings are missing. `waiting`: how many
+    seconds a submit there may wait for machines, whatever the job says."""
     from launcher.backends.base import backend_of
+
+    common = {} if waiting is None else {"waiting": waiting}
 
     by_block: dict[tuple[str, bytes], Backend | None] = {}
 
@@ -393,7 +396,7 @@ def backends(profile: Profile) -> BackendOf:
         key = (job.backend, msgspec.json.encode([job.options, reached(job)], order="sorted"))
         if key not in by_block:
             try:
-                by_block[key] = backend_of(job, profile.backend_options(job.backend))
+                by_block[key] = backend_of(job, {**profile.backend_options(job.backend), **common})
             except BadInput:
                 by_block[key] = None
         return by_block[key]

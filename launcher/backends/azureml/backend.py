@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
-from launcher.backends.azureml.pool import InstancePool, PoolInstance, by_run, ours
+from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, by_run, ours
 from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
 from launcher.backends.azureml.resources import ADDRESSES, DISKS
 from launcher.backends.azureml.unused import end_unused
@@ -50,7 +50,7 @@ class AzureBackend:
         self.options: Mapping[str, Any] = options
         self.poll = float(str(options.get("poll", POLL)))
         self.workspace = Workspace(options, float(str(options.get("patience", PATIENCE))))
-        self.pool = InstancePool(self.workspace, self.poll)
+        self.pool = InstancePool(self.workspace, self.poll, float(str(options.get("waiting", READY))))
         self._stores: dict[str, Store] = {}
         self._unlisted = ""
 

@@ -24,7 +24,7 @@ from launcher.backends.azureml.resources import COMPUTES
 from launcher.backends.azureml.workspace import AzureRefused, RequestUnanswered, Workspace
 from launcher.backends.base import BilledMachine
 from launcher.decoding import decode_record
-from launcher.errors import Conflict, Unreachable
+from launcher.errors import Conflict, NotYet, Unreachable
 from launcher.foreign import line
 from launcher.patience import LongWait
 from launcher.protocol.records import Event
@@ -129,10 +129,11 @@ def _epoch(text: object) -> float:
 
 
 class InstancePool:
-    """The instances in a workspace. `poll`: seconds between two looks."""
+    """The instances in a workspace. `poll`: seconds between two looks. `waiting`: seconds that a submit waits for its
+    instances."""
 
-    def __init__(self, workspace: Workspace, poll: float) -> None:
-        self.workspace, self.poll = workspace, poll
+    def __init__(self, workspace: Workspace, poll: float, waiting: float = READY) -> None:
+        self.workspace, self.poll, self.waiting = workspace, poll, waiting
 
     def all(self) -> Iterator[PoolInstance]:
         """Those of all runs."""
@@ -154,9 +155,9 @@ class InstancePool:
 
     def ready(self, documents: Sequence[Mapping[str, Any]], store: Callable[[], Store]) -> None:
         """Makes the instances that are missing, starts those that were stopped, and returns when all run. Raises
-        Conflict, Unreachable, AzureRefused."""
+        Conflict, Unreachable, NotYet, AzureRefused."""
         seen: set[str] = set()
-        end, wait = time.monotonic() + READY, LongWait()
+        end, wait = time.monotonic() + self.waiting, LongWait()
         while True:  # all in one look: the first may have been idle for long when the last one runs
             found = [self._step(document, seen) for document in documents]
             running = [each for each in found if each is not None]
@@ -164,9 +165,9 @@ class InstancePool:
                 break
             if time.monotonic() > end:
                 late = [document["name"] for document, each in zip(documents, found, strict=True) if each is None]
-                raise Unreachable(
-                    f"{', '.join(late)}: {READY / 60:.0f} min after it was asked for, it does not run: submit again, "
-                    "nothing is made twice; or end it with `launcher cancel`"
+                raise NotYet(
+                    f"{', '.join(late)}: {self.waiting / 60:.0f} min after it was asked for, it does not run: submit "
+                    "again, nothing is made twice; or end it with `launcher cancel`"
                 )
             run = documents[0]["tags"][names.TAG]
             wait.tell(f"{run} waits for its instances, some minutes: {len(running)} of {len(found)} run")

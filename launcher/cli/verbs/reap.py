@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     store = open_known(profile.store)
     named = {name: backend(name, profile.backend_options(name)) for name in args.backend}
     with Cache() as cache:
-        rows = reap(store, backends(profile), named, cache=cache, plan=args.dry_run)
+        # a reaper waits for nobody's machines: it may be the only one, and others must be ended
+        rows = reap(store, backends(profile, waiting=0.0), named, cache=cache, plan=args.dry_run)
         if not args.dry_run:
             _expose(rows, store.url)
         if profile.notify:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.backends.azureml import names, pool, unused
+from launcher.backends.azureml import names, unused
 from launcher.backends.azureml.pool import ours
 from launcher.backends.azureml.render import INSTANCE, documents
 from launcher.backends.azureml.workspace import Workspace
-from launcher.errors import Conflict, Unreachable
+from launcher.errors import Conflict, NotYet, Unreachable
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_id
@@ -192,13 +192,11 @@ def test_a_launcher_that_is_killed_at_any_request_and_never_returns(
         assert len(set(tenant.made())) == len(tenant.made())
 
 
-def test_an_instance_that_azure_stopped_is_started(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_azure_stopped_is_started(tenant: Tenant) -> None:
     """A launcher died before the jobs; half an hour later Azure stops what is idle."""
     one = tenant.pooled("waa")
-    with monkeypatch.context() as dead:
-        dead.setattr(pool, "READY", -1.0)
-        with pytest.raises(Unreachable, match="does not run: submit again, nothing is made twice"):
-            tenant.submit(one)
+    with pytest.raises(NotYet, match="does not run: submit again, nothing is made twice"):
+        tenant.submit(one, tenant.backend(waiting=0.0))
     tenant.azure.admin("clock", add=1900.0)
     until(lambda: set(tenant.instances().values()) == {"Stopped"}, tenant.instances)
     tenant.submit(one)
@@ -360,10 +358,8 @@ def test_what_a_dead_launcher_left_is_stopped_by_azure_and_deleted_by_reap(
 ) -> None:
     """The run lives: who submits it again needs them. Azure stops them after half an hour; an hour later they go."""
     one = tenant.pooled("waa")
-    with monkeypatch.context() as dead:
-        dead.setattr(pool, "READY", -1.0)
-        with pytest.raises(Unreachable):
-            tenant.submit(one)
+    with pytest.raises(NotYet):
+        tenant.submit(one, tenant.backend(waiting=0.0))
     assert [row.did for row in reaped(tenant)] == ["unsubmitted"]
     assert len(tenant.instances()) == 2
     tenant.azure.admin("clock", add=1900.0)

@@ -1,14 +1,24 @@
-"""`submit --wait-for-capacity`: how long a submit waits is its caller's, and no part of the run."""
+"""How long a submit waits is its caller's, and no part of the run: `submit --wait-for-capacity`, and a reaper, which
+waits for nobody."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from launcher import api
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.cli import main
 from launcher.patience import LongWait
+from launcher.protocol import decide
+from launcher.protocol.finish import onlookers
+from launcher.protocol.moving import put_move
+from launcher.protocol.read import read_run
+from launcher.reasons import Reason
+from launcher.spec.hashing import encode_job, run_id
+from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store
 from tests.unit.lambda_labs.conftest import TIMES, Account
 
@@ -78,3 +88,32 @@ def test_what_is_no_duration_is_refused(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         main(["submit", "job.yaml", "--wait-for-capacity", "soon"])
     assert "`soon` is not a duration; write 90s, 15m, 6h or 2d" in capsys.readouterr().err
+
+
+def test_a_reaper_waits_for_no_capacity(account: Account, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has moved here, to a job that waits for six hours. The reaper says so; the next one goes on."""
+    monkeypatch.setattr("launcher.backends.lambda_labs.access.check", lambda jobs, folders: None)
+    made = LambdaBackend.__init__
+    monkeypatch.setattr(LambdaBackend, "__init__", lambda self, options: made(self, {**TIMES, **options}))
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    Path("job.yaml").write_text(f"{JOB}backend: [docker, lambda]\nlambda: {{wait_for_capacity: 6h}}\n")
+    account.cloud.admin("settings", capacity={"gpu_1x_a10": {"us-east-1": 0}})
+    (job,) = api.load("job.yaml").group.runs
+    run = run_id(job)
+    account.store.create(RunKeys(run).job, encode_job(job))
+    view = read_run(account.store, run)
+    step = decide.move(onlookers(view, job), False, Reason.CAPACITY)
+    assert step is not None
+    assert put_move(account.store, view, step, "no place") == "lambda"
+
+    def reaped() -> list[str]:
+        capsys.readouterr()
+        main(["reap", "-o", "json"])
+        rows = json.loads(capsys.readouterr().out)
+        return [f"{row['did']}: {row['detail']}" for row in rows if row["run"] == run and row["did"] != "unreachable"]
+
+    assert [row.partition(" now ")[0] for row in reaped()] == [f"unsubmitted: {run}: Lambda has no capacity"]
+    assert account.launches() == []
+    account.cloud.admin("settings", capacity={"gpu_1x_a10": {"us-east-1": 1}})
+    assert reaped() == ["moved: lambda did not have it yet"]
+    assert len(account.launches()) == 1

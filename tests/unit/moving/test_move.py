@@ -441,7 +441,7 @@ def test_no_backend_has_capacity(file_store: Store) -> None:
     made.clouds[1].full = True
     with pytest.raises(NoPlace, match="lambda has no capacity now"):
         pass_on(file_store, made.run, made.backend_of, NoPlace("kubernetes has none"))  # type: ignore[arg-type]
-    assert made.reap() == [("unreachable", "lambda has no capacity now")]
+    assert made.reap() == [("unsubmitted", "lambda has no capacity now")]
     made.clouds[1].full = False
     assert made.reap() == [("moved", "lambda did not have it yet")]
     moved_once(made)
