@@ -77,7 +77,7 @@ class NoPlace(Unreachable):
     """A backend has no capacity or no quota for a run now. It has nothing of the run."""
 
 
-class NotYet(Unreachable):
+class NotMadeYet(Unreachable):
     """A backend still makes what a run needs; the same submit goes on later."""
 
 

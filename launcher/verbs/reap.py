@@ -18,7 +18,7 @@ import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, EndsUnused, Renews
 from launcher.decoding import decode_record
-from launcher.errors import Conflict, NoPlace, NotFound, NotYet, SlipwayError, Unreachable
+from launcher.errors import Conflict, NoPlace, NotFound, NotMadeYet, SlipwayError, Unreachable
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
 from launcher.protocol.finish import finish, onlookers, own_place, silence
@@ -221,7 +221,7 @@ def _moved(store: Store, view: RunView, said: Said, backend_of: BackendOf, plan:
         if not plan:
             carry_out(store, view, backend_of)
         rows.append(Reaped(view.run, "moved", f"{target} did not have it yet"))
-    except (NoPlace, NotYet) as error:
+    except (NoPlace, NotMadeYet) as error:
         rows.append(Reaped(view.run, "unsubmitted", str(error)))
     except SlipwayError as error:
         rows.append(Reaped(view.run, "unreachable", str(error)))
@@ -237,7 +237,7 @@ def _move(store: Store, view: RunView, backend_of: BackendOf, step: steps.Move, 
             take(store, view, backend_of, step, why)
     except Conflict as error:
         return Reaped(view.run, "unknown", str(error))
-    except (NoPlace, NotYet) as error:
+    except (NoPlace, NotMadeYet) as error:
         return Reaped(view.run, "moved", f"to {target}: {why}; {error}")
     except SlipwayError as error:
         return Reaped(view.run, "unreachable", f"it may go on at {target}: {error}")

@@ -24,7 +24,7 @@ from launcher.backends.azureml.resources import COMPUTES
 from launcher.backends.azureml.workspace import AzureRefused, RequestUnanswered, Workspace
 from launcher.backends.base import BilledMachine
 from launcher.decoding import decode_record
-from launcher.errors import Conflict, NotYet, Unreachable
+from launcher.errors import Conflict, NotMadeYet, Unreachable
 from launcher.foreign import line
 from launcher.patience import LongWait
 from launcher.protocol.records import Event
@@ -155,7 +155,7 @@ class InstancePool:
 
     def ready(self, documents: Sequence[Mapping[str, Any]], store: Callable[[], Store]) -> None:
         """Makes the instances that are missing, starts those that were stopped, and returns when all run. Raises
-        Conflict, Unreachable, NotYet, AzureRefused."""
+        Conflict, Unreachable, NotMadeYet, AzureRefused."""
         seen: set[str] = set()
         end, wait = time.monotonic() + self.waiting, LongWait()
         while True:  # all in one look: the first may have been idle for long when the last one runs
@@ -165,7 +165,7 @@ class InstancePool:
                 break
             if time.monotonic() > end:
                 late = [document["name"] for document, each in zip(documents, found, strict=True) if each is None]
-                raise NotYet(
+                raise NotMadeYet(
                     f"{', '.join(late)}: {self.waiting / 60:.0f} min after it was asked for, it does not run: submit "
                     "again, nothing is made twice; or end it with `launcher cancel`"
                 )

@@ -14,7 +14,7 @@ from launcher.backends.azureml import names, unused
 from launcher.backends.azureml.pool import ours
 from launcher.backends.azureml.render import INSTANCE, documents
 from launcher.backends.azureml.workspace import Workspace
-from launcher.errors import Conflict, NotYet, Unreachable
+from launcher.errors import Conflict, NotMadeYet, Unreachable
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_id
@@ -195,7 +195,7 @@ def test_a_launcher_that_is_killed_at_any_request_and_never_returns(
 def test_an_instance_that_azure_stopped_is_started(tenant: Tenant) -> None:
     """A launcher died before the jobs; half an hour later Azure stops what is idle."""
     one = tenant.pooled("waa")
-    with pytest.raises(NotYet, match="does not run: submit again, nothing is made twice"):
+    with pytest.raises(NotMadeYet, match="does not run: submit again, nothing is made twice"):
         tenant.submit(one, tenant.backend(waiting=0.0))
     tenant.azure.admin("clock", add=1900.0)
     until(lambda: set(tenant.instances().values()) == {"Stopped"}, tenant.instances)
@@ -358,7 +358,7 @@ def test_what_a_dead_launcher_left_is_stopped_by_azure_and_deleted_by_reap(
 ) -> None:
     """The run lives: who submits it again needs them. Azure stops them after half an hour; an hour later they go."""
     one = tenant.pooled("waa")
-    with pytest.raises(NotYet):
+    with pytest.raises(NotMadeYet):
         tenant.submit(one, tenant.backend(waiting=0.0))
     assert [row.did for row in reaped(tenant)] == ["unsubmitted"]
     assert len(tenant.instances()) == 2
