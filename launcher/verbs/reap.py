@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, EndsUnused, Renews
+from launcher.backends.base import Backend, BackendObservation, Carries, EndsDuplicates, EndsUnused, Handle, Renews
 from launcher.decoding import decode_record
 from launcher.errors import Conflict, NoPlace, NotFound, NotMadeYet, SlipwayError, Unreachable
 from launcher.protocol import decide, steps
@@ -313,6 +313,7 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
     runs = list(dict.fromkeys(observation.handle.run for carried in running.values() for observation in carried))
     fate_of, unread = _fates(store, runs, name)
     rows = [Reaped(run, "unreachable", str(error)) for run, error in unread.items()]
+    over: list[tuple[str, list[BackendObservation], dict[str, str]]] = []
     for (_, object_name), carried in running.items():
         fates = {
             observation.handle.run: observation.overdue or fate_of[observation.handle.run] for observation in carried
@@ -323,15 +324,35 @@ def _objects(store: Store, name: str, backend: Backend, plan: bool) -> list[Reap
                 "or has not started yet"
             )
             rows.append(Reaped(unknown[0], "unknown", text))
-        if not all(fates.values()):
-            continue
-        try:
-            if not plan:
-                backend.cancel([observation.handle for observation in carried])
-            rows += [Reaped(run, "stopped", f"{object_name} still ran; {fate}") for run, fate in fates.items()]
-        except SlipwayError as error:
-            rows.append(Reaped(carried[0].handle.run, "unreachable", str(error)))
+        if all(fates.values()):
+            over.append((object_name, carried, {run: fate or "" for run, fate in fates.items()}))
+    troubles = {} if plan else _cancel(backend, [[each.handle for each in carried] for _, carried, _ in over])
+    for index, (object_name, carried, told) in enumerate(over):
+        if index in troubles:
+            rows.append(Reaped(carried[0].handle.run, "unreachable", str(troubles[index])))
+        else:
+            rows += [Reaped(run, "stopped", f"{object_name} still ran; {fate}") for run, fate in told.items()]
     return rows
+
+
+def _cancel(backend: Backend, objects: Sequence[Sequence[Handle]]) -> dict[int, SlipwayError]:
+    """Ends objects, all of them at once: a backend waits until each is gone, and each is billed until it is asked to
+    end. Returns index -> why one could not be ended; which one it was is only known one by one."""
+    if not objects:
+        return {}
+    troubles: dict[int, SlipwayError] = {}
+    try:
+        backend.cancel([handle for handles in objects for handle in handles])
+        return {}
+    except SlipwayError as error:
+        if len(objects) == 1:
+            return {0: error}
+    for index, handles in enumerate(objects):
+        try:
+            backend.cancel(handles)
+        except SlipwayError as error:
+            troubles[index] = error
+    return troubles
 
 
 def _duplicates(name: str, backend: Backend, plan: bool) -> list[Reaped]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.overdue import overdue
-from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, by_run, ours
+from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, PoolRun, by_run, ours
 from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
 from launcher.backends.azureml.resources import ADDRESSES, DISKS
 from launcher.backends.azureml.unused import end_unused
@@ -350,10 +350,12 @@ class AzureBackend:
             else:
                 time.sleep(self.poll)
             looks += 1
-        for handle in handles:
-            if ranks := handle.place.get("ranks"):
-                store, members = handle.place["store"], names.pool_members(ranks, handle.place.get("leading", ""))
-                self.pool.end(handle.run, members, store, partial(self._store, store))
+        on_pools = [
+            PoolRun(handle.run, names.pool_members(ranks, handle.place.get("leading", "")), handle.place["store"])
+            for handle in handles
+            if (ranks := handle.place.get("ranks"))
+        ]
+        self.pool.end(on_pools, self._store)
 
     def _job_names(self, handle: Handle) -> list[str]:
         leading = handle.place.get("leading", "")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -128,6 +128,14 @@ def _epoch(text: object) -> float:
         return 0.0
 
 
+class PoolRun(NamedTuple):
+    """A run whose instances are to end."""
+
+    run: str
+    members: Sequence[str]
+    store: str
+
+
 class InstancePool:
     """The instances in a workspace. `poll`: seconds between two looks. `waiting`: seconds that a submit waits for its
     instances."""
@@ -212,23 +220,24 @@ class InstancePool:
 
     # ending
 
-    def end(self, run: str, members: Sequence[str], store: str, opened: Callable[[], Store]) -> None:
-        """Deletes a run's instances, and returns when all are gone. Raises Unreachable."""
+    def end(self, runs: Sequence[PoolRun], opened: Callable[[str], Store]) -> None:
+        """Deletes the instances of runs, all at once, and returns when all are gone. Raises Unreachable."""
         end, looks, trouble, wait = time.monotonic() + ENDED, 0, "", LongWait()
-        while left := self.of(run, members, store):
+        told = ", ".join(one.run for one in runs)
+        while left := [(each, one.store) for one in runs for each in self.of(one.run, one.members, one.store)]:
             if looks % ASK_AGAIN == 0:
-                for each in left:
+                for each, store in left:
                     if each.state == "Deleting":
                         continue
                     try:
-                        record(opened(), each, ENDING)
+                        record(opened(store), each, ENDING)
                         self.workspace.delete(each.id, COMPUTES)
                     except (AzureRefused, RequestUnanswered) as error:  # it may be gone: look again
                         trouble = f": {error}"
             if time.monotonic() > end:
-                raise Unreachable(f"{left[0].name} is there {ENDED / 60:.0f} min after it was deleted{trouble}")
+                raise Unreachable(f"{left[0][0].name} is there {ENDED / 60:.0f} min after it was deleted{trouble}")
             if looks:
-                wait.tell(f"{run} waits until Azure has deleted its instances, some minutes: {len(left)} left")
+                wait.tell(f"waits until Azure has deleted the instances of {told}, some minutes: {len(left)} left")
             time.sleep(self.poll)
             looks += 1
 

@@ -209,6 +209,38 @@ def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
     assert not by_run[f"{run_id(other)}-main-0"].startswith("terminat")
 
 
+def test_reap_asks_for_the_end_of_all_before_it_waits_for_any_and_one_that_stays_hides_no_other(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(ending, "PATIENCE", 5)
+    jobs = [account.job(name) for name in ("one", "two", "three")]
+    machines = [account.submit(job) for job in jobs]
+    body = msgspec.json.encode(Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n"))
+    for job in jobs:
+        account.store.create(RunKeys(run_id(job)).result, body)
+    asked: list[str] = []
+    terminate, look = LambdaApi.terminate, LambdaApi.instance
+
+    def stubborn(api: LambdaApi, ids: list[str]) -> None:
+        asked.extend(f"end {each}" for each in ids)
+        if ids != [machines[1]]:
+            terminate(api, ids)
+
+    def looked(api: LambdaApi, instance_id: str) -> Any:
+        asked.append(f"look {instance_id}")
+        return look(api, instance_id)
+
+    monkeypatch.setattr(LambdaApi, "terminate", stubborn)
+    monkeypatch.setattr(LambdaApi, "instance", looked)
+    rows = {row.run: row for row in reaped(account, tmp_path)}
+    first, last = asked.index(f"end {min(machines)}"), asked.index(f"end {max(machines)}")
+    assert not [each for each in asked[first:last] if each.startswith("look")]
+    assert [rows[run_id(job)].did for job in jobs] == ["stopped", "unreachable", "stopped"]
+    assert f"machine {machines[1]} still lives" in rows[run_id(jobs[1])].detail
+    assert [each["status"].startswith("terminat") for each in account.cloud.bodies()] == [True, False, True]
+
+
 @pytest.mark.parametrize("edited", ["slipway:run", "slipway:account", "all"])
 @pytest.mark.parametrize("over", ["finished", "cancelled", "expired", "living", "not ours"])
 def test_a_machine_that_lost_its_tags_is_ended_by_its_records_alone(
