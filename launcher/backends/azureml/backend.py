@@ -336,7 +336,18 @@ class AzureBackend:
     def cancel(self, handles: Collection[Handle]) -> None:
         """Cancels the jobs of these runs, deletes the instances of those on a pool, and returns when all of it was seen
         ended and gone."""
-        left = {name for handle in handles for name in self._job_names(handle)}
+        on_pools = [
+            PoolRun(handle.run, names.pool_members(ranks, handle.place.get("leading", "")), handle.place["store"])
+            for handle in handles
+            if (ranks := handle.place.get("ranks"))
+        ]
+        try:
+            self._cancel({name for handle in handles for name in self._job_names(handle)})
+        finally:  # a job that does not end keeps no instance
+            self.pool.end(on_pools, self._store)
+
+    def _cancel(self, jobs: Collection[str]) -> None:
+        left = set(jobs)
         end, looks, trouble = time.monotonic() + ENDING, 0, ""
         while left := {name for name in left if (job := self.workspace.get(name)) is not None and job.active}:
             if looks % ASK_AGAIN == 0:
@@ -350,12 +361,6 @@ class AzureBackend:
             else:
                 time.sleep(self.poll)
             looks += 1
-        on_pools = [
-            PoolRun(handle.run, names.pool_members(ranks, handle.place.get("leading", "")), handle.place["store"])
-            for handle in handles
-            if (ranks := handle.place.get("ranks"))
-        ]
-        self.pool.end(on_pools, self._store)
 
     def _job_names(self, handle: Handle) -> list[str]:
         leading = handle.place.get("leading", "")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.backends.azureml import names, unused
+from launcher.backends.azureml import backend, names, unused
 from launcher.backends.azureml.pool import ours
 from launcher.backends.azureml.render import INSTANCE, documents
 from launcher.backends.azureml.workspace import Workspace
@@ -287,6 +287,16 @@ def test_cancel_deletes_the_instances_of_a_run_that_wrote_its_result_first(tenan
     result = Result("cancelled", 1, Reason.CANCELLED, "", 0.0, "n", "w")
     tenant.store.create(RunKeys(run).result, msgspec.json.encode(result))
     assert cancel(tenant.store, run, tenant.backend()).state == "cancelled"
+    assert tenant.instances() == {}
+
+
+def test_a_job_that_does_not_end_keeps_no_instance(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tenant.pooled("waa")
+    run = tenant.submit(one)
+    monkeypatch.setattr(backend, "ENDING", -1.0)
+    monkeypatch.setattr(Workspace, "cancel", lambda self, name: None)
+    with pytest.raises(Unreachable, match="has not ended"):
+        cancel(tenant.store, run, tenant.backend())
     assert tenant.instances() == {}
 
 
