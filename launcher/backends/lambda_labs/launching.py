@@ -84,7 +84,6 @@ def ensure(
     if beside is not None and beside.region.name:
         file = replace(file, regions=(beside.region.name,))
     end, wait = time.monotonic() + file.wait, LongWait()
-    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + file.wait))
     while True:
         with turn(store, file.account, lasts=times.lease, poll=times.interval / 2) as held:
             launch = _Launch(api, store, file, machine, given, times, held)
@@ -97,7 +96,8 @@ def ensure(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or with "
                 f"--wait-for-capacity 6h; nothing is launched twice{_waiting(file, beside)}"
             )
-        wait.tell(f"{file.run} waits: Lambda has no capacity now for {types} in {regions}; asks again until {until}")
+        hours = file.wait / 3600
+        wait.tell(f"{file.run} waits: Lambda has no capacity now for {types} in {regions}; asks again for {hours:g} h")
         time.sleep(times.between)
 
 
