@@ -343,8 +343,10 @@ class AzureBackend:
         ]
         try:
             self._cancel({name for handle in handles for name in self._job_names(handle)})
-        finally:  # a job that does not end keeps no instance
+        except SlipwayError:  # a job that does not end keeps no instance
             self.pool.end(on_pools, self._store)
+            raise
+        self.pool.end(on_pools, self._store)
 
     def _cancel(self, jobs: Collection[str]) -> None:
         left = set(jobs)
