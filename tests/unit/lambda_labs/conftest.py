@@ -16,6 +16,7 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import Image, Limits, ResolvedJob, Role
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
+from launcher.store.opening import make_store
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
 from tests.support.jobs import job
 
@@ -53,6 +54,17 @@ class Account:
 
     def launches(self) -> list[str]:
         return [entry["id"] for entry in self.cloud.ledger("launched")]
+
+
+def at_laptop(account: Account, folder: Path, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working folder of a person who knows the store and the account, and has submitted nothing."""
+    folder.mkdir()
+    for name in ("CACHE", "STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    make_store(account.store)
+    monkeypatch.setenv("SLIPWAY_STORE", account.store.url)
+    (folder / "slipway.yaml").write_text(profile)
+    monkeypatch.chdir(folder)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store, open_store
 from launcher.verbs import paid
-from tests.unit.lambda_labs.conftest import Account
+from tests.unit.lambda_labs.conftest import Account, at_laptop
 
 Capture = pytest.CaptureFixture[str]
 UNKNOWN = "disk unknown, us-east-1, size not known"
@@ -29,14 +29,7 @@ PROFILE = "backend: lambda\nlambda: {ssh_key: laptop, instance_types: [gpu_1x_a1
 @pytest.fixture(autouse=True)
 def laptop(account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that knows the store and the account, and has submitted nothing."""
-    folder = tmp_path / "laptop"
-    folder.mkdir()
-    for name in ("CACHE", "STATE", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
-    make_store(account.store)
-    monkeypatch.setenv("SLIPWAY_STORE", account.store.url)
-    (folder / "slipway.yaml").write_text(PROFILE)
-    monkeypatch.chdir(folder)
+    at_laptop(account, tmp_path / "laptop", PROFILE, monkeypatch)
 
 
 def ask(capsys: Capture, code: int = 0) -> list[dict[str, object]]:

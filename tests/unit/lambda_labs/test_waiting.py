@@ -19,35 +19,28 @@ from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_id
 from launcher.store.layout import RunKeys
-from launcher.store.opening import make_store
-from tests.unit.lambda_labs.conftest import TIMES, Account
+from tests.unit.lambda_labs.conftest import TIMES, Account, at_laptop
 
 Capture = pytest.CaptureFixture[str]
+PROFILE = "backend: lambda\nlambda: {ssh_key: laptop, instance_types: [gpu_1x_a10]}\n"
 DIGEST = "0" * 64
 JOB = f"name: one\nimage: registry.test/shim@sha256:{DIGEST}\ncommand: [run]\nlimits: {{deadline: 1h}}\n"
 
 
 @pytest.fixture(autouse=True)
 def laptop(account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "laptop"
-    folder.mkdir()
-    for name in ("CACHE", "STATE", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
-    make_store(account.store)
-    monkeypatch.setenv("SLIPWAY_STORE", account.store.url)
+    at_laptop(account, tmp_path / "laptop", PROFILE, monkeypatch)
+    Path("job.yaml").write_text(JOB)
     monkeypatch.setattr(LambdaBackend, "check", lambda self, jobs: None)  # the store is a folder
-    (folder / "slipway.yaml").write_text("backend: lambda\nlambda: {ssh_key: laptop, instance_types: [gpu_1x_a10]}\n")
-    (folder / "job.yaml").write_text(JOB)
-    monkeypatch.chdir(folder)
+    monkeypatch.setattr("launcher.backends.lambda_labs.access.check", lambda jobs, folders: None)
+    made = LambdaBackend.__init__
+    monkeypatch.setattr(LambdaBackend, "__init__", lambda self, options: made(self, {**TIMES, **options}))
 
 
 def test_the_same_run_waits_where_its_submit_is_told_to(
     account: Account, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First refused, as the message says the second time told to wait: one run, one machine."""
-    monkeypatch.setattr("launcher.backends.lambda_labs.access.check", lambda jobs, folders: None)
-    made = LambdaBackend.__init__
-    monkeypatch.setattr(LambdaBackend, "__init__", lambda self, options: made(self, {**TIMES, **options}))
     account.cloud.admin("settings", capacity={"gpu_1x_a10": {"us-east-1": 0}})
     assert main(["submit", "job.yaml"]) == 4
     said = capsys.readouterr().err
@@ -92,9 +85,6 @@ def test_what_is_no_duration_is_refused(capsys: Capture) -> None:
 
 def test_a_reaper_waits_for_no_capacity(account: Account, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that has moved here, to a job that waits for six hours. The reaper says so; the next one goes on."""
-    monkeypatch.setattr("launcher.backends.lambda_labs.access.check", lambda jobs, folders: None)
-    made = LambdaBackend.__init__
-    monkeypatch.setattr(LambdaBackend, "__init__", lambda self, options: made(self, {**TIMES, **options}))
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     Path("job.yaml").write_text(f"{JOB}backend: [docker, lambda]\nlambda: {{wait_for_capacity: 6h}}\n")
     account.cloud.admin("settings", capacity={"gpu_1x_a10": {"us-east-1": 0}})
