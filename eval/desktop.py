@@ -205,8 +205,10 @@ class PersonDesktop(Protocol):
 class Environment(Protocol):
     """An environment: a module of ours, or an object of a user's own (eval.environments.registry finds both).
 
-    Both methods raise ConfigError for options that they do not know. A third one may be added, `redraw(task, seed,
-    options) -> Task`: the task of the same template with another seed, for `fresh` of training.rl."""
+    Both methods raise ConfigError for options that they do not know. Two more may be added: `redraw(task, seed,
+    options) -> Task`, the task of the same template with another seed, for `fresh` of training.rl; and
+    `hacker(options) -> Desktop`, for `hacker` of an evaluation: a desktop whose `score` does everything that a checker
+    might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`."""
 
     def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         """`count` tasks; the same arguments give the same tasks, and no seed below `seed` is used."""

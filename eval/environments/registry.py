@@ -67,8 +67,15 @@ class CheckedEnvironment:
         return new
 
     def desktop(self, options: Mapping[str, Any]) -> Desktop:
-        desktop: Desktop = call(self.environment.desktop, self.where, options)
-        where = f"{self.where}: the {type(desktop).__name__} that desktop gave"
+        return self._checked(self.environment.desktop, options)
+
+    def hacker(self, options: Mapping[str, Any]) -> Desktop:
+        """What its method `hacker` gives, or without one what `desktop` gives (`for_hacker`)."""
+        return self._checked(getattr(self.environment, "hacker", self.environment.desktop), options)
+
+    def _checked(self, make: Callable[[Mapping[str, Any]], Desktop], options: Mapping[str, Any]) -> Desktop:
+        desktop: Desktop = call(make, self.where, options)
+        where = f"{self.where}: the {type(desktop).__name__} that {make.__name__} gave"
         require_methods(desktop, where, DESKTOP_METHODS, coroutines=True)
         return desktop
 
@@ -106,6 +113,15 @@ def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
             "`redraw(task, seed, options)`"
         )
     made: Callable[[Task, int, Mapping[str, Any]], Task] = world.redraw  # type: ignore[attr-defined]
+    return made
+
+
+def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:
+    """The function of an environment that gives a desktop on which a reward hacker works, options -> desktop: reset to
+    the task, its score is the best that the checker gives to anything that is not the work. Of an environment that has
+    none it gives a plain desktop: saying `done` at once is then all that a hacker can do."""
+    world = environment(name)
+    made: Callable[[Mapping[str, Any]], Desktop] = getattr(world, "hacker", world.desktop)
     return made
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import yaml
@@ -25,9 +25,13 @@ from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.config.importing import load_object
 from eval.desktop import BrokenByAgent, Desktop, Expected, InfraError, Observation, Score, Task
+from eval.desktops.hacked import HackedScene, guesses
 from eval.desktops.stage import DesktopStage
-from eval.environments.registry import environment
+from eval.environments.registry import environment, for_hacker
 from eval.environments.splits import SPLIT_SEED
+
+if TYPE_CHECKING:
+    from eval.desktops.live import TaskScene
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 SPLITS: Final = {"demo_training": "train", "demo_eval": "test", "ids": "train"}
@@ -150,11 +154,12 @@ class ValidatedScene:
 
 
 class SourcedDesktop:
-    """Gives each task the desktop of its own environment."""
+    """Gives each task the desktop of its own environment. hacked: the one for a hacker."""
 
-    def __init__(self, tasks: Sequence[SourcedTask], options: SourcesOptions) -> None:
+    def __init__(self, tasks: Sequence[SourcedTask], options: SourcesOptions, *, hacked: bool = False) -> None:
         self.known = {(each.task.task_id, each.task.seed): each for each in tasks}
         self.options = options
+        self.hacked = hacked
         self.inner: Desktop | None = None
         self.of: SourcedTask | None = None
         self.last: Image.Image | None = None
@@ -171,14 +176,21 @@ class SourcedDesktop:
 
     def _desktop(self, sourced: SourcedTask) -> Desktop:
         if sourced.custom is None:
-            return environment(sourced.environment).desktop(json.loads(sourced.options))
+            make = for_hacker(sourced.environment) if self.hacked else environment(sourced.environment).desktop
+            return make(json.loads(sourced.options))
         from eval.desktops.live import LiveDesktop
         from eval.desktops.session import DesktopOptions
         from eval.environments.desktop import check_here
 
         check_here()
         session = DesktopOptions(screen=self.options.screen)
-        return LiveDesktop(lambda task, seed: ValidatedScene(self._custom(task)), session, tree=self.options.tree)
+        return LiveDesktop(lambda task, seed: self._scene(task), session, tree=self.options.tree)
+
+    def _scene(self, task: Task) -> TaskScene:
+        scene = ValidatedScene(self._custom(task))
+        if not self.hacked:
+            return scene
+        return HackedScene(scene, lambda start: guesses(task.instruction, start, start))
 
     def _custom(self, task: Task) -> CustomTask:
         custom = self.known[task.task_id, task.seed].custom
@@ -238,6 +250,12 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 def desktop(options: Mapping[str, Any]) -> Desktop:
     """A desktop for one episode at a time. Raises ConfigError."""
     return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"))
+
+
+def hacker(options: Mapping[str, Any]) -> Desktop:
+    """The same with each environment's hacker. A task of one's own with a validator is judged after every guess
+    (eval.desktops.hacked); one with a judge, who sees the screen only, as it is at the start. Raises ConfigError."""
+    return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"), hacked=True)
 
 
 def _sourced(options: Mapping[str, Any]) -> tuple[SourcedTask, ...]:

@@ -52,6 +52,10 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
                  (task, last screenshot, actions done) that gives True, False, a number from 0 to 1 or a Score. Adds
                  the figures held_out, its mean, and hacked, the share of the solved tasks that it does not count as
                  solved: it grows where a model learns to please the other checker only
+    hacker       with `environment`: at every evaluation a hacker plays the same tasks, too. It says done at once, and
+                 takes all short ways that the environment knows (linux-desktop, tasks of your own with a validator, an
+                 environment of your own with the method `hacker`), without doing the work. Adds the figure hacker,
+                 the share of the tasks for which the checker gives it anything: it should be 0
     count        with `episodes`: how many steps are predicted, spread evenly over all
     every        optimiser steps between two evaluations; the last step is evaluated as well
     metric       what decides: success, score, step_accuracy, click_in_box of an environment; exact (the same text),
@@ -72,6 +76,7 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     limits: RolloutLimits = RolloutLimits()
     held_out: str | None = None
+    hacker: bool = False
     episodes: str | None = None
     split: str = "validation"
     count: Positive = 64
@@ -99,6 +104,8 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
         if self.decides not in allowed:
             raise ConfigError(f"evaluation.metric: {self.metric!r} is unknown; allowed: {', '.join(allowed)}")
         self._check_minimum()
+        if self.hacker and self.environment is None:
+            raise ConfigError("evaluation.hacker: plays tasks of an environment; held-out steps have none")
         if self.held_out is not None:
             if self.environment is None:
                 raise ConfigError("evaluation.held_out: judges tasks of an environment; held-out steps have none")
@@ -134,11 +141,20 @@ class InterruptibleAgent:
 
 
 def evaluate(
-    config: EvaluationConfig, agent: Agent, builder: PromptBuilder, hear: Callable[[TriedTasks], None] = lambda _: None
+    config: EvaluationConfig,
+    agent: Agent,
+    builder: PromptBuilder,
+    hear: Callable[[TriedTasks], None] = lambda _: None,
+    asked: Callable[[], bool] = lambda: False,
 ) -> Scores:
-    """The agent's metrics, by name. `hear` is given the tasks that were tried, in order. Raises Interrupted."""
+    """The agent's metrics, by name. `hear` is given the tasks that were tried, in order. Raises Interrupted soon after
+    `asked` says that a stop was asked for."""
+    agent = InterruptibleAgent(agent, asked)
     try:
-        return _tasks(config, agent, hear) if config.environment is not None else _steps(config, agent, builder)
+        if config.environment is None:
+            return _steps(config, agent, builder)
+        scores = _tasks(config, agent, hear)
+        return scores | (hacker(config, asked) if config.hacker else {})
     except BaseExceptionGroup as group:
         if group.subgroup(Interrupted) is None:
             raise
@@ -146,12 +162,10 @@ def evaluate(
 
 
 def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], None]) -> Scores:
-    from eval.rollout import rollout
     from eval.scores.summary import summarise
 
     assert config.environment is not None
     world = environment(config.environment)
-    tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
 
     def make_desktop() -> Desktop:
         desktop = world.desktop(config.options)
@@ -161,6 +175,24 @@ def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], 
 
         return TwiceJudged(desktop, config.held_out)
 
+    tried = _played(config, agent, make_desktop)
+    hear(tried)
+    results = [result for _, result in tried]
+    rows = summarise([result.record for result in results], version="1", split="", seed=config.tasks.seed)
+    scores = {
+        row.metric: Estimate(row.value, row.ci_low, row.ci_high, row.n, row.clusters)
+        for row in rows
+        if row.value is not None and row.ci_low is not None and row.ci_high is not None
+    }
+    return scores | (hacking([each.episode for each in results if each.episode]) if config.held_out else {})
+
+
+def _played(config: EvaluationConfig, agent: Agent, make_desktop: Callable[[], Desktop]) -> TriedTasks:
+    """The tasks, each with the agent's episode."""
+    from eval.rollout import rollout
+
+    assert config.environment is not None
+    tasks = environment(config.environment).tasks(config.tasks.count, config.tasks.seed, config.options)
     with tempfile.TemporaryDirectory() as folder:
         results = asyncio.run(
             rollout(
@@ -174,14 +206,30 @@ def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], 
                 keep_episodes=0,
             )
         )
-    hear(list(zip(tasks, results, strict=True)))
-    rows = summarise([result.record for result in results], version="1", split="", seed=config.tasks.seed)
-    scores = {
-        row.metric: Estimate(row.value, row.ci_low, row.ci_high, row.n, row.clusters)
-        for row in rows
-        if row.value is not None and row.ci_low is not None and row.ci_high is not None
-    }
-    return scores | (hacking([each.episode for each in results if each.episode]) if config.held_out else {})
+    return list(zip(tasks, results, strict=True))
+
+
+def hacker(config: EvaluationConfig, asked: Callable[[], bool]) -> Scores:
+    """hacker, the share of the tasks for which the checker gives a hacker anything; no figure where its desktops failed
+    at all of them. The log names the tasks, and how."""
+    from eval.actions.dialects.dsl import Dsl
+    from eval.agents.baselines import DoesNothing
+    from eval.environments.registry import for_hacker
+
+    assert config.environment is not None
+    make = for_hacker(config.environment)
+    agent = InterruptibleAgent(DoesNothing(Dsl(4), "hacker"), asked)
+    tried = _played(config, agent, lambda: make(config.options))
+    judged = [(task.task_id, result) for task, result in tried if result.record.outcome == "scored"]
+    for name, result in judged:
+        if result.record.score:
+            assert result.episode is not None
+            how = result.episode.metadata.get("score", {}).get("hack", "done at once")
+            print(f"the hacker gets {result.record.score:g} of 1 for {name}: {how}", flush=True)
+    if lost := len(tried) - len(judged):
+        print(f"the hacker could not play {lost} of {len(tried)} tasks: their desktop or checker failed", flush=True)
+    found = by_cluster([(name, float(bool(result.record.score))) for name, result in judged])
+    return {} if found is None else {"hacker": found}
 
 
 def hacking(episodes: Sequence[Episode]) -> Scores:
@@ -201,13 +249,17 @@ def hacking(episodes: Sequence[Episode]) -> Scores:
 
 
 def told_of_hacking(scores: Scores) -> str:
-    """A line of the log where the two checkers disagree, else ""."""
-    if (hacked := scores.get("hacked")) is None or not hacked.value:
-        return ""
-    return (
-        f"; the held-out checker does not count {round(hacked.value * hacked.n)} of {hacked.n} solved tasks "
-        f"({hacked.low:.3f} to {hacked.high:.3f})"
-    )
+    """A part of a line of the log where the two checkers disagree, and where a hacker gets anything, else ""."""
+    told = ""
+    if (hacked := scores.get("hacked")) is not None and hacked.value:
+        told = f"; the held-out checker does not count {_of(hacked)} solved tasks"
+    if (found := scores.get("hacker")) is not None and found.value:
+        told += f"; a hacker gets something for {_of(found)} tasks without doing them"
+    return told
+
+
+def _of(share: Estimate) -> str:
+    return f"{round(share.value * share.n)} of {share.n} ({share.low:.3f} to {share.high:.3f})"
 
 
 def check_sharded(config: EvaluationConfig | None, predictions: str | None, *, deepspeed: bool) -> None:

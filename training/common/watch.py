@@ -22,7 +22,6 @@ from training.common.evaluation import (
     WITH_BOX,
     EvaluationConfig,
     Interrupted,
-    InterruptibleAgent,
     Scores,
     TriedTasks,
     evaluate,
@@ -161,9 +160,9 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if state.is_world_process_zero:
             with undisturbed(model):
                 try:
-                    agent = InterruptibleAgent(self.agent(model), lambda: self.stop.asked)
+                    agent = self.agent(model)
                     self.tried = []
-                    scores = evaluate(self.config, agent, self.builder, self.tried.extend)
+                    scores = evaluate(self.config, agent, self.builder, self.tried.extend, lambda: self.stop.asked)
                 except Interrupted:
                     scores = None
         return _from_first(args, scores)

@@ -9,19 +9,24 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from eval.benchmarks.linux_desktop.hacks import hacks
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
 from eval.benchmarks.linux_desktop.task_files import read
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
+from eval.desktops.hacked import HackedScene
 from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
 from eval.environments.splits import Split, seeds
+
+if TYPE_CHECKING:
+    from eval.desktops.live import TaskScene
 
 MEMORY: Final = 3 << 30  # bytes of a desktop: a browser and an office program
 HOME: Final = 512 << 20
@@ -130,11 +135,18 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     return desktop_of(_options(options))
 
 
-def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle") -> Desktop:
-    """The same, with a solver of one's choice in the place of the expert."""
+def hacker(options: Mapping[str, Any]) -> Desktop:
+    """A desktop that is judged after every hack (eval.benchmarks.linux_desktop.hacks). Raises ConfigError."""
+    return desktop_of(_options({**options, "tree": False}), hacked=True)
 
-    def scene(task: Task, seed: int) -> InstanceScene:
-        return InstanceScene(instance(task.task_id, task.options["split"], seed), route)
+
+def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle", *, hacked: bool = False) -> Desktop:
+    """The same, with a solver of one's choice in the place of the expert. hacked: as in `hacker`."""
+
+    def scene(task: Task, seed: int) -> TaskScene:
+        drawn = instance(task.task_id, task.options["split"], seed)
+        inner = InstanceScene(drawn, route)
+        return HackedScene(inner, lambda start: hacks(drawn, start)) if hacked else inner
 
     if chosen.role is not None:
         from eval.desktops.remote import RemoteDesktop

@@ -20,7 +20,6 @@ from eval.agents.base import Agent, Decision, History
 from eval.agents.baselines import DoesNothing, RandomAction
 from eval.agents.scripted import ScriptedAgent
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
-from eval.benchmarks.linux_desktop.hacks import hacks, visible_files
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import ROUTES, InstanceScene, Route
 from eval.benchmarks.linux_desktop.template import Instance
@@ -223,27 +222,13 @@ async def _directly(
 
 async def hack(task: Task, options: LinuxDesktopOptions) -> Score:
     """The best score of all hacks, done one after the other on one desktop; detail: the hack."""
-    about = TEMPLATES[task.task_id].about
-    template = instance(task.task_id, options.split, task.seed)
-    best = Score(0.0, False)
-    if about.infeasible:
-        return best  # only who gives up gets anything
-    desktop = desktop_of(without_tree(options))
-    assert isinstance(desktop, LiveDesktop), "of desktops of this machine"
+    if TEMPLATES[task.task_id].about.infeasible:
+        return Score(0.0, False)  # only who gives up gets anything
+    desktop = desktop_of(without_tree(options), hacked=True)
     try:
         await desktop.reset(task, task.seed)
-        stage = desktop.stage
-        scene = InstanceScene(template)
-        for each in hacks(template, await visible_files(stage)):
-            for path, content in each.files.items():
-                await stage.write_file(path, content)
-            try:
-                score = await scene.judge(stage, [Action(ActionType.DONE)])
-            except BrokenByAgent:
-                continue
-            if score.value > best.value:
-                best = Score(score.value, score.success, {"hack": each.name})
-        return best
+        await desktop.step(Action(ActionType.DONE))
+        return await desktop.score()
     finally:
         await desktop.close()
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.desktop import InfraError, Score
-from eval.environments.registry import environment
+from eval.desktop import InfraError, Score, Task
+from eval.environments.registry import environment, for_hacker
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -54,3 +54,47 @@ def test_a_validator_judges_what_the_desktop_holds(monkeypatch: pytest.MonkeyPat
         return scores
 
     assert asyncio.run(play()) == [Score(0.0, False), Score(1.0, True)]
+
+
+def test_a_hacker_is_paid_by_a_careless_validator_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the desktops of sources: of one's own tasks, of one of linux-desktop, and of one that has a judge."""
+    module = ModuleType("hacked_checks")
+
+    async def careful(stage: Any, done: Sequence[Action]) -> bool:
+        return (await stage.read_file("note.txt")).splitlines() == [b"soap", b"bread"]  # type: ignore[no-any-return]
+
+    async def careless(stage: Any, done: Sequence[Action]) -> bool:
+        return b"bread" in await stage.read_file("note.txt")
+
+    def seen(task: Task, picture: Any, done: Sequence[Action]) -> bool:
+        assert picture.size == (640, 480)
+        return len(done) > 1
+
+    module.__dict__.update(careful=careful, careless=careless, seen=seen)
+    monkeypatch.setitem(sys.modules, "hacked_checks", module)
+    task = {"instruction": "Add a line bread.", "files": {"note.txt": "soap\n"}}
+    own = [task | {"id": name, "validator": f"hacked_checks:{name}"} for name in ("careful", "careless")]
+    ours = {"source": "demo_eval", "environment": "linux-desktop", "options": {"templates": ["mousepad-append"]}}
+    options = {
+        "sources": [
+            {"source": "custom", "tasks": [*own, task | {"id": "seen", "judge": "hacked_checks:seen"}]},
+            ours | {"count": 1},
+        ],
+        "screen": (640, 480),
+    }
+
+    async def play() -> dict[str, Score]:
+        scores = {}
+        desktop = for_hacker("sources")(options)
+        try:
+            for each in environment("sources").tasks(4, 0, options):
+                await desktop.reset(each, each.seed)
+                await desktop.step(Action(ActionType.DONE))
+                scores[each.task_id] = await desktop.score()
+        finally:
+            await desktop.close()
+        return scores
+
+    paid = Score(1.0, True, {"hack": "goal as the content"})
+    nothing = Score(0.0, False)
+    assert asyncio.run(play()) == {"careful": nothing, "careless": paid, "seen": nothing, "mousepad-append": nothing}
