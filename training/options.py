@@ -51,7 +51,7 @@ FREE: Final = frozenset(
     (
         *("model", "adapter", "data", "episodes", "pairs", "held_out", "prompts", "evaluation"),
         *("log_every", "save_every", "keep_checkpoints", "predictions", "max_new_tokens"),
-        *("report_to", "run_name", "workers", "sample_every", "answer_every", "answers", "cache_mb"),
+        *("report_to", "run_name", "workers", "sample_every", "answer_every", "answers", "cache_mb", "collapse"),
     )
 )
 

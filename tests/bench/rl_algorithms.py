@@ -1,10 +1,12 @@
 """Which algorithm learns most from the same number of rollouts:
 
-    python -m tests.bench.rl_algorithms [FOLDER] [--seeds 0 1 2] [--arms sdpo gigpo ...]
+    python -m tests.bench.rl_algorithms [FOLDER] [--form login | login-shown] [--seeds 0 1 2] [--arms sdpo gigpo ...]
 
 Each arm begins at the same start as `tests.bench.rl_curves` on the drawn login form, plays as many generations of 64
 rollouts, and is asked the same fresh tasks, greedily; the last step's model counts. An arm is compared with GRPO on the
-same tasks, and Holm's correction is over all arms. The choices below were made before.
+same tasks, and Holm's correction is over all arms. The choices below were made before. With `login-shown` the start is
+an SFT in which half of the episodes had a demonstration in their prompts, so SDPO's teacher has seen prompts of its
+kind. That form was added when SDPO had collapsed without it.
 
 FOLDER keeps what was made, also by `tests.bench.rl_curves`, and the same command goes on there. Hours of one core.
 """
@@ -48,6 +50,7 @@ def arm(bench: Bench, name: str, seed: int) -> Path:
         save_every=EVERY,
         keep_checkpoints=GENERATIONS // EVERY,
         tasks={"count": 1000, "seed": 100_000},
+        collapse=None,  # all arms have as many rollouts
         **ARMS[name],
     )
 
@@ -81,10 +84,11 @@ def stale(made: Path) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--form", choices=("login", "login-shown"), default="login")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     given = parser.parse_args()
-    bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-algorithms-"))).resolve(), FORMS["login"])
+    bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-algorithms-"))).resolve(), FORMS[given.form])
     names = [FIRST, *(name for name in given.arms if name != FIRST)]
     found: list[dict[str, list[bool]]] = []
     for seed in given.seeds:

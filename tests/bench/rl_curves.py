@@ -1,11 +1,12 @@
 """Whether reinforcement learning makes a model better:
 
-    python -m tests.bench.rl_curves [FOLDER] [--form login | gtk-login] [--seeds 0 1 2]
+    python -m tests.bench.rl_curves [FOLDER] [--form login | gtk-login | login-shown] [--seeds 0 1 2]
 
 A tiny model is taught until it solves about half of the login forms, and goes on in two ways that cost the same seconds
 of CPU, by trying (`training.rl`) and by more of the same SFT. All three are asked the same fresh tasks, greedily. The
 choices below were made before; the last step's model counts. The form is drawn, as in examples/rl-login, or a program
-in GTK on a real desktop, as in examples/gtk-login; its SFT and its training are those of the drawn form.
+in GTK on a real desktop, as in examples/gtk-login; its SFT and its training are those of the drawn form. Or it is the
+drawn one, and half of the SFT's episodes have a demonstration in their prompts.
 
 FOLDER keeps what was made, and the same command goes on there. Hours of one core; on real desktops, of two.
 """
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +51,14 @@ class Form:
     episodes: tuple[str, str] = ("rl-login", "rl-episodes")  # the example, and its job
     evaluation: Mapping[str, Any] = field(default_factory=dict)  # other configuration of the evaluations
     training: Mapping[str, Any] = field(default_factory=dict)  # and of the training
+    # of half of the SFT's episodes. Nothing else is shown one, but by SDPO's teacher
+    demonstration: Mapping[str, Any] = field(default_factory=dict)
 
 
+DRAWN: Final = Form(1400, (800, 1000, 1200, 1400, 850, 900, 950), 60)
 FORMS: Final = {
-    "login": Form(1400, (800, 1000, 1200, 1400, 850, 900, 950), 60),
+    "login": DRAWN,
+    "login-shown": replace(DRAWN, demonstration={"images": 1, "steps": 15}),
     "gtk-login": Form(
         2000,
         (1400, 1200, 1600, 1000, 1800, 2000, 1300, 1500),
@@ -78,6 +83,16 @@ class Bench:
         self.folder, self.form = folder, form
         self.jobs = jobs("rl-login") | jobs(form.episodes[0])
 
+    def config(self, job: str, **other: Any) -> dict[str, Any]:
+        """The configuration of a job of the example, as this form has it."""
+        asked = {**self.jobs[job]["config"], **other}
+        if "learning_rate" in asked:
+            asked["learning_rate"] = float(asked["learning_rate"])  # YAML 1.1 reads 2e-4 as text
+        if self.form.demonstration and job != self.form.episodes[1]:
+            way = {"share": 0.5} if job in ("rl-model", "rl-start") else {"rule": "none"}
+            asked["prompt"] = {**asked["prompt"], "demonstration": {**self.form.demonstration, **way}}
+        return asked
+
     def run(self, name: str, job: str, inputs: Mapping[str, Path], **other: Any) -> Path:
         """The stage's folder, with what it made and `done.json`: its seconds of CPU and by the clock."""
         out = self.folder / name
@@ -87,10 +102,7 @@ class Bench:
         for key, place in inputs.items():
             (out / "inputs" / key).unlink(missing_ok=True)
             (out / "inputs" / key).symlink_to(place)
-        asked = {**self.jobs[job]["config"], **other}
-        if "learning_rate" in asked:
-            asked["learning_rate"] = float(asked["learning_rate"])  # YAML 1.1 reads 2e-4 as text
-        text = json.dumps(asked).replace("$SLIPWAY_INPUTS", str(out / "inputs"))
+        text = json.dumps(self.config(job, **other)).replace("$SLIPWAY_INPUTS", str(out / "inputs"))
         (out / "config.json").write_text(text)
         command = [
             sys.executable,

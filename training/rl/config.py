@@ -140,6 +140,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           nothing
     max_void              the share of a generation's rollouts that may be lost to failures of desktops or checkers;
                           with more, the training stops with the reasons and exit code 1
+    collapse              the training stops with exit code 78 where the share of rollouts that succeed, in its last 5
+                          generations, is below this part of that in the best 5 in a row, if those had 20 successes.
+                          None: it goes on
     steps_per_generation  optimiser steps that the turns of one generation are divided over
     num_iterations        times that each generation is gone through
     batch_size            turns per forward pass; a step takes as many passes as its turns need
@@ -197,6 +200,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
     batching: Literal["ready", "together"] = "ready"
     max_void: Share = 0.25
+    collapse: Share | None = 0.1
     steps_per_generation: Positive = 1
     num_iterations: Positive = 1
     batch_size: Positive = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from training.rl.credit import Place
 from training.rl.hindsight import TriedEpisode, hindsight
 from training.rl.policy import Policy, SampledTurn
 from training.rl.rollouts import PlayedRollout, RolloutGeneration
+from training.rl.rows import LossRow, Pictures
 from training.rl.teacher import SelfTeacher
 
 TEACHER: Final = "teacher.safetensors"  # in a checkpoint
@@ -94,6 +95,39 @@ def lessons(
                 prompt, images = policy.prompt(asked.observation, asked.history, told)
                 found[number, index, at] = dataclasses.replace(turn, prompt_ids=prompt, images=images)
     return found, shown
+
+
+def taught_rows(
+    made: RolloutGeneration,
+    rows: Sequence[LossRow],
+    before: Sequence[torch.Tensor],
+    policy: Policy,
+    pictures: Pictures,
+    config: SdpoConfig,
+) -> tuple[list[LossRow], list[torch.Tensor], dict[str, int]]:
+    """The rows with their lessons, without those that learn from nothing: from no advantage, and no teacher who has
+    something to tell; what `before` has for each of them; and figures."""
+    found, shown = lessons(made, policy, config)
+    kept: list[tuple[LossRow, torch.Tensor]] = []
+    for row, line in zip(rows, before, strict=True):
+        group, rollout, _ = row.at
+        if config.solved == "grpo" and made.groups[group].rollouts[rollout].episode.success:
+            kept.append((row, line))
+        elif (lesson := found.get(row.at)) is not None:
+            fault = pictures.fault(dataclasses.replace(row, turn=lesson))
+            if fault is None:
+                kept.append((dataclasses.replace(row, advantage=0.0, lesson=lesson), line))
+            else:
+                print(f"generation {made.number}: left out: the teacher's prompt of {fault}", flush=True)
+    figures = {"told_success": shown["success"], "told_failure": shown["failure"], "untold": len(rows) - len(kept)}
+    return [row for row, _ in kept], [line for _, line in kept], figures
+
+
+def mean_figures(sums: Sequence[tuple[float, float, int]]) -> dict[str, float]:
+    """By name, the means of a step, nats. sums: of each pass the sum of the divergence over its tokens, that of the
+    student's entropy, and the tokens."""
+    divergence, entropy, tokens = (sum(each) for each in zip(*sums, strict=True)) if sums else (0.0, 0.0, 0)
+    return {"divergence": divergence / tokens, "entropy_taught": entropy / tokens} if tokens else {}
 
 
 @dataclass(frozen=True)

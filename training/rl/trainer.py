@@ -28,6 +28,7 @@ from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.rl import gate
 from training.rl.beside import RolloutsBeside
+from training.rl.collapse import CollapseWatch
 from training.rl.config import RlConfig
 from training.rl.credit import credit, turns_of, why_masked
 from training.rl.critic import ValueLearning, ValueNetwork
@@ -41,7 +42,7 @@ from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
 from training.rl.rows import LossRow, Pictures, parts, tensors, usable
 from training.rl.sdpo import divergence, importance_weight, sdpo_loss, trust_region
 from training.rl.successes import SuccessEpisodes
-from training.rl.teaching import Teaching, lessons
+from training.rl.teaching import Teaching, mean_figures, taught_rows
 from training.rl.telling import RecordTeller
 
 WHOLE = ("dapo", "cispo")  # losses that divide by the tokens of the step themselves
@@ -110,6 +111,9 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
             self.add_callback(self.critic)
+        self.collapse = None if chosen.collapse is None else CollapseWatch(chosen.collapse)
+        if self.collapse is not None:
+            self.add_callback(self.collapse)
         self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)
         self.add_callback(self.finished)
         self.beside = None if chosen.asynchronous is None else RolloutsBeside(self, chosen, self.drawer)
@@ -139,11 +143,15 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
                 part = self.compute_loss(model, each) * share
             self.accelerator.backward(part)
             loss += part.detach()
+        found: list[tuple[float, float, int]] = []
         for rows, before, tokens in self.taught(self.prepared, self.state.global_step):
             with self.compute_loss_context_manager():
-                part = self.distillation(rows, before, tokens)
+                part, told = self.distillation(rows, before, tokens)
             self.accelerator.backward(part)
             loss += part.detach()
+            found.append(told)
+        for name, value in mean_figures(found).items():
+            self.note(name, value)
         self._step += 1
         return loss
 
@@ -164,18 +172,21 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         for some in parts(mine, self.chosen.batch_size):
             yield [prepared.rows[number] for number in some], [prepared.before[number] for number in some], tokens
 
-    def distillation(self, rows: Sequence[LossRow], before: Sequence[Tensor], tokens: int) -> Tensor:
-        """SDPO's part of a step's loss, of some rows with lessons."""
+    def distillation(
+        self, rows: Sequence[LossRow], before: Sequence[Tensor], tokens: int
+    ) -> tuple[Tensor, tuple[float, float, int]]:
+        """SDPO's part of a step's loss, of some rows with lessons; and for `mean_figures` the sums over their sampled
+        tokens of the divergence and of the student's entropy, nats, with the number of these tokens."""
         chosen = self.chosen.sdpo
         assert chosen is not None
         assert self.teaching is not None
         assert self.teaching.teacher is not None
-        told = [replace(row, turn=row.lesson) for row in rows if row.lesson is not None]
+        lessons = [replace(row, turn=row.lesson) for row in rows if row.lesson is not None]
         with self.teaching.teacher.teaching():  # first: it changes the weights, which a backward pass must not see
-            knowing = self.logits(told)
+            knowing = self.logits(lessons)
         if chosen.mix is not None:
             with torch.no_grad():
-                knowing = trust_region(knowing, self.logits(told), chosen.mix)
+                knowing = trust_region(knowing, self.logits(lessons), chosen.mix)
         made = self.inputs(rows)
         mine = self.logits(rows, made)
         ids, mask = made["completion_ids"], made["completion_mask"]
@@ -187,9 +198,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         apart = divergence(mine, knowing, chosen.alpha, chosen.top)
         weights = importance_weight(now, then, chosen.most)
         unsure = -(likely.exp() * likely).sum(-1)
-        for name, value in (("divergence", apart), ("entropy_taught", unsure)):
-            self._metrics["train"][name].append(float((value.detach() * mask).sum() / mask.sum()))
-        return sdpo_loss(apart, weights, mask, torch.ones(len(rows), device=mask.device), float(tokens))
+        told = (float((apart.detach() * mask).sum()), float((unsure.detach() * mask).sum()), int(mask.sum()))
+        return sdpo_loss(apart, weights, mask, torch.ones(len(rows), device=mask.device), float(tokens)), told
 
     def logits(self, rows: Sequence[LossRow], made: dict[str, Any] | None = None) -> Tensor:
         """(B, T, V) in float32, by which each sampled token was drawn: at the temperature of the sampling."""
@@ -301,7 +311,9 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
             rows, mean = self.beside.weighed(rows, before)
             self.note("weights", mean)
         if self.chosen.sdpo is not None:
-            rows, before = self.teach(made, rows, before)
+            rows, before, shown = taught_rows(made, rows, before, self.policy, self.pictures, self.chosen.sdpo)
+            for name, count in shown.items():
+                self.note(name, count)
             values = {row.at: row.advantage for row in rows if row.lesson is None}
         taught = {row.at[0] for row in rows if row.lesson is not None} | {group for group, _ in replayed}
         if self.replay is not None:
@@ -311,31 +323,9 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         masked = why_masked(told_of, sampled, uncertain, [row.at for row in rows], replayed)
         by_token = {row.at: line.tolist() for row, line in zip(sampled, entropies, strict=True) if row.at in unsure}
         self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked, by_token)
+        if self.collapse is not None:
+            self.collapse.note(told_of)
         return Prepared(rows, before)
-
-    def teach(
-        self, made: RolloutGeneration, rows: Sequence[LossRow], before: Sequence[Tensor]
-    ) -> tuple[list[LossRow], list[Tensor]]:
-        """The rows with their lessons, without those that learn from nothing: from no advantage, and no teacher who
-        has something to tell."""
-        chosen = self.chosen.sdpo
-        assert chosen is not None
-        found, shown = lessons(made, self.policy, chosen)
-        played = [group.rollouts[rollout] for group, rollout in ((made.groups[row.at[0]], row.at[1]) for row in rows)]
-        kept: list[tuple[LossRow, Tensor]] = []
-        for row, one, line in zip(rows, played, before, strict=True):
-            if chosen.solved == "grpo" and one.episode.success:
-                kept.append((row, line))
-            elif (lesson := found.get(row.at)) is not None:
-                fault = self.pictures.fault(replace(row, turn=lesson))
-                if fault is None:
-                    kept.append((replace(row, advantage=0.0, lesson=lesson), line))
-                else:
-                    print(f"generation {made.number}: left out: the teacher's prompt of {fault}", flush=True)
-        figures = {"told_success": shown["success"], "told_failure": shown["failure"], "untold": len(rows) - len(kept)}
-        for name, value in figures.items():
-            self.note(name, value)
-        return [row for row, _ in kept], [line for _, line in kept]
 
     def note(self, name: str, value: float) -> None:
         """A figure of a generation, for the log and as a metric."""

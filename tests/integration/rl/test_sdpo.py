@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import subprocess
@@ -91,7 +92,7 @@ def test_at_the_start_the_teacher_says_what_the_student_says(made: Any) -> None:
         assert torch.equal(made.logits(some), knowing)
     own = [replace(row, lesson=row.turn) for row in some]
     before, _ = made.log_probabilities(some)
-    assert float(made.distillation(own, before, 10).detach()) == pytest.approx(0.0, abs=1e-6)  # of sums of float32
+    assert float(made.distillation(own, before, 10)[0].detach()) == pytest.approx(0.0, abs=1e-6)  # of sums of float32
 
 
 def test_the_logits_are_those_that_the_tokens_were_drawn_by(made: Any) -> None:
@@ -130,10 +131,14 @@ def test_the_loss_is_the_divergence_by_hand_and_goes_to_the_student_alone(made: 
     rows = sorted(made.prepared.rows, key=lambda row: row.at)[:4]
     before, _ = made.log_probabilities(rows)
     made.model.zero_grad()
-    loss = made.distillation(rows, before, 50)
+    loss, (divergence, entropy, tokens) = made.distillation(rows, before, 50)
     expected = sum(sum(by_hand(made, row)) for row in rows) / 50
     assert expected > 1e-4
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-3)
+    assert divergence / 50 == pytest.approx(expected, rel=1e-3)
+    likely = [said(made, row, row.turn).log_softmax(-1) for row in rows]
+    assert entropy == pytest.approx(sum(float(-(line.exp() * line).sum()) for line in likely), rel=1e-4)
+    assert tokens == sum(len(row.turn.ids) for row in rows)
     loss.backward()
     gradient = max(float(weight.grad.abs().max()) for weight in made.model.parameters() if weight.grad is not None)
     assert gradient > 1e-6
@@ -159,23 +164,25 @@ def test_a_trust_region_lies_between_the_model_of_the_start_and_the_student(star
     )
     other = sum(sum(by_hand(trainer, row, one)) for row, one in zip(rows, first, strict=True))
     assert expected != pytest.approx(other, rel=0.01)
-    assert float(trainer.distillation(rows, sampled, 1).detach()) == pytest.approx(expected, rel=1e-3)
+    assert float(trainer.distillation(rows, sampled, 1)[0].detach()) == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_the_student_says_now_weighs_a_token_and_at_most_twice(made: Any) -> None:
     """Its log probability was 0.5 lower at sampling: e^0.5 = 1.6487; or 3 lower: e^3 is above 2."""
     rows = sorted(made.prepared.rows, key=lambda row: row.at)[:3]
     before, _ = made.log_probabilities(rows)
-    once = float(made.distillation(rows, before, 50).detach())
-    half = float(made.distillation(rows, [line - 0.5 for line in before], 50).detach())
-    far = float(made.distillation(rows, [line - 3.0 for line in before], 50).detach())
+    once = float(made.distillation(rows, before, 50)[0].detach())
+    half = float(made.distillation(rows, [line - 0.5 for line in before], 50)[0].detach())
+    far = float(made.distillation(rows, [line - 3.0 for line in before], 50)[0].detach())
     assert (half / once, far / once) == pytest.approx((1.6487, 2.0), rel=1e-3)
 
 
 def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_teacher(
-    start: Path, tmp_path: Path
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the first step every ratio is 1, so the part of the advantages is -(sum of tokens x advantage) / tokens."""
+    """At the first step every ratio is 1, so the part of the advantages is -(sum of tokens x advantage) / tokens. The
+    figures of the documentation are those of the turns that the teacher taught."""
+    monkeypatch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
     both = SdpoConfig(solved="grpo", top=TOP, alpha=ALPHA)
     trainer = make_trainer(config(start, reward="success", scale_rewards="none", sdpo=both), tmp_path)
     trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
@@ -183,7 +190,7 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer.training_step(trainer.model, {})
     trainer.teller.writer.cut()
-    rows, tokens, expected = trainer.prepared.rows, 0, 0.0
+    rows, tokens, expected, apart = trainer.prepared.rows, 0, 0.0, 0.0
     assert {row.at for row in rows} == {row.at for row in turns_of(trainer.last)}
     for row in rows:
         group = trainer.last.groups[row.at[0]].rollouts
@@ -191,9 +198,15 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
         solved = bool(group[row.at[1]].episode.success)
         assert (row.lesson is None) == solved
         tokens += len(row.turn.ids)
-        expected += -len(row.turn.ids) * (1 - rate) if solved else sum(by_hand(trainer, row))
+        apart += 0.0 if solved else sum(by_hand(trainer, row))
+        expected -= len(row.turn.ids) * (1 - rate) if solved else 0.0
     assert {row.lesson is None for row in rows} == {True, False}
-    assert float(loss) == pytest.approx(expected / tokens, rel=1e-3)
+    assert float(loss) == pytest.approx((expected + apart) / tokens, rel=1e-3)
+    told = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    figures = {each["name"]: each["value"] for each in told}
+    taught = sum(len(row.turn.ids) for row in rows if row.lesson is not None)
+    assert figures["train/divergence"] == pytest.approx(apart / taught, rel=1e-3)
+    assert 0 < figures["train/entropy_taught"] < math.log(len(trainer.processing_class.tokenizer))
 
 
 def test_the_teacher_follows_the_steps_and_a_killed_training_ends_with_the_same_bits(

@@ -64,6 +64,26 @@ class Easy(Sides):
         return Lenient(login.LoginOptions(split="train"))
 
 
+class Spoilt(Sides):
+    """The first options["good"] tries succeed, whatever the policy does, and none after them; the file options["count"]
+    grows by a byte at each."""
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return Counted(login.LoginOptions(split="train"), Path(options["count"]), options["good"])
+
+
+class Counted(RightSide):
+    def __init__(self, options: login.LoginOptions, file: Path, good: int) -> None:
+        super().__init__(options)
+        self.file, self.good = file, good
+
+    async def score(self) -> Score:
+        with self.file.open("ab") as file:
+            file.write(b".")
+            solved = file.tell() <= self.good
+        return Score(float(solved), solved)
+
+
 class Redrawn(Easy):
     """A form of another seed, where a training asks for one."""
 

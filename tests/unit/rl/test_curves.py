@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from eval.config import convert
+from eval.prompts import PromptConfig
 from eval.run import RunConfig
 from tests.bench.rl_algorithms import ARMS, GENERATIONS
-from tests.bench.rl_curves import FORMS, FRESH, bootstrap, contrast, holm, jobs
+from tests.bench.rl_curves import FORMS, FRESH, Bench, bootstrap, contrast, holm, jobs
 from training.rl.config import RlConfig
 
 pytestmark = pytest.mark.ml
@@ -38,18 +39,30 @@ def test_the_bootstrap_is_as_wide_as_the_variance_of_seeds_and_tasks() -> None:
     assert bootstrap([[1] * 10], draws=1000) == (1.0, 1.0, 0.002)  # no draw is beyond 0
 
 
+@pytest.mark.parametrize("form", ["login", "login-shown"])
 @pytest.mark.parametrize("name", list(ARMS))
-def test_each_arm_is_a_training_that_may_begin(name: str, tmp_path: Path) -> None:
+def test_each_arm_is_a_training_that_may_begin(name: str, form: str, tmp_path: Path) -> None:
     """Hours before its turn comes."""
-    chosen = {**jobs("rl-login")["rl-train"]["config"], "steps": GENERATIONS, **ARMS[name], "model": str(tmp_path)}
-    convert({**chosen, "learning_rate": float(chosen["learning_rate"])}, RlConfig, "").check()
+    bench = Bench(tmp_path, FORMS[form])
+    convert(bench.config("rl-train", steps=GENERATIONS, model=str(tmp_path), **ARMS[name]), RlConfig, "").check()
 
 
 @pytest.mark.parametrize("name", list(FORMS))
 def test_the_training_and_the_evaluation_of_each_form_may_begin(name: str, tmp_path: Path) -> None:
     form = FORMS[name]
-    found = jobs("rl-login")
-    chosen = {**found["rl-train"]["config"], "steps": form.generations, **form.training, "model": str(tmp_path)}
-    convert({**chosen, "learning_rate": float(chosen["learning_rate"])}, RlConfig, "").check()
-    asked = {**found["rl-before"]["config"], **form.evaluation, "tasks": FRESH}
-    assert convert(asked, RunConfig, "").environment == form.evaluation.get("environment", "login")
+    bench = Bench(tmp_path, form)
+    chosen = bench.config("rl-train", steps=form.generations, model=str(tmp_path), **form.training)
+    convert(chosen, RlConfig, "").check()
+    found = convert(bench.config("rl-before", tasks=FRESH, **form.evaluation), RunConfig, "")
+    assert found.environment == form.evaluation.get("environment", "login")
+
+
+def test_a_demonstration_is_in_half_of_the_sft_s_prompts_alone(tmp_path: Path) -> None:
+    shown = Bench(tmp_path, FORMS["login-shown"])
+    told = {job: convert(shown.config(job)["prompt"], PromptConfig, "").demonstration for job in jobs("rl-login")}
+    assert told["rl-episodes"] is None
+    assert {job for job, each in told.items() if each and each.rule == "right" and each.share == 0.5} == {
+        "rl-model",
+        "rl-start",
+    }
+    assert {each.rule for job, each in told.items() if each and job not in ("rl-model", "rl-start")} == {"none"}

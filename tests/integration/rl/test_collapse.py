@@ -1,0 +1,65 @@
+"""A training whose policy stops solving anything ends, and does not go on when it is started again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.results.training_records import RlRollout, RlStatus, read_folder
+from tests.integration.rl.conftest import rl_config
+from tests.integration.rl.test_training import newest, written
+from training.common.entry import read_state
+
+pytestmark = pytest.mark.ml
+TRIES = 8  # of a generation
+
+
+def run(config: Any, folder: Path, resume: Path | None, more: str = "") -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    file = written(config, folder)
+    file.write_text(file.read_text() + more)
+    command = [sys.executable, "-m", "training.rl", "--config", str(file), "--out", str(folder)]
+    resumed = ["--resume", str(resume)] if resume else []
+    return subprocess.run([*command, *resumed], capture_output=True, text=True, check=False)
+
+
+def test_a_collapse_ends_the_training_with_its_reason(start: Path, tmp_path: Path) -> None:
+    """Generations 0 to 4 succeed as a whole, 5 to 9 not at all; the ninth is the tenth."""
+    options = {"count": str(tmp_path / "count"), "good": 5 * TRIES}
+    world = {"environment": "tests.integration.rl.worlds:Spoilt", "options": options}
+    config = rl_config(start, steps=12, **world)
+    ended = run(config, tmp_path, None)
+    assert ended.returncode == 78, ended.stderr
+    told = "collapse: the policy solves next to nothing any more: 0 of 40 rollouts succeeded in the generations 5 to 9"
+    assert f"{told}, and 40 of 40 in 0 to 4, whose weights a checkpoint from then has." in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "model").exists()
+    assert {f"checkpoint-{step}" for step in range(4, 10)} <= {
+        each.name for each in (tmp_path / "checkpoints").iterdir()
+    }
+    lines = read_folder(tmp_path / "results")
+    assert max(line.step for line in lines if isinstance(line, RlRollout)) == 10  # what ended it is recorded
+    last = [line for line in lines if isinstance(line, RlStatus)][-1]
+    assert last.status == "failed"
+    assert last.reason is not None
+    assert last.reason.startswith(told)
+
+    found = newest(tmp_path)
+    assert found is not None
+    assert read_state(str(found))["global_step"] == 9
+    again = run(config, tmp_path, found)
+    assert again.returncode == 78
+    assert told in again.stderr
+    assert (tmp_path / "count").stat().st_size == 11 * TRIES  # it played the tenth generation again, and no more
+
+
+def test_a_training_may_go_on(start: Path, tmp_path: Path) -> None:
+    options = {"count": str(tmp_path / "count"), "good": 5 * TRIES}
+    config = rl_config(start, steps=10, environment="tests.integration.rl.worlds:Spoilt", options=options)
+    ended = run(config, tmp_path, None, "collapse: null\n")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "model").exists()
