@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from eval import config as configuration
-from eval.agents.config import AgentConfig, make_agent
+from eval.agents.config import EvaluatedConfig, HackerConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, TasksConfig, environment
+from eval.environments.registry import ENVIRONMENTS, TasksConfig, environment, for_hacker
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptConfig
@@ -62,14 +63,14 @@ class RunConfig(Config, frozen=True):
     benchmark: str
     environment: str
     tasks: TasksConfig
-    agent: AgentConfig
+    agent: EvaluatedConfig
     version: str = "1"
     split: str = "test"
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: PromptConfig = PromptConfig()
     interface: Interface = "gui"
     grounder: GrounderConfig | None = None
-    baselines: list[AgentConfig] = msgspec.field(default_factory=list)
+    baselines: list[EvaluatedConfig] = msgspec.field(default_factory=list)
     limits: RolloutLimits = RolloutLimits()
     trials: Count = 1
     earlier: str | None = None
@@ -121,8 +122,9 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     builder.check(tasks)
     grounder = None if config.grounder is None else make_grounder(config.grounder)
 
-    def make_desktop() -> Desktop:
-        desktop = world.desktop(config.options)
+    def make_desktop(agent: EvaluatedConfig) -> Desktop:
+        make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
+        desktop = make(config.options)
         return desktop if grounder is None else grounded(desktop, grounder)
 
     # what an environment's scores depend on beside its options, such as the revision of its task files
@@ -137,7 +139,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         results = asyncio.run(
             rollout(
                 agent,
-                make_desktop,
+                partial(make_desktop, chosen),
                 tasks,
                 out=out if number == 0 else out / "baselines" / agent.name,
                 benchmark=config.benchmark,

@@ -195,6 +195,17 @@ class NothingConfig(Config, frozen=True, tag_field="kind", tag="nothing"):
     name: str = "nothing"
 
 
+class HackerConfig(Config, frozen=True, tag_field="kind", tag="hacker"):
+    """Does no work: says done at the first screen, and takes the short ways that the environment knows, on desktops of
+    its own (linux-desktop, tasks of your own with a validator, an environment of your own with the method `hacker`).
+    Whatever it gets, the checker gives for nothing.
+
+    name  name of the agent in the results
+    """
+
+    name: str = "hacker"
+
+
 class RandomConfig(Config, frozen=True, tag_field="kind", tag="random"):
     """Random clicks, drags, scrolls, keys and texts all over the screen.
 
@@ -240,9 +251,10 @@ DecidingConfig = (
     | CustomConfig
 )
 AgentConfig = DecidingConfig | OpenAiConfig | ClaudeConfig | HumanConfig
+EvaluatedConfig = AgentConfig | HackerConfig
 
 
-def make_agent(config: AgentConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
+def make_agent(config: EvaluatedConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
     """Raises ConfigError when a folder that it names is not there or holds no episodes, and for a factory that cannot
     be imported or gives no agent."""
     return AGENTS[type(config)](config, builder)
@@ -305,7 +317,7 @@ def _human(config: HumanConfig, builder: PromptBuilder) -> LoopingAgent:
     return HumanAgent(builder.dialect.without_marks(), config.name)
 
 
-def _nothing(config: NothingConfig, builder: PromptBuilder) -> Agent:
+def _nothing(config: NothingConfig | HackerConfig, builder: PromptBuilder) -> Agent:
     return DoesNothing(builder.dialect.without_marks(), config.name)
 
 
@@ -365,6 +377,7 @@ AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent | LoopingA
     ScriptedConfig: _scripted,
     HumanConfig: _human,
     NothingConfig: _nothing,
+    HackerConfig: _nothing,
     RandomConfig: _random,
     CommonestConfig: _commonest,
     NearestConfig: _nearest,

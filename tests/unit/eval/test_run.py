@@ -16,8 +16,9 @@ from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import History
 from eval.agents.baselines import CommonestAction, NearestEpisode
 from eval.config import read
-from eval.desktop import Observation, Task
+from eval.desktop import Observation, Score, Task
 from eval.episodes import Episode, EpisodeError, Step, frame_name, write_episode
+from tests.unit.eval import doubles
 from tests.unit.eval.doubles import CLICK, DONE, Counting, desktop
 
 CONFIG: dict[str, Any] = {
@@ -210,6 +211,37 @@ def test_the_nearest_episode_is_one_of_the_same_instruction(tmp_path: Path) -> N
     assert asyncio.run(_first(agent, "Click three times", 1)) == "Action: CLICK(x=0.50, y=0.50)"
     assert asyncio.run(_first(agent, "Another", 2)) == "Action: DONE()"
     assert asyncio.run(_first(agent, "Something new", 3)) == "Action: CLICK(x=0.50, y=0.50)"
+
+
+def test_a_hacker_works_on_desktops_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's `hacker` gives them; the agent beside it has the usual ones. Without it, it says done there."""
+    made: list[dict[str, Any]] = []
+
+    class Paying(Counting):
+        async def score(self) -> Score:
+            return Score(0.5, False, {"hack": "empty files"})
+
+    def hacker(options: dict[str, Any]) -> Paying:
+        made.append(options)
+        return Paying()
+
+    config = str(write(tmp_path / "c.json", baselines=[{"kind": "hacker"}, {"kind": "hacker", "name": "again"}]))
+    rows = {}
+    for given in (None, hacker):
+        if given is not None:
+            monkeypatch.setattr(doubles, "hacker", given, raising=False)
+        out = tmp_path / str(given is not None)
+        assert entry.main(["--config", config, "--out", str(out)]) == 0
+        told = json.loads((out / "summary.json").read_text())
+        rows[given is not None] = {(row["agent"], row["metric"]): row["value"] for row in told}
+    assert rows[False]["hacker", "success"] == rows[False]["again", "success"] == 0.0
+    assert ("hacker", "score") not in rows[False]  # no partial credit
+    assert rows[True]["hacker", "score"] == rows[True]["again", "score"] == 0.5
+    assert rows[True]["hacker", "mean_steps"] == 1.0
+    assert rows[True]["scripted", "success"] == rows[False]["scripted", "success"] == 1.0
+    assert made
+    records = [json.loads(line) for line in (tmp_path / "True/baselines/hacker/tasks.jsonl").read_text().splitlines()]
+    assert len(records) == 6
 
 
 def test_baselines_need_episodes(tmp_path: Path) -> None:
