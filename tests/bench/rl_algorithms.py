@@ -5,8 +5,8 @@
 Each arm begins at the same start as `tests.bench.rl_curves` on the drawn login form, plays as many generations of 64
 rollouts, and is asked the same fresh tasks, greedily; the last step's model counts. An arm is compared with GRPO on the
 same tasks, and Holm's correction is over all arms. The choices below were made before. With `login-shown` the start is
-an SFT in which half of the episodes had a demonstration in their prompts, so SDPO's teacher has seen prompts of its
-kind. That form was added when SDPO had collapsed without it.
+an SFT in which half of the episodes had the same form, solved, as a demonstration in their prompts, so SDPO's teacher
+can use what it is shown. That form was added when SDPO had collapsed without it.
 
 FOLDER keeps what was made, also by `tests.bench.rl_curves`, and the same command goes on there. Hours of one core.
 """

@@ -6,7 +6,7 @@ A tiny model is taught until it solves about half of the login forms, and goes o
 of CPU, by trying (`training.rl`) and by more of the same SFT. All three are asked the same fresh tasks, greedily. The
 choices below were made before; the last step's model counts. The form is drawn, as in examples/rl-login, or a program
 in GTK on a real desktop, as in examples/gtk-login; its SFT and its training are those of the drawn form. Or it is the
-drawn one, and half of the SFT's episodes have a demonstration in their prompts.
+drawn one, and half of the SFT's episodes have the same form, solved, as a demonstration in their prompts.
 
 FOLDER keeps what was made, and the same command goes on there. Hours of one core; on real desktops, of two.
 """
@@ -18,6 +18,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ class Form:
     episodes: tuple[str, str] = ("rl-login", "rl-episodes")  # the example, and its job
     evaluation: Mapping[str, Any] = field(default_factory=dict)  # other configuration of the evaluations
     training: Mapping[str, Any] = field(default_factory=dict)  # and of the training
-    # of half of the SFT's episodes. Nothing else is shown one, but by SDPO's teacher
+    # before half of the SFT's episodes: the same form, solved. Nobody else is shown one, but by SDPO's teacher
     demonstration: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,7 +90,8 @@ class Bench:
         if "learning_rate" in asked:
             asked["learning_rate"] = float(asked["learning_rate"])  # YAML 1.1 reads 2e-4 as text
         if self.form.demonstration and job != self.form.episodes[1]:
-            way = {"share": 0.5} if job in ("rl-model", "rl-start") else {"rule": "none"}
+            taught = {"share": 0.5, "folder": "$SLIPWAY_INPUTS/shown"}
+            way = taught if job in ("rl-model", "rl-start") else {"rule": "none"}
             asked["prompt"] = {**asked["prompt"], "demonstration": {**self.form.demonstration, **way}}
         return asked
 
@@ -131,12 +133,16 @@ class Bench:
         assert len(solved) == tasks["count"], f"{out}: {len(solved)} tasks were judged"
         return [solved[each] for each in sorted(solved)]
 
+    def taught(self) -> dict[str, Path]:
+        """The SFT's inputs besides the model: its episodes, and those that are shown before them."""
+        episodes = self.run("episodes", self.form.episodes[1], {}) / "episodes"
+        return twins(episodes, self.folder / "twins") if self.form.demonstration else {"episodes": episodes}
+
     def start(self, seed: int) -> Path:
         """The checkpoint at which a seed's three arms begin. Where the model learns late, the SFT is twice as long: its
         rate is constant, so its first steps are the same."""
-        episodes = self.run("episodes", self.form.episodes[1], {}) / "episodes"
-        model = self.run(f"model-{seed}", "rl-model", {"episodes": episodes}, seed=seed)
-        given = {"episodes": episodes, "model": model}
+        given = self.taught()
+        given |= {"model": self.run(f"model-{seed}", "rl-model", given, seed=seed)}
         steps, below, looks = self.form.taught, 0, list(self.form.looks)
         while True:
             kept = {"save_every": EVERY, "keep_checkpoints": steps // EVERY}
@@ -169,7 +175,7 @@ class Bench:
         )
         taught = start.parents[1]
         steps = int(seconds(tried) / seconds(taught) * json.loads((taught / "config.json").read_text())["steps"])
-        given = {"episodes": self.folder / "episodes/episodes", "model": start}
+        given = self.taught() | {"model": start}
         longer = self.run(f"sft-{seed}", "rl-start", given, seed=seed + 10, steps=steps, save_every=5000)
         return {
             "start": self.asked(f"fresh-start-{seed}", start, FRESH),
@@ -183,6 +189,26 @@ class Bench:
         kept = self.folder / f"rl-{seed}-a/checkpoints"
         places += [kept / f"checkpoint-{step}" for step in range(10, self.form.generations + 1, 10)]
         return [share(self.asked(f"curve-{seed}-{n * 10}", place, TUNING)) for n, place in enumerate(places)]
+
+
+def twins(episodes: Path, out: Path) -> dict[str, Path]:
+    """Two copies of the episodes, by the name of the input: those that are taught, and those shown before them.
+    A tag makes each pair a family of its own, so what is shown is the same task."""
+    made = {"episodes": out / "taught", "shown": out / "shown"}
+    if (out / "done").exists():
+        return made
+    for name, folder in made.items():
+        ending = "-shown" if name == "shown" else ""
+        for each in sorted(episodes.iterdir()):
+            copy = folder / f"{each.name}{ending}"
+            shutil.copytree(each, copy, copy_function=os.link, dirs_exist_ok=True)
+            told = json.loads((each / "episode.json").read_text())
+            told["tags"] = [f"family:{told['task_id']}"]
+            told |= {"episode_id": f"{told['episode_id']}{ending}", "task_id": f"{told['task_id']}{ending}"}
+            (copy / "episode.json").unlink()  # else the original would be written, too
+            (copy / "episode.json").write_text(json.dumps(told))
+    (out / "done").touch()
+    return made
 
 
 def middle(below: int, above: int) -> int:

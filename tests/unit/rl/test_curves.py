@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from eval.config import convert
+from eval.desktop import Task
+from eval.environments.registry import TasksConfig
+from eval.episodes import read_episode
 from eval.prompts import PromptConfig
+from eval.prompts.demonstrations import Pool
 from eval.run import RunConfig
 from tests.bench.rl_algorithms import ARMS, GENERATIONS
-from tests.bench.rl_curves import FORMS, FRESH, Bench, bootstrap, contrast, holm, jobs
+from tests.bench.rl_curves import FORMS, FRESH, Bench, bootstrap, contrast, holm, jobs, twins
+from training.data.make_episodes import MakeEpisodesConfig, make
 from training.rl.config import RlConfig
 
 pytestmark = pytest.mark.ml
@@ -61,8 +67,31 @@ def test_a_demonstration_is_in_half_of_the_sft_s_prompts_alone(tmp_path: Path) -
     shown = Bench(tmp_path, FORMS["login-shown"])
     told = {job: convert(shown.config(job)["prompt"], PromptConfig, "").demonstration for job in jobs("rl-login")}
     assert told["rl-episodes"] is None
-    assert {job for job, each in told.items() if each and each.rule == "right" and each.share == 0.5} == {
+    assert {
+        job for job, each in told.items() if each and each.folder == "$SLIPWAY_INPUTS/shown" and each.share == 0.5
+    } == {
         "rl-model",
         "rl-start",
     }
     assert {each.rule for job, each in told.items() if each and job not in ("rl-model", "rl-start")} == {"none"}
+
+
+def test_what_is_shown_before_an_episode_is_the_same_task_solved(tmp_path: Path) -> None:
+    episodes = tmp_path / "episodes"
+    make(
+        MakeEpisodesConfig(environment="login", tasks=TasksConfig(count=3, seed=0), options={"split": "train"}),
+        tmp_path,
+    )
+    found = twins(episodes, tmp_path / "twins")
+    assert twins(episodes, tmp_path / "twins") == found  # once is enough
+    pool = Pool.folder(found["shown"])
+    for each in sorted(episodes.iterdir()):
+        original, taught = read_episode(each), read_episode(found["episodes"] / each.name)
+        assert original.tags == ()
+        assert structs.replace(taught, tags=()) == original
+        task = Task(taught.task_id, taught.instruction, taught.seed, tags=taught.tags)
+        shown = pool.choose(task, "right", 0)
+        assert shown is not None
+        assert [step.action for step in shown.steps] == [step.action for step in original.steps]
+        assert shown.steps[0].image != each / "000.png"
+        assert pool.choose(Task("login-9", "Log in.", 9), "right", 0) is None
