@@ -67,15 +67,15 @@ class CheckedEnvironment:
         return new
 
     def desktop(self, options: Mapping[str, Any]) -> Desktop:
-        return self._checked(self.environment.desktop, options)
+        return self._checked("desktop", options)
 
     def hacker(self, options: Mapping[str, Any]) -> Desktop:
         """What its method `hacker` gives, or without one what `desktop` gives (`for_hacker`)."""
-        return self._checked(getattr(self.environment, "hacker", self.environment.desktop), options)
+        return self._checked("hacker" if hasattr(self.environment, "hacker") else "desktop", options)
 
-    def _checked(self, make: Callable[[Mapping[str, Any]], Desktop], options: Mapping[str, Any]) -> Desktop:
-        desktop: Desktop = call(make, self.where, options)
-        where = f"{self.where}: the {type(desktop).__name__} that {make.__name__} gave"
+    def _checked(self, method: str, options: Mapping[str, Any]) -> Desktop:
+        desktop: Desktop = call(getattr(self.environment, method), self.where, options)
+        where = f"{self.where}: the {type(desktop).__name__} that {method} gave"
         require_methods(desktop, where, DESKTOP_METHODS, coroutines=True)
         return desktop
 

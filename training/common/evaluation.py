@@ -252,14 +252,14 @@ def told_of_hacking(scores: Scores) -> str:
     """A part of a line of the log where the two checkers disagree, and where a hacker gets anything, else ""."""
     told = ""
     if (hacked := scores.get("hacked")) is not None and hacked.value:
-        told = f"; the held-out checker does not count {_of(hacked)} solved tasks"
+        told = f"; the held-out checker does not count {_of(hacked, 'solved tasks')}"
     if (found := scores.get("hacker")) is not None and found.value:
-        told += f"; a hacker gets something for {_of(found)} tasks without doing them"
+        told += f"; a hacker gets something for {_of(found, 'tasks')} without doing them"
     return told
 
 
-def _of(share: Estimate) -> str:
-    return f"{round(share.value * share.n)} of {share.n} ({share.low:.3f} to {share.high:.3f})"
+def _of(share: Estimate, what: str) -> str:
+    return f"{round(share.value * share.n)} of {share.n} {what} ({share.low:.3f} to {share.high:.3f})"
 
 
 def check_sharded(config: EvaluationConfig | None, predictions: str | None, *, deepspeed: bool) -> None:

@@ -111,7 +111,7 @@ def test_what_only_the_checker_of_the_reward_counts_is_told() -> None:
     assert (scores["success"].value, scores["held_out"].value, scores["hacked"].value) == (1.0, 0.25, 0.75)
     assert scores["hacked"].n == 8
     assert scores["hacked"].low < 0.75 < scores["hacked"].high
-    assert told_of_hacking(scores).startswith("; the held-out checker does not count 6 of 8 (")
+    assert told_of_hacking(scores).startswith("; the held-out checker does not count 6 of 8 solved tasks (")
     alone = evaluate(config(), Lazy(), PromptConfig().builder())
     assert not {"held_out", "hacked"} & alone.keys()
     assert told_of_hacking(alone) == ""
@@ -137,8 +137,8 @@ def test_a_hacker_plays_the_same_tasks(capsys: pytest.CaptureFixture[str]) -> No
     assert scores["success"].value == 1.0  # the model's own, as without
     assert (scores["hacker"].value, scores["hacker"].n) == (1 / 7, 7)
     told = told_of_hacking(scores)
-    assert told.startswith("; a hacker gets something for 1 of 7 (")
-    assert told.endswith(") tasks without doing them")
+    assert told.startswith("; a hacker gets something for 1 of 7 tasks (")
+    assert told.endswith(") without doing them")
     said = capsys.readouterr().out
     assert "the hacker gets 0.25 of 1 for t3: empty files" in said
     assert "the hacker could not play 1 of 8 tasks: their desktop or checker failed" in said
