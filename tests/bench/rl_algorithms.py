@@ -66,7 +66,8 @@ def curve(bench: Bench, name: str, seed: int) -> list[float]:
     made = arm(bench, name, seed)
     places = {0: bench.start(seed)}
     places |= {step: made / "checkpoints" / f"checkpoint-{step}" for step in range(EVERY, GENERATIONS + 1, EVERY)}
-    return [share(bench.asked(f"curve-{made.name}-{step}", place, TUNING)) for step, place in places.items()]
+    names = {step: f"curve-{made.name}-{step}" for step in places} | {0: f"curve-start-{seed}"}
+    return [share(bench.asked(names[step], place, TUNING)) for step, place in places.items()]
 
 
 def wall(made: Path) -> float:
