@@ -42,7 +42,7 @@ from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
 from training.rl.rows import LossRow, Pictures, parts, tensors, usable
 from training.rl.sdpo import divergence, importance_weight, sdpo_loss, trust_region
 from training.rl.successes import SuccessEpisodes
-from training.rl.teaching import Teaching, mean_figures, taught_rows
+from training.rl.teaching import Teaching, mean_figures, taught_rows, warning
 from training.rl.telling import RecordTeller
 
 WHOLE = ("dapo", "cispo")  # losses that divide by the tokens of the step themselves
@@ -146,12 +146,14 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         found: list[tuple[float, float, int]] = []
         for rows, before, tokens in self.taught(self.prepared, self.state.global_step):
             with self.compute_loss_context_manager():
-                part, told = self.distillation(rows, before, tokens)
+                part, sums = self.distillation(rows, before, tokens)
             self.accelerator.backward(part)
             loss += part.detach()
-            found.append(told)
+            found.append(sums)
         for name, value in mean_figures(found).items():
             self.note(name, value)
+            if name == "divergence" and not self.state.global_step and (told := warning(value)):
+                print(told, flush=True)
         self._step += 1
         return loss
 

@@ -22,6 +22,7 @@ from training.common.entry import read_state
 from training.rl.config import RlConfig, SdpoConfig
 from training.rl.credit import turns_of
 from training.rl.rows import LossRow
+from training.rl.teaching import warning
 from training.rl.train import make_trainer, train
 
 pytestmark = [
@@ -178,7 +179,7 @@ def test_what_the_student_says_now_weighs_a_token_and_at_most_twice(made: Any) -
 
 
 def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_teacher(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At the first step every ratio is 1, so the part of the advantages is -(sum of tokens x advantage) / tokens. The
     figures of the documentation are those of the turns that the teacher taught."""
@@ -206,6 +207,9 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
     figures = {each["name"]: each["value"] for each in told}
     taught = sum(len(row.turn.ids) for row in rows if row.lesson is not None)
     assert figures["train/divergence"] == pytest.approx(apart / taught, rel=1e-3)
+    assert figures["train/divergence"] > 0.1  # this model was never shown anything
+    assert f"differs from it by {figures['train/divergence']:.2g} nats a token: it does not" in capsys.readouterr().out
+    assert warning(0.1) == ""
     assert 0 < figures["train/entropy_taught"] < math.log(len(trainer.processing_class.tokenizer))
 
 
