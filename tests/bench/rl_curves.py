@@ -234,7 +234,7 @@ def bootstrap(differences: Sequence[Sequence[int]], draws: int = DRAWS) -> tuple
     """(low, high, p) of the mean difference: seeds are drawn with replacement, and tasks within each of them.
 
     One draw has the same tasks for all its seeds, because they are the same tasks. p is twice the share of draws on the
-    other side of 0, and never below 2 / draws.
+    other side of 0, at most 1, and never below 2 / draws.
     """
     chance = random.Random(20261126)
     count = len(differences[0])
@@ -245,7 +245,7 @@ def bootstrap(differences: Sequence[Sequence[int]], draws: int = DRAWS) -> tuple
         means.append(sum(sum(map(each.__getitem__, tasks)) for each in chosen) / (count * len(chosen)))
     means.sort()
     beyond = min(sum(mean <= 0 for mean in means), sum(mean >= 0 for mean in means))
-    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1], max(2 * beyond, 2) / draws
+    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1], min(max(2 * beyond, 2) / draws, 1.0)
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:

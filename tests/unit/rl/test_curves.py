@@ -42,6 +42,7 @@ def test_the_bootstrap_is_as_wide_as_the_variance_of_seeds_and_tasks() -> None:
     low, high, p = bootstrap([[0] * 50, [0] * 50, [1] * 50], draws=4000)
     assert (low, high) == (0.0, 1.0)
     assert p == pytest.approx(2 * 8 / 27, abs=0.05)  # none is 1
+    assert bootstrap([[0] * 10], draws=1000) == (0.0, 0.0, 1.0)
     assert bootstrap([[1] * 10], draws=1000) == (1.0, 1.0, 0.002)  # no draw is beyond 0
 
 
