@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from eval.actions import Action, ActionType
 from eval.config import convert
-from eval.desktop import Task
+from eval.desktop import Desktop, Task
+from eval.environments import login
 from eval.environments.registry import TasksConfig
 from eval.episodes import read_episode
 from eval.prompts import PromptConfig
@@ -16,6 +19,7 @@ from eval.prompts.demonstrations import Pool
 from eval.run import RunConfig
 from tests.bench.rl_algorithms import ARMS, GENERATIONS
 from tests.bench.rl_curves import FORMS, FRESH, Bench, bootstrap, contrast, holm, jobs, twins
+from tests.bench.slow_login import SlowLogin
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.rl.config import RlConfig
 
@@ -96,3 +100,24 @@ def test_what_is_shown_before_an_episode_is_the_same_task_solved(tmp_path: Path)
         assert [step.action for step in shown.steps] == [step.action for step in original.steps]
         assert shown.steps[0].image != each / "000.png"
         assert pool.choose(Task("login-9", "Log in.", 9), "right", 0) is None
+
+
+def test_slow_desktops_take_their_time_and_nothing_else_differs() -> None:
+    options = {"split": "train", "seconds": 0.01}
+    world = SlowLogin()
+    (task,) = world.tasks(1, 7, options)
+    assert [task] == login.tasks(1, 7, {"split": "train"})
+
+    async def play(desktop: Desktop) -> tuple[bytes, float]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await desktop.reset(task, task.seed)
+        shown = await desktop.step(Action(ActionType.CLICK, x=0.5, y=0.5))
+        took = loop.time() - began
+        await desktop.score()
+        await desktop.close()
+        return shown.image.tobytes(), took
+
+    slow, took = asyncio.run(play(world.desktop(options)))
+    assert took >= 0.02
+    assert slow == asyncio.run(play(login.desktop({"split": "train"})))[0]
