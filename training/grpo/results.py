@@ -134,16 +134,3 @@ def _line(axis: Any, history: Sequence[Mapping[str, Any]], name: str, label: str
     points = [(entry["step"], entry[name]) for entry in history if isinstance(entry.get(name), int | float)]
     if points:
         axis.plot([step for step, _ in points], [value for _, value in points], label=label, **how)
-
-
-def collapse(reason: Mapping[str, Any], out: Path, period: int) -> None:
-    """Writes results/collapse.json: the reason, and the newest checkpoint from before the collapse."""
-    began = int(reason["step"]) - int(reason["generations"]) * period
-    steps = [int(path.name.rpartition("-")[2]) for path in (out / "checkpoints").glob("checkpoint-*")]
-    before = max((step for step in steps if step <= began), default=None)
-    told = {**reason, "checkpoint_before": None if before is None else f"checkpoints/checkpoint-{before}"}
-    file = out / "results" / "collapse.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}")
-    temporary.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(file)

@@ -23,6 +23,7 @@ from eval.config.progress import progress
 from eval.desktop import InfraError
 from training import rewards as reward_functions
 from training.common import sharding
+from training.common.collapse import write_collapse
 from training.common.entry import check_resume, entry, run_training
 from training.common.models import load_model, lora, save_model, start_model
 from training.data.faults import Faults
@@ -176,7 +177,7 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
     if trainer.accelerator.is_main_process:
         if (reason := watch.found(trainer.state)) is not None:
             print(f"stopped at step {trainer.state.global_step}: {reason['text']}", flush=True)
-            results.collapse(reason, out, config.period)
+            write_collapse(reason, out, config.period)
         results.write(config, rewards, trainer, prompts, out / "results")
     save_model(trainer, out / "model")
     if trainer.accelerator.is_main_process:

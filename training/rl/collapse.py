@@ -7,31 +7,42 @@ nothing. It would go on for the rest of the night.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
 from eval.config import ConfigError
+from training.common.collapse import write_collapse
 from training.rl.rollouts import RolloutGeneration
 
 WINDOW: Final = 5  # generations in a row that are compared
 ENOUGH: Final = 20  # successes in the best of them; with fewer, chance may end a training
+WAYS_OUT: Final = "lower learning_rate; with sdpo, look at train/divergence; or go on with `collapse: null`"
 
 
-class CollapseWatch(TrainerCallback, ExportableState):  # type: ignore[misc]
-    """Counts the successes of each generation; each checkpoint holds the counts. share: `RlConfig.collapse`."""
+class SuccessWatch(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Counts the successes of each generation; each checkpoint holds the counts.
 
-    def __init__(self, share: float) -> None:
-        self.share = share
+    share   `RlConfig.collapse`
+    period  optimiser steps of a generation
+    out     the training's folder
+    """
+
+    def __init__(self, share: float, period: int, out: Path) -> None:
+        self.share, self.period, self.out = share, period, out
         self.counts: list[tuple[int, int]] = []  # of each generation: rollouts that succeeded, all that were judged
 
     def note(self, made: RolloutGeneration) -> None:
-        """Raises ConfigError where the policy has collapsed."""
+        """Raises ConfigError where the policy has collapsed, and writes results/collapse.json."""
         outcomes = [bool(each.episode.success) for group in made.judged for each in group.rollouts]
         self.counts.append((sum(outcomes), len(outcomes)))
-        if told := collapsed(self.counts, self.share):
-            raise ConfigError(told)
+        if (reason := collapsed(self.counts, self.share)) is None:
+            return
+        kept = write_collapse({"step": len(self.counts) * self.period, **reason}, self.out, self.period)
+        before = "no checkpoint is left from before" if kept is None else f"the checkpoint before is {kept}"
+        raise ConfigError(f"collapse: {reason['text']}; {before}. To go on: {WAYS_OUT}")
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": {"counts": self.counts}}
@@ -44,21 +55,25 @@ class CollapseWatch(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.counts = [(solved, of) for solved, of in saved.get("attributes", {}).get("counts", ())]
 
 
-def collapsed(counts: Sequence[tuple[int, int]], share: float) -> str:
-    """What is wrong, or "". counts: (successes, rollouts) of each generation; share: of the best success rate of WINDOW
-    generations in a row, below which that of the last ones is a collapse."""
+def collapsed(counts: Sequence[tuple[int, int]], share: float) -> dict[str, Any] | None:
+    """Why it is a collapse, for collapse.json; None where it is none.
+
+    counts  (successes, rollouts) of each generation
+    share   of the best success rate of WINDOW generations in a row, below which that of the last ones is a collapse
+    """
     if len(counts) <= WINDOW:
-        return ""
+        return None
     windows = [counts[end - WINDOW : end] for end in range(WINDOW, len(counts) + 1)]
     sums = [(sum(solved for solved, _ in each), sum(of for _, of in each)) for each in windows]
     best = max(range(len(sums)), key=lambda at: sums[at][0] / max(1, sums[at][1]))
     (most, of), (now, now_of) = sums[best], sums[-1]
-    if most < ENOUGH or now / max(1, now_of) >= share * most / of:
-        return ""
+    bound, value = share * most / max(1, of), now / max(1, now_of)
+    if most < ENOUGH or value >= bound:
+        return None
     first = len(counts) - WINDOW
-    return (
-        f"collapse: the policy solves next to nothing any more: {now} of {now_of} rollouts succeeded in the "
-        f"generations {first} to {len(counts) - 1}, and {most} of {of} in {best} to {best + WINDOW - 1}, whose weights "
-        "a checkpoint from then has. Lower learning_rate; with sdpo, look at train/divergence; or go on with "
-        "`collapse: null`"
+    text = (
+        f"{now} of {now_of} rollouts succeeded in the generations {first} to {len(counts) - 1}, "
+        f"and {most} of {of} in {best} to {best + WINDOW - 1}"
     )
+    about = {"measure": "success", "value": value, "bound": f"below {bound:.3g}", "generations": WINDOW}
+    return {**about, "text": text}

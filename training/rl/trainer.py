@@ -28,7 +28,7 @@ from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.rl import gate
 from training.rl.beside import RolloutsBeside
-from training.rl.collapse import CollapseWatch
+from training.rl.collapse import SuccessWatch
 from training.rl.config import RlConfig
 from training.rl.credit import credit, turns_of, why_masked
 from training.rl.critic import ValueLearning, ValueNetwork
@@ -111,7 +111,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
             self.add_callback(self.critic)
-        self.collapse = None if chosen.collapse is None else CollapseWatch(chosen.collapse)
+        self.collapse = None if chosen.collapse is None else SuccessWatch(chosen.collapse, chosen.period, out)
         if self.collapse is not None:
             self.add_callback(self.collapse)
         self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)

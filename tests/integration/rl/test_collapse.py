@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,11 @@ def test_a_collapse_ends_the_training_with_its_reason(start: Path, tmp_path: Pat
     config = rl_config(start, steps=12, **world)
     ended = run(config, tmp_path, None)
     assert ended.returncode == 78, ended.stderr
-    told = "collapse: the policy solves next to nothing any more: 0 of 40 rollouts succeeded in the generations 5 to 9"
-    assert f"{told}, and 40 of 40 in 0 to 4, whose weights a checkpoint from then has." in ended.stderr
+    told = "collapse: 0 of 40 rollouts succeeded in the generations 5 to 9, and 40 of 40 in 0 to 4"
+    assert f"{told}; the checkpoint before is checkpoints/checkpoint-5. To go on:" in ended.stderr
+    reason = json.loads((tmp_path / "results" / "collapse.json").read_text())  # of which `launcher notify` tells
+    assert (reason["step"], reason["checkpoint_before"]) == (10, "checkpoints/checkpoint-5")
+    assert reason["text"] == told.removeprefix("collapse: ")
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "model").exists()
     assert {f"checkpoint-{step}" for step in range(4, 10)} <= {
