@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.spec.hashing import run_id
+from launcher.spec.model import Output
 from launcher.store.layout import RunKeys
 from launcher.verbs.submit import submit
 from tests.integration.local.machine import Machine, machine, wait_for
@@ -60,6 +61,22 @@ def test_the_end_of_a_local_run_is_told(here: Machine, slack: Receiver) -> None:
     here.submit(bad)
     here.wait(bad)
     assert [text.partition(":")[0] for text in slack.texts()] == [f"{run_id(bad)} failed (user_error"]
+
+
+def test_a_training_that_failed_because_it_collapsed_is_told(here: Machine, slack: Receiver) -> None:
+    """training.rl ends so. Its results must be `sync: live`: other outputs of a failed run are not in the store."""
+    script = """
+out = pathlib.Path(E["SLIPWAY_OUTPUTS"]) / "results"
+out.mkdir(parents=True, exist_ok=True)
+(out / "collapse.json").write_text(json.dumps({"text": "0 of 40 rollouts succeeded", "checkpoint_before": None}))
+sys.exit(78)
+"""
+    one = here.job("rl", script, outputs={"results": Output(sync="live")})
+    here.submit(one)
+    here.wait(one)
+    run = run_id(one)
+    told = {text for text in slack.texts() if "collapsed" in text}
+    assert told == {f"{run} collapsed in training: 0 of 40 rollouts succeeded"}
 
 
 def test_a_supervisor_that_dies_while_it_tells_tells_it_once(here: Machine, slack: Receiver) -> None:
