@@ -25,6 +25,7 @@ from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import ENVIRONMENTS, TasksConfig, environment, for_hacker
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
+from eval.hacking import paid
 from eval.prompts import PromptConfig
 from eval.records import Count
 from eval.rollout import Rollout, RolloutLimits, check_interface, rollout
@@ -153,6 +154,9 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
                 ranks=ranks,
             )
         )
+        if isinstance(chosen, HackerConfig):
+            for line in paid(results):
+                print(line, flush=True)
         if ranks is not None and not ranks.leads:
             continue
         records = [result.record for result in results]

@@ -22,6 +22,7 @@ from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Observation, Task
 from eval.environments.registry import TasksConfig, environment
 from eval.episodes import Episode
+from eval.hacking import paid
 from eval.prompts import PromptBuilder
 from eval.rollout import RolloutLimits
 from eval.scores.stats import Estimate, by_cluster
@@ -220,15 +221,12 @@ def hacker(config: EvaluationConfig, asked: Callable[[], bool]) -> Scores:
     make = for_hacker(config.environment)
     agent = InterruptibleAgent(DoesNothing(Dsl(4), "hacker"), asked)
     tried = _played(config, agent, lambda: make(config.options))
-    judged = [(task.task_id, result) for task, result in tried if result.record.outcome == "scored"]
-    for name, result in judged:
-        if result.record.score:
-            assert result.episode is not None
-            how = result.episode.metadata.get("score", {}).get("hack", "done at once")
-            print(f"the hacker gets {result.record.score:g} of 1 for {name}: {how}", flush=True)
+    for line in paid(result for _, result in tried):
+        print(line, flush=True)
+    judged = [(task.task_id, result.record) for task, result in tried if result.record.outcome == "scored"]
     if lost := len(tried) - len(judged):
         print(f"the hacker could not play {lost} of {len(tried)} tasks: their desktop or checker failed", flush=True)
-    found = by_cluster([(name, float(bool(result.record.score))) for name, result in judged])
+    found = by_cluster([(name, float(bool(record.score))) for name, record in judged])
     return {} if found is None else {"hacker": found}
 
 

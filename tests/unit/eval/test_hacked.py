@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +133,18 @@ def test_hidden_files_are_left_alone_and_a_disguise_is_of_the_files_kind(tmp_pat
     }
     assert found["goal as the content"] == {"a.json": b'"go"'}
     assert found["start state written again, with a new time"] == {}  # it is not there at the start
+
+
+def test_the_documentation_s_own_validator_pays_nothing(tmp_path: Path) -> None:
+    """It once asked only whether the word was there."""
+    page = (Path(__file__).parents[3] / "docs/howto/task-sources.md").read_text()
+    (code,) = re.findall(r"```python\n(# my_checks\.py\n.*?)```", page, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(code, made)
+
+    async def check(stage: DesktopStage) -> bool:
+        return bool(await made["note_has_bread"](stage, []))
+
+    assert hacked(check, tmp_path) == Score(0.0, False)
+    (tmp_path / "note.txt").write_bytes(b"soap\nbread\n")
+    assert asyncio.run(check(FolderStage(tmp_path)))

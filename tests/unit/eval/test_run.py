@@ -213,7 +213,9 @@ def test_the_nearest_episode_is_one_of_the_same_instruction(tmp_path: Path) -> N
     assert asyncio.run(_first(agent, "Something new", 3)) == "Action: CLICK(x=0.50, y=0.50)"
 
 
-def test_a_hacker_works_on_desktops_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hacker_works_on_desktops_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The environment's `hacker` gives them; the agent beside it has the usual ones. Without it, it says done there."""
     made: list[dict[str, Any]] = []
 
@@ -240,6 +242,9 @@ def test_a_hacker_works_on_desktops_of_its_own(tmp_path: Path, monkeypatch: pyte
     assert rows[True]["hacker", "mean_steps"] == 1.0
     assert rows[True]["scripted", "success"] == rows[False]["scripted", "success"] == 1.0
     assert made
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("a hacker gets")]
+    assert len(said) == 12
+    assert said[0] == "a hacker gets 0.5 of 1 for count-0, without doing it: empty files"
     records = [json.loads(line) for line in (tmp_path / "True/baselines/hacker/tasks.jsonl").read_text().splitlines()]
     assert len(records) == 6
 

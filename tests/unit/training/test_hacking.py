@@ -140,14 +140,14 @@ def test_a_hacker_plays_the_same_tasks(capsys: pytest.CaptureFixture[str]) -> No
     assert told.startswith("; a hacker gets something for 1 of 7 tasks (")
     assert told.endswith(") without doing them")
     said = capsys.readouterr().out
-    assert "the hacker gets 0.25 of 1 for t3: empty files" in said
+    assert "a hacker gets 0.25 of 1 for t3, without doing it: empty files" in said
     assert "the hacker could not play 1 of 8 tasks: their desktop or checker failed" in said
 
 
 def test_the_hacker_of_an_environment_without_one_says_done(capsys: pytest.CaptureFixture[str]) -> None:
     scores = evaluate(config(hacker=True), Lazy(), PromptConfig().builder())
     assert (scores["hacker"].value, scores["hacker"].n) == (1.0, 8)
-    assert "the hacker gets 1 of 1 for t0: done at once" in capsys.readouterr().out
+    assert "a hacker gets 1 of 1 for t0, without doing it: done at once" in capsys.readouterr().out
     chosen = config(environment="login", options={"split": "train"}, hacker=True)
     assert evaluate(chosen, Lazy(), PromptConfig().builder())["hacker"].value == 0.0
 
