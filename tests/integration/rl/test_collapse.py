@@ -36,9 +36,10 @@ def test_a_collapse_ends_the_training_with_its_reason(start: Path, tmp_path: Pat
     ended = run(config, tmp_path, None)
     assert ended.returncode == 78, ended.stderr
     told = "collapse: 0 of 40 rollouts succeeded in the generations 5 to 9, and 40 of 40 in 0 to 4"
-    assert f"{told}; the checkpoint before is checkpoints/checkpoint-5. To go on:" in ended.stderr
+    assert f"{told}; the checkpoint before is checkpoints/checkpoint-4. To go on:" in ended.stderr
     reason = json.loads((tmp_path / "results" / "collapse.json").read_text())  # of which `launcher notify` tells
-    assert (reason["step"], reason["checkpoint_before"]) == (10, "checkpoints/checkpoint-5")
+    assert (reason["step"], reason["checkpoint_before"]) == (9, "checkpoints/checkpoint-4")
+    # checkpoint-5 is the policy of generation 5, the first that failed
     assert reason["text"] == told.removeprefix("collapse: ")
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "model").exists()

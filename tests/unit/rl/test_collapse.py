@@ -71,7 +71,7 @@ def test_a_training_that_goes_on_knows_what_was_solved_before(tmp_path: Path) ->
     with pytest.raises(ConfigError, match=r"0 of 320 .* in the generations 5 to 9, and 160 of 320 in 0 to 4"):
         again.note(generation(0))
     told = json.loads((tmp_path / "results" / "collapse.json").read_text())
-    assert (told["step"], told["checkpoint_before"]) == (10, None)
+    assert (told["step"], told["checkpoint_before"]) == (9, None)
     fresh = SuccessWatch(0.1, 1, tmp_path)  # another training, in whose state something of an earlier one stands
     state.global_step = 0
     fresh.on_train_begin(None, state, None)
