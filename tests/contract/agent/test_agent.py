@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from eval.agents.base import Agent, Decision, History
-from eval.agents.config import AGENTS, AgentConfig, DecidingConfig, make_agent, make_deciding
+from eval.agents.config import AGENTS, AgentConfig, DecidingConfig, EvaluatedConfig, make_agent, make_deciding
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
@@ -60,6 +60,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "openai-compatible": lambda folder: {"model": "m", "base_url": f"{_server()}/v1", "retries": 0},
     "scripted": lambda folder: {},
     "nothing": lambda folder: {},
+    "hacker": lambda folder: {},
     "random": lambda folder: {"seed": 7},
     "commonest": lambda folder: {"episodes": _episodes(folder)},
     "nearest": lambda folder: {"episodes": _episodes(folder)},
@@ -70,21 +71,28 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 # these run a loop of their own and answer no single screen: tests/unit/eval/test_sdk_loops.py
 LOOPING = {"openai", "claude", "human"}
+# only eval.run takes these, which gives them desktops of their own: tests/unit/eval/test_hacked.py
+EVALUATED_ONLY = {"hacker"}
 MARKS = {"transformers": [pytest.mark.ml]}
 
 
 def test_every_kind_of_a_configuration_makes_an_agent_and_has_a_case_here() -> None:
-    kinds = set(get_args(AgentConfig))
+    kinds = set(get_args(EvaluatedConfig))
     assert set(AGENTS) == kinds
-    assert {kind.__struct_config__.tag for kind in get_args(DecidingConfig)} == set(CASES)
-    assert {kind.__struct_config__.tag for kind in kinds} - set(CASES) == LOOPING
+    assert _names(kinds - set(get_args(AgentConfig))) == EVALUATED_ONLY
+    assert _names(get_args(DecidingConfig)) == set(CASES) - EVALUATED_ONLY
+    assert _names(kinds) - set(CASES) == LOOPING
+
+
+def _names(kinds: Iterable[Any]) -> set[str]:
+    return {kind.__struct_config__.tag for kind in kinds}
 
 
 @pytest.fixture(scope="module", params=[pytest.param(kind, marks=MARKS.get(kind, [])) for kind in CASES])
 def agent_and_builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     builder = PromptConfig().builder()
     section = {"kind": request.param, "name": "under-test", **CASES[request.param](tmp_path_factory.mktemp("agent"))}
-    config: Any = convert(section, AgentConfig, "agent")  # type: ignore[arg-type]
+    config: Any = convert(section, EvaluatedConfig, "agent")  # type: ignore[arg-type]
     assert isinstance(config, Config)
     return make_deciding(config, builder), builder
 
