@@ -28,7 +28,7 @@ from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, Demonst
 from eval.prompts.messages import Message, PastStep, PromptMessages, Target, called
 from eval.prompts.tokens import quoted
 
-Style = Literal["list", "turns", "opencua"]
+Style = Literal["list", "turns", "opencua", "chat"]
 GOAL: Final = "Goal: {goal}\n"
 Level = Literal["l1", "l2", "l3"]
 Shown = Literal["screenshot", "tree", "both", "som"]
@@ -168,6 +168,8 @@ class PromptBuilder:
             return self._opencua(chat, goal, past, self._seen(image, marks or {}))
         if self.style == "list":
             self._list(chat, goal, past)
+        elif self.style == "chat":
+            self._chat(chat, goal, past)
         else:
             self._turns(chat, goal, past)
         if self.observation != "screenshot":
@@ -225,6 +227,47 @@ class PromptBuilder:
             chat.end()
         chat.text("user", self.asked(goal))
 
+    def _chat(self, chat: PromptMessages, goal: str, past: Sequence[PastStep]) -> None:
+        """Every frame in a turn of the user, every answer in a turn of the assistant as it was given, and nothing is
+        left out: what is asked at a step continues what was asked at the step before."""
+        chat.text("user", self.asked(goal))
+        for step in past:
+            if step.image is not None:
+                chat.image(self._seen(step.image, step.marks))
+            chat.text("assistant", quoted(self._said(step)))
+            chat.end()
+            if told := self._came(step):
+                chat.text("user", f"{quoted(told)}\n")
+
+    def _said(self, step: PastStep) -> str:
+        """A past step's answer as it was given; where it is in another dialect or was not kept, in the form of a
+        target."""
+        if not step.response:
+            return self._answered(step)
+        done = [] if step.action is None else [step.action, *step.further_actions]
+        try:
+            read = self.read_turn(step.response, step.marks).actions
+        except ParseError:
+            return self._answered(step) if done else step.response
+        return step.response if [each.type for each in read] == [each.type for each in done] else self._answered(step)
+
+    def _came(self, step: PastStep) -> str:
+        """What an agent has to know of its last answer besides the next frame; "" for nothing."""
+        if calls := self._calls(step):
+            return "; ".join(calls)
+        return self.written(None) if step.action is None else ""
+
+    def as_taught(self, step: PastStep) -> PastStep:
+        """The step as the history of a training sample tells it: an answer that was recorded with more or less
+        reasoning than a target carries is told in the form of a target."""
+        if self.style != "chat" or step.action is None or not step.response:
+            return step
+        try:
+            same = self._sections(step.response) == self._sections(self.target(step))
+        except Unrepresentable:
+            return step
+        return step if same else dataclasses.replace(step, response=None)
+
     def _opencua(
         self, chat: PromptMessages, goal: str, past: Sequence[PastStep], image: AnyImage
     ) -> tuple[list[Message], list[AnyImage]]:
@@ -281,9 +324,13 @@ class PromptBuilder:
 
     def _told(self, step: PastStep) -> str:
         """A past step's actions as the history tells them, and the ends of its calls of tools."""
-        calls = [called(call) for call in step.calls if call.result is not None or call.error is not None]
+        calls = self._calls(step)
         actions = () if calls and step.action is None else (step.action, *step.further_actions)
         return "; ".join([*(self.written(action, step.marks) for action in actions), *calls])
+
+    def _calls(self, step: PastStep) -> list[str]:
+        """A past step's calls of tools that ended, each with its result."""
+        return [called(call) for call in step.calls if call.result is not None or call.error is not None]
 
     def _turn(self, step: Target | PastStep, thought: str | None) -> str:
         """A whole answer with several actions. Raises Unrepresentable."""

@@ -13,6 +13,9 @@ from eval.prompts.builder import GOAL, LEVELS, Level, PromptBuilder, Shown, Styl
 from eval.prompts.demonstrations import DemonstrationConfig, Pool
 
 TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
+HISTORY: Final = 10
+EVERY: Final = 2**31  # more steps than an episode has
+USUAL_IMAGES: Final[dict[Style, int]] = {"list": 1, "turns": 3, "opencua": 3, "chat": EVERY}
 
 
 class PromptConfig(Config, frozen=True):
@@ -31,7 +34,9 @@ class PromptConfig(Config, frozen=True):
     history        how many past actions the prompt tells, the latest ones
     goal           how the task is told, {goal} in the place of its text; none: a line `Goal: ` and the text
     history_style  list: within the user's turn; turns: each an assistant's turn headed `# Step n:`; opencua: as
-                   OSWorld's agent asks OpenCUA models, whose own system prompt and goal must be given
+                   OSWorld's agent asks OpenCUA models, whose own system prompt and goal must be given; chat: every
+                   screenshot and every answer as it was given, in turns of their own, so that each prompt continues
+                   the one before. It has no window: leave out history and images; limits.max_steps bounds its length
     history_level  how much of its reasoning a past turn keeps, where its answer has it: l1 the code and the action in
                    words; l2 also the thought; l3 also the observation (pyautogui). In opencua without the code
     images         how many screenshots are shown: the current one and the latest images - 1 before it; none: 1 for
@@ -48,7 +53,7 @@ class PromptConfig(Config, frozen=True):
     tree_tokens: Annotated[int, msgspec.Meta(ge=100)] = 2000
     system: str | None = None
     goal: str | None = None
-    history: Annotated[int, msgspec.Meta(ge=0)] = 10
+    history: Annotated[int, msgspec.Meta(ge=0)] = HISTORY
     history_style: Style = "list"
     history_level: Level = "l1"
     images: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -63,12 +68,19 @@ class PromptConfig(Config, frozen=True):
     def check(self) -> None:
         """Raises ConfigError for fields that contradict each other."""
         dialect = make_dialect(self.dialect, self.decimals, self.marked)
-        if self.history_style == "list" and self.history_level != "l1":
+        if self.history_style in ("list", "chat") and self.history_level != "l1":
             raise ConfigError(
-                f"prompt.history_level: {self.history_level} needs history_style turns; list allows l1 only"
+                f"prompt.history_level: {self.history_level} needs history_style turns; {self.history_style} allows l1 "
+                "only"
             )
-        if self.history_style == "opencua" and self.observation != "screenshot":
-            raise ConfigError(f"prompt.observation: {self.observation}; allowed with history_style opencua: screenshot")
+        if self.history_style in ("opencua", "chat") and self.observation != "screenshot":
+            raise ConfigError(
+                f"prompt.observation: {self.observation}; allowed with history_style {self.history_style}: screenshot"
+            )
+        if self.history_style == "chat":
+            for name, given in (("images", self.images is not None), ("history", self.history != HISTORY)):
+                if given:
+                    raise ConfigError(f"prompt.{name}: history_style chat tells every step and shows it; leave it out")
         if self.goal is not None and self.goal.count("{goal}") != 1:
             raise ConfigError("prompt.goal: it must hold {goal} once, where the task's text comes")
         if self.history_level != "l1" and not self.thought and self.history_style != "opencua":
@@ -95,8 +107,8 @@ class PromptConfig(Config, frozen=True):
         return PromptBuilder(
             make_dialect(self.dialect, self.decimals, self.marked),
             self.system,
-            self.history,
-            self.images or (1 if self.history_style == "list" else 3),
+            EVERY if self.history_style == "chat" else self.history,
+            self.images or USUAL_IMAGES[self.history_style],
             self.thought,
             self.history_style,
             self.history_level,

@@ -1,12 +1,15 @@
 """Which algorithm learns most from the same number of rollouts:
 
-    python -m tests.bench.rl_algorithms [FOLDER] [--form login-shown] [--slow 0.25] [--seeds 0 1 2] [--arms sdpo ...]
+    python -m tests.bench.rl_algorithms [FOLDER] [--form login-shown | login-chat] [--slow 0.25] [--seeds 0 1 2]
+                                        [--arms sdpo ...]
 
 Each arm begins at the same start as `tests.bench.rl_curves` on the drawn login form, plays as many generations of 64
 rollouts, and is asked the same fresh tasks, greedily; the last step's model counts. An arm is compared with GRPO on the
 same tasks, and Holm's correction is over all arms. The choices below were made before. With `login-shown` the start is
 an SFT in which half of the episodes had the same form, solved, as a demonstration in their prompts, so SDPO's teacher
-can use what it is shown. That form was added when SDPO had collapsed without it. With `--slow 0.25` each step of a
+can use what it is shown. That form was added when SDPO had collapsed without it. With `login-chat` every prompt holds
+all screens and answers before it, so that a rollout can be one row of the loss: its arms have rows of one turn and of
+one rollout. With `--slow 0.25` each step of a
 desktop takes a quarter of a second, as on real ones: there `asynchronous` has something to gain.
 
 FOLDER keeps what was made, also by `tests.bench.rl_curves`, and the same command goes on there. Hours of one core.
@@ -27,10 +30,11 @@ from tests.bench.rl_curves import FORMS, FRESH, SEEDS, TUNING, Bench, compared, 
 GENERATIONS: Final = 30
 EVERY: Final = 10
 FIRST: Final = "grpo"
+GSPO: Final = {"loss": "grpo", "importance": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4}
 ARMS: Final[dict[str, dict[str, Any]]] = {
     FIRST: {},
     "dr-grpo": {"average": "constant", "scale_rewards": "none"},
-    "gspo": {"loss": "grpo", "importance": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
+    "gspo": GSPO,
     "cispo": {"loss": "cispo", "epsilon_high": 5.0},
     "per-turn": {"advantage": "per_turn", "gamma": 0.95},
     "gigpo": {"advantage": "gigpo", "gamma": 0.95},
@@ -38,6 +42,13 @@ ARMS: Final[dict[str, dict[str, Any]]] = {
     "sdpo": {"sdpo": {}},
     "sdpo, grpo where solved": {"sdpo": {"solved": "grpo"}},
     "asynchronous": {"asynchronous": {"staleness": 2}, "batching": "ready", "limits": {"concurrency": 64}},
+}
+# what the form login-chat compares
+ROWS: Final[dict[str, dict[str, Any]]] = {
+    FIRST: {},
+    "whole rollouts": {"rows": "trajectory"},
+    "gspo": GSPO,
+    "gspo, whole rollouts": {**GSPO, "rows": "trajectory"},
 }
 
 
@@ -61,7 +72,7 @@ class Arms:
             keep_checkpoints=GENERATIONS // EVERY,
             tasks={"count": 1000, "seed": 100_000},
             collapse=None,  # all arms have as many rollouts
-            **ARMS[name],
+            **(ARMS | ROWS)[name],
             **(slow if self.slow else {}),
         )
 
@@ -94,13 +105,14 @@ def stale(made: Path) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--form", choices=("login", "login-shown"), default="login")
+    parser.add_argument("--form", choices=("login", "login-shown", "login-chat"), default="login")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS | ROWS))
     parser.add_argument("--slow", type=float, default=0.0, help="seconds that each step of a desktop takes")
     given = parser.parse_args()
     bench = Bench((given.folder or Path(tempfile.mkdtemp(prefix="rl-algorithms-"))).resolve(), FORMS[given.form])
-    names = [FIRST, *(name for name in given.arms if name != FIRST)]
+    usual = list(ROWS if given.form == "login-chat" else ARMS)
+    names = [FIRST, *(name for name in given.arms or usual if name != FIRST)]
     arms = Arms(bench, given.slow)
     found: list[dict[str, list[bool]]] = []
     for seed in given.seeds:

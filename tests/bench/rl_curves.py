@@ -1,12 +1,13 @@
 """Whether reinforcement learning makes a model better:
 
-    python -m tests.bench.rl_curves [FOLDER] [--form login | gtk-login | login-shown] [--seeds 0 1 2]
+    python -m tests.bench.rl_curves [FOLDER] [--form login | gtk-login | login-shown | login-chat] [--seeds 0 1 2]
 
 A tiny model is taught until it solves about half of the login forms, and goes on in two ways that cost the same seconds
 of CPU, by trying (`training.rl`) and by more of the same SFT. All three are asked the same fresh tasks, greedily. The
 choices below were made before; the last step's model counts. The form is drawn, as in examples/rl-login, or a program
 in GTK on a real desktop, as in examples/gtk-login; its SFT and its training are those of the drawn form. Or it is the
-drawn one, and half of the SFT's episodes have the same form, solved, as a demonstration in their prompts.
+drawn one, and half of the SFT's episodes have the same form, solved, as a demonstration in their prompts; or the drawn
+one, where every prompt holds all screens and answers before it.
 
 FOLDER keeps what was made, and the same command goes on there. Hours of one core; on real desktops, of two.
 """
@@ -54,12 +55,14 @@ class Form:
     training: Mapping[str, Any] = field(default_factory=dict)  # and of the training
     # before half of the SFT's episodes: the same form, solved. Nobody else is shown one, but by SDPO's teacher
     demonstration: Mapping[str, Any] = field(default_factory=dict)
+    prompt: Mapping[str, Any] = field(default_factory=dict)  # of every job, in place of the example's
 
 
 DRAWN: Final = Form(1400, (800, 1000, 1200, 1400, 850, 900, 950), 60)
 FORMS: Final = {
     "login": DRAWN,
     "login-shown": replace(DRAWN, demonstration={"images": 1, "steps": 15}),
+    "login-chat": replace(DRAWN, prompt={"dialect": "dsl", "decimals": 2, "system": "", "history_style": "chat"}),
     "gtk-login": Form(
         2000,
         (1400, 1200, 1600, 1000, 1800, 2000, 1300, 1500),
@@ -89,6 +92,8 @@ class Bench:
         asked = {**self.jobs[job]["config"], **other}
         if "learning_rate" in asked:
             asked["learning_rate"] = float(asked["learning_rate"])  # YAML 1.1 reads 2e-4 as text
+        if self.form.prompt:
+            asked["prompt"] = dict(self.form.prompt)
         if self.form.demonstration and job != self.form.episodes[1]:
             taught = {"share": 0.5, "folder": "$SLIPWAY_INPUTS/shown"}
             way = taught if job in ("rl-model", "rl-start") else {"rule": "none"}

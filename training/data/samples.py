@@ -67,7 +67,9 @@ class Sample:
         """
         if self.episode is None or self.step is None or self.frame is None:
             raise ValueError("a sample that is of no episode cannot be asked of an agent")
-        past = [_past(step, self.frame(step.screenshot)) for step in self.episode.steps[: self.step.index]]
+        past = [
+            _past(step, self.frame(step.screenshot), self.builder) for step in self.episode.steps[: self.step.index]
+        ]
         image = open_image(self.frame(self.step.screenshot))
         tree = None if self.builder is None else _tree(self.builder, self.folder, self.step)
         seen = Observation(image=image, screen=self.episode.screen, marks=self.step.marks, tree=tree)
@@ -129,14 +131,14 @@ def episode_samples(
                 yield Sample(messages, places, folder, episode, step, frame, shown, builder)
             except BadSample as fault:
                 faults.bad(f"{where}: step {step.index}", fault)
-        past.append(_past(step, image))
+        past.append(_past(step, image, builder))
 
 
 def step_sample(episode: Episode, index: int, builder: PromptBuilder, frame: FrameOf) -> Sample:
     """The sample of a single step, equal to that of `episode_samples`. Raises BadSample, ConfigError."""
     check_shown(builder, None)
     step = episode.steps[index]
-    past = [_past(before, frame(before.screenshot)) for before in episode.steps[:index]]
+    past = [_past(before, frame(before.screenshot), builder) for before in episode.steps[:index]]
     try:
         shown = _demonstration(builder, _task(episode))
     except BadFrame as error:
@@ -208,8 +210,9 @@ def _messages(
     return [*messages, answer], places
 
 
-def _past(step: Step, image: ImageRef) -> PastStep:
-    return PastStep(step.action, image, step.thought, step.response, step.marks, step.further_actions)
+def _past(step: Step, image: ImageRef, builder: PromptBuilder | None) -> PastStep:
+    past = PastStep(step.action, image, step.thought, step.response, step.marks, step.further_actions)
+    return past if builder is None else builder.as_taught(past)
 
 
 def _task(episode: Episode) -> Task:

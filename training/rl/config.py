@@ -145,11 +145,14 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           None: it goes on
     steps_per_generation  optimiser steps that the turns of one generation are divided over
     num_iterations        times that each generation is gone through
-    batch_size            turns per forward pass; a step takes as many passes as its turns need
+    batch_size            rows per forward pass, and answers sampled at once; a step takes as many passes as its rows
+                          need
     max_completion        tokens of an answer at most
     temperature           of the sampling
-    rows                  what is one row of the loss: turn, with the prompt that it was asked with. trajectory, a whole
-                          rollout in one row, is refused: no style of prompt continues the one before
+    rows                  what is one row of the loss: turn, with the prompt that it was asked with; or trajectory, a
+                          whole rollout, which is read once instead of once for each turn. It needs prompts that continue
+                          each other: prompt.history_style chat. Where an answer's text is not tokenised again as it was
+                          sampled, a new row begins: train/rows_per_rollout
     advantage             of a turn, from the returns of its group: grpo, the rollout's return; per_turn, the return
                           from that turn on; gigpo, grpo's and that among turns that began in the same state of the
                           screen; gae, PPO's, of each token by a critic
@@ -161,8 +164,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           two need loss dapo or cispo
     entropy_share         the share of each group's turns, those of the highest entropy, that are trained on
     loss                  of a turn's tokens, as TRL has it: dapo and cispo are a mean over the tokens of the step, grpo
-                          and sapo over its turns. GSPO is loss grpo with importance sequence
-    importance            of which the importance ratio is: each token, or the whole answer
+                          and sapo over its rows. GSPO is loss grpo with importance sequence
+    importance            of which the importance ratio is: each token, or all sampled tokens of a row
     epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
                           epsilon_high is the largest ratio itself, 1 or more, say 5
     scale_rewards         divide advantages by the standard deviation of the group, or not; with gae, of all tokens of
@@ -270,6 +273,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
 
     def check(self) -> None:
         super().check()
+        self.prompt.check()
         if self.steps is None:
             raise ConfigError("steps: give the optimiser steps; how many turns a pass has is known afterwards")
         if self.accumulate != 1:
@@ -287,10 +291,10 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             raise ConfigError(
                 f"steps must be a multiple of steps_per_generation x num_iterations ({self.period}), not {self.steps}"
             )
-        if self.rows == "trajectory":
+        if self.rows == "trajectory" and self.prompt.history_style != "chat":
             raise ConfigError(
-                "rows: allowed: turn. A whole rollout in one row needs prompts that continue each other; here each "
-                "turn is asked anew, with its history told in other words and older pictures left out"
+                f"rows: trajectory needs prompt.history_style chat, not {self.prompt.history_style}: only there does a "
+                "prompt continue the one before"
             )
         if self.epsilon >= 1 and self.loss not in ("cispo", "sapo"):
             raise ConfigError(f"epsilon must be below 1, not {self.epsilon}")
@@ -397,6 +401,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     def _check_sdpo(self) -> None:
         if self.sdpo is None:
             return
+        if self.rows == "trajectory":
+            raise ConfigError("rows: trajectory: not with sdpo, whose teacher has a prompt of its own for each turn")
         if self.lora is not None and self.lora.dora:
             raise ConfigError("lora.dora: allowed with sdpo: false; its teacher averages sums of a layer and a product")
         if self.sdpo.mix is not None and self.sdpo.rate:

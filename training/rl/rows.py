@@ -1,6 +1,7 @@
 """Rows of the loss: what was sampled, made into tensors again without tokenising anything.
 
-A row is one turn: its prompt, its pictures, its sampled tokens and their advantage.
+A row is one turn: its prompt, its pictures, its sampled tokens and their advantage. Or it is several turns of a rollout
+(`training.rl.joined`), with what was shown between the answers.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class LossRow:
     """
-    at         (group, rollout, turn), as indices in its generation
+    at         (group, rollout, turn), as indices in its generation; of several turns the first
     where      the same in words
     advantage  of each of its sampled tokens
     weights    of each token, times its advantage; None: 1
+    learnt     whether each token of turn.ids was sampled and is in the loss; None: all of them
     lesson     the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
     """
 
@@ -34,6 +36,12 @@ class LossRow:
     advantage: float = 0.0
     lesson: SampledTurn | None = None
     weights: tuple[float, ...] | None = None
+    learnt: tuple[bool, ...] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many of its tokens are in the loss."""
+        return len(self.turn.ids) if self.learnt is None else sum(self.learnt)
 
 
 class Pictures:
@@ -82,14 +90,15 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
     """The inputs of TRL's loss for some rows, except what is computed by the model.
 
     prompt_ids, prompt_mask (B, P) padded on the left; completion_ids, completion_mask, advantages (B, T) on the right;
-    pixel_values, image_grid_thw, mm_token_type_ids (B, P + T), num_images.
+    pixel_values, image_grid_thw, mm_token_type_ids (B, P + T), num_images; with rows of several turns tool_mask (B, T),
+    1 for the tokens that are in the loss.
     """
     wide = max(len(row.turn.prompt_ids) for row in rows)
     long = max(len(row.turn.ids) for row in rows)
     prompts = torch.full((len(rows), wide), pad)
     answers = torch.full((len(rows), long), pad)
     advantages = torch.zeros(len(rows), long)
-    prompt_mask, answer_mask = torch.zeros_like(prompts), torch.zeros_like(answers)
+    prompt_mask, answer_mask, learnt = torch.zeros_like(prompts), torch.zeros_like(answers), torch.ones_like(answers)
     for number, row in enumerate(rows):
         before, after = len(row.turn.prompt_ids), len(row.turn.ids)
         prompts[number, wide - before :] = torch.tensor(row.turn.prompt_ids)
@@ -99,6 +108,8 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
         advantages[number, :after] = row.advantage
         if row.weights is not None:
             advantages[number, :after] *= torch.tensor(row.weights)
+        if row.learnt is not None:
+            learnt[number, :after] = torch.tensor(row.learnt)
     made: dict[str, Any] = {
         "prompt_ids": prompts,
         "prompt_mask": prompt_mask,
@@ -106,12 +117,13 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
         "completion_mask": answer_mask,
         "advantages": advantages,
     }
+    if any(row.learnt is not None for row in rows):
+        made["tool_mask"] = learnt
     if any(row.turn.images for row in rows):
         seen = [pictures.of(row) for row in rows if row.turn.images]
         made["pixel_values"] = torch.cat([patches for patches, _ in seen])
         made["image_grid_thw"] = torch.cat([grids for _, grids in seen])
-        kinds = torch.cat([prompts == pictures.token, torch.zeros_like(answers, dtype=torch.bool)], dim=1)
-        made["mm_token_type_ids"] = kinds.long()
+        made["mm_token_type_ids"] = (torch.cat([prompts, answers], dim=1) == pictures.token).long()
     made = {name: value.to(device) for name, value in made.items()}
     if "pixel_values" in made:
         made["num_images"] = [len(row.turn.images) for row in rows]

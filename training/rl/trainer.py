@@ -2,7 +2,7 @@
 
 Written for TRL 1.16. Its seam: `_compute_loss` takes advantages of the shape (B, T), and
 `_get_per_token_logps_and_entropies` is the forward of that loss. A generation has any number of turns, so a step here
-is a loop over passes of `batch_size` turns, and the loss of each pass is weighed so that several passes have the
+is a loop over passes of `batch_size` rows, and the loss of each pass is weighed so that several passes have the
 gradient of one. TRL divides a generation into equal parts instead, which its rows must fill.
 """
 
@@ -36,6 +36,7 @@ from training.rl.drawing import TaskDrawer
 from training.rl.figures import figures, in_words
 from training.rl.finished import FinishedRollouts
 from training.rl.idle import WorkerTimes
+from training.rl.joined import joined, rows_per_rollout, whole_rollouts
 from training.rl.policy import Policy
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
@@ -164,7 +165,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         random.Random(f"{chosen.seed} rows {step // chosen.steps_per_generation}").shuffle(numbers)
         at, of = step % chosen.steps_per_generation, chosen.steps_per_generation
         mine = numbers[at * len(numbers) // of : (at + 1) * len(numbers) // of]
-        return mine, sum(len(prepared.rows[number].turn.ids) for number in mine)
+        return mine, sum(prepared.rows[number].tokens for number in mine)
 
     def taught(self, prepared: Prepared, step: int) -> Iterator[tuple[list[LossRow], list[Tensor], int]]:
         """The rows of an optimiser step that learn from the teacher, in passes, with their log probabilities before
@@ -243,6 +244,18 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
         """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,)."""
+        if self.chosen.rows == "turn":
+            return self._log_probabilities(rows)
+        whole = joined(rows)
+        found: dict[int, Tensor] = {}
+        entropies: dict[int, Tensor] = {}
+        for each, likely, unsure in zip(whole, *self._log_probabilities([each.row for each in whole]), strict=True):
+            found |= dict(each.split(likely))
+            entropies |= dict(each.split(unsure))
+        return [found[index] for index in range(len(rows))], [entropies[index] for index in range(len(rows))]
+
+    def _log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
+        """(T,) for every token after each row's prompt, sampled or shown."""
         found: list[Tensor] = []
         entropies: list[Tensor] = []
         self.model.train()  # as the loss has it; there is no dropout
@@ -327,6 +340,9 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked, by_token)
         if self.collapse is not None:
             self.collapse.note(told_of)
+        if self.chosen.rows == "trajectory":
+            rows, before = whole_rollouts(rows, before)
+            self.note("rows_per_rollout", rows_per_rollout(rows))
         return Prepared(rows, before)
 
     def note(self, name: str, value: float) -> None:

@@ -24,22 +24,35 @@ PROMPT = PromptConfig(
 )  # the pictures of two screens, from the second turn on
 
 
+CHAT = PromptConfig(decimals=2, system="", history_style="chat")
+
+
 @pytest.fixture(scope="session")
 def start() -> Path:
     """A model folder, kept where the preference trainings keep theirs."""
-    root = clicks.cache() / "rl-start"
+    return taught("rl-start", PROMPT)
+
+
+@pytest.fixture(scope="session")
+def chat_start() -> Path:
+    """A model that was taught with prompts that continue each other."""
+    return taught("rl-chat-start", CHAT)
+
+
+def taught(name: str, prompt: PromptConfig) -> Path:
+    root = clicks.cache() / name
     if (root / ".done").exists():
         return root / "model"
     shutil.rmtree(root, ignore_errors=True)
     options = {"split": "train", "disturb": 0.25}
     tasks = TasksConfig(count=60, seed=0)
-    make(MakeEpisodesConfig(environment="login", tasks=tasks, options=options, prompt=PROMPT), root)
+    make(MakeEpisodesConfig(environment="login", tasks=tasks, options=options, prompt=prompt), root)
     made = str(root / "episodes")
-    build(TinyConfig(episodes=made, prompt=PROMPT, **SIZES), root / "tiny")  # type: ignore[arg-type]
+    build(TinyConfig(episodes=made, prompt=prompt, **SIZES), root / "tiny")  # type: ignore[arg-type]
     config = SftConfig(
         model=str(root / "tiny"),
         episodes=made,
-        prompt=PROMPT,
+        prompt=prompt,
         steps=150,
         batch_size=8,
         learning_rate=3e-3,

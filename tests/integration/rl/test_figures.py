@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval.environments.registry import TasksConfig
-from tests.integration.rl.conftest import rl_config
+from tests.integration.rl.conftest import CHAT, rl_config
 from training.common.evaluation import EvaluationConfig
 from training.rl.config import AsyncConfig, CriticConfig, FreshConfig, ReplayConfig, SdpoConfig
 from training.rl.train import train
@@ -29,13 +29,15 @@ def always(task: Any, picture: Any, actions: Any) -> bool:
     return True
 
 
-def test_what_the_pages_name_is_measured(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_pages_name_is_measured(
+    start: Path, chat_start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = {
         name
         for page in ("howto/reinforcement-learning.md", "tutorials/own-task.md", "explanation/algorithms.md")
         for name in FIGURE.findall((PAGES / page).read_text())
     }
-    assert {"train/divergence", "train/staleness", "eval/hacker"} <= named
+    assert {"train/divergence", "train/staleness", "train/rows_per_rollout", "eval/hacker"} <= named
     redrawn = "tests.integration.rl.worlds:Redrawn"
     tasks = TasksConfig(count=2, seed=50)
     evaluation = EvaluationConfig(environment=redrawn, tasks=tasks, every=1, held_out=JUDGE, hacker=True)
@@ -46,6 +48,7 @@ def test_what_the_pages_name_is_measured(start: Path, tmp_path: Path, monkeypatc
         },
         "sdpo": {"sdpo": SdpoConfig()},
         "ppo": {"advantage": "gae", "critic": CriticConfig()},
+        "whole rollouts": {"model": str(chat_start), "prompt": CHAT, "rows": "trajectory"},
         "asynchronous": {"asynchronous": AsyncConfig(staleness=1), "batching": "ready"},
     }
     measured: set[str] = set()

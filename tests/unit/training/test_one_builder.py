@@ -32,6 +32,7 @@ HISTORIES: dict[str, dict[str, Any]] = {
     "turns-1": {"history_style": "turns", "images": 1},
     "turns": {"history_style": "turns"},
     "turns-5-short": {"history_style": "turns", "images": 5, "history": 3},
+    "chat": {"history_style": "chat"},
 }
 ANSWERS: dict[str, dict[str, Any]] = {
     "dsl": {"decimals": 2},

@@ -46,7 +46,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tasks": {"count": 7, "seed": 0}}, "tasks.count: 7 are fewer than tasks_per_generation"),
     ({"tasks": {"count": 8, "seed": 999_999}}, "tasks.seed: the train split has the seeds 0 to 999999"),
     ({"environment": "nowhere"}, "environment: 'nowhere' is unknown"),
-    ({"rows": "trajectory"}, "rows: allowed: turn. A whole rollout in one row needs prompts that continue each other"),
+    ({"rows": "trajectory"}, "rows: trajectory needs prompt.history_style chat, not list: only there does a prompt"),
+    ({"rows": "trajectory", "prompt": {"history_style": "chat"}, "sdpo": {}}, "rows: trajectory: not with sdpo"),
+    ({"prompt": {"history_style": "chat", "images": 3}}, "prompt.images: history_style chat tells every step"),
+    ({"prompt": {"history_style": "chat", "history": 3}}, "prompt.history: history_style chat tells every step"),
+    ({"prompt": {"history_style": "chat", "history_level": "l2"}}, "chat allows l1 only"),
     ({"advantage": "gae"}, "critic: goes with advantage: gae"),
     ({"critic": {}}, "critic: goes with advantage: gae"),
     ({"advantage": "gae", "critic": {}, "entropy_share": 0.8}, "entropy_share: not with advantage: gae"),
@@ -176,10 +180,11 @@ def test_a_training_takes_one_gpu_of_several() -> None:
 
 
 @pytest.mark.parametrize("style", get_args(Style))
-def test_no_prompt_continues_the_one_before_so_a_rollout_is_no_single_row(style: Any) -> None:
-    """Not even with every action and picture in it. A style that did could have rows: trajectory."""
-    builder = PromptConfig(history_style=style, history=9, images=5).builder()
-    screens = [Image.new("RGB", (64, 48), (shade, 0, 0)) for shade in range(3)]
+def test_only_a_chat_continues_the_prompt_before_so_that_a_rollout_can_be_a_single_row(style: Any) -> None:
+    """The others do not even with every action and picture in them."""
+    window = {} if style == "chat" else {"history": 9, "images": 5}
+    builder = PromptConfig(history_style=style, **window).builder()  # type: ignore[arg-type]
+    screens = [Image.new("RGB", (64, 48), (shade, 0, 0)) for shade in range(20)]
     click = Action(ActionType.CLICK, x=0.5, y=0.25)
     answer = builder.dialect.format_response(click)
     past: list[PastStep] = []
@@ -191,7 +196,7 @@ def test_no_prompt_continues_the_one_before_so_a_rollout_is_no_single_row(style:
         told.append([(role, part.get("text") or next(shown)) for role, part in parts])
         past.append(PastStep(click, screen, response=answer))
     for before, after in itertools.pairwise(told):
-        assert after[: len(before) + 1] != [*before, ("assistant", answer)]
+        assert (after[: len(before) + 1] == [*before, ("assistant", answer)]) == (style == "chat")
 
 
 def test_the_page_s_blocks_for_rollouts_beside_the_training_are_taken() -> None:
