@@ -9,8 +9,9 @@ import msgspec
 
 from eval.actions.dialects.registry import make_dialect
 from eval.config import Config, ConfigError
-from eval.prompts.builder import GOAL, LEVELS, Level, PromptBuilder, Shown, Style
+from eval.prompts.builder import GOAL, PromptBuilder, Shown
 from eval.prompts.demonstrations import DemonstrationConfig, Pool
+from eval.prompts.wording import LEVELS, Level, Style
 
 TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
 HISTORY: Final = 10
@@ -40,7 +41,7 @@ class PromptConfig(Config, frozen=True):
     history_level  how much of its reasoning a past turn keeps, where its answer has it: l1 the code and the action in
                    words; l2 also the thought; l3 also the observation (pyautogui). In opencua without the code
     images         how many screenshots are shown: the current one and the latest images - 1 before it; none: 1 for
-                   list and 3 for the others. turns takes 1, 3 or 5
+                   list, 3 for turns and opencua, all for chat. turns takes 1, 3 or 5
     thought        whether targets carry reasoning: false none; true the step's thought; l1, l2, l3 (pyautogui) the
                    sections of the recorded answer: l1 action, l2 thought and action, l3 observation, thought and action
     demonstration  another episode that is shown first; none: no demonstration

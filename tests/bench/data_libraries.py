@@ -268,7 +268,7 @@ def stored(name: str, folder: Path) -> dict[str, Any]:
             if path.suffix == ".tar":
                 signed[path.name] = client.generate_presigned_url("get_object", Params=request, ExpiresIn=36_000)
         client.close()
-        options = {"key": s3.KEY, "secret": s3.SECRET, "region": s3.REGION, "endpoint": server.endpoint}
+        options: dict[str, Any] = {"key": s3.KEY, "secret": s3.SECRET, "region": s3.REGION, "endpoint": server.endpoint}
         options |= {"bucket": bucket, "prefix": "data", "signed": signed}
         local = folder.parent / "local"
         return child("s3", name, folder, options=options, local=str(local))

@@ -169,7 +169,8 @@ def measure(
     def step() -> None:
         logits = model(**batch, logits_to_keep=ANSWER + 1, use_cache=False).logits[:, :-1]
         labels = batch["input_ids"][:, -ANSWER:]
-        torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten()).backward()
+        loss: Any = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -69,7 +70,7 @@ def make(method: str, changes: dict[str, Any], root: Path) -> tuple[Any, Any]:
     if method == "grpo":
         values |= {"rewards": [{"name": "format"}], "num_generations": 4, "max_completion": 16}
     module, name = plan.METHODS[method]
-    config: Any = convert(values, getattr(__import__(module, fromlist=[name]), name), method)
+    config: Any = convert(values, getattr(importlib.import_module(module), name), method)
     out = root / "out"
     if method == "sft":
         from training.sft import train as sft
@@ -84,7 +85,7 @@ def make(method: str, changes: dict[str, Any], root: Path) -> tuple[Any, Any]:
         rewards = load(config.rewards)
         found = open_source(config.data, prompt.builder(), Faults())
         return config, grpo.make_trainer(config, rewards, Prompts(found, rewards, Faults()), out)
-    trainers = __import__(f"training.{method}", fromlist=["make_trainer"])
+    trainers = importlib.import_module(f"training.{method}.train")
     return config, trainers.make_trainer(config, read_pairs(root / "pairs", "train"), out)
 
 
@@ -108,10 +109,11 @@ def measure(name: str) -> dict[str, float]:
                 return
             answers = 0 if labels is None else int((labels != -100).sum())
             padded = not bool(given["attention_mask"].all())
-            seen.append(Batch(*ids.shape, len(pixels), answers, padded))
+            sequences, tokens = ids.shape
+            seen.append(Batch(sequences, tokens, len(pixels), answers, padded))
 
         trainer.model.register_forward_pre_hook(look, with_kwargs=True)
-        profiled = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        profiled: Any = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
         stays: list[int] = []
 
         class Probe(TrainerCallback):  # type: ignore[misc]
@@ -146,7 +148,7 @@ def measure(name: str) -> dict[str, float]:
         model, _ = read_model(config.model)
         batch = max(seen, key=lambda one: one.sequences * one.tokens)
         training = dataclasses.replace(how(config, method, 1), cuda=False)
-        generation = _generation(config, batch.tokens, batch.patches // batch.sequences) if method == "grpo" else None
+        generation = _generation(config, method, batch.tokens, batch.patches // batch.sequences)
         made = memory.estimate(model, training, batch, generation)
         kept = sum(v for part, v in made.components.items() if part.startswith(("weights", "optimiser state")))
         return {"stay": stays[0], "kept": kept, "peak": peak, "moved": max(made.moments.values())}

@@ -12,6 +12,8 @@ import msgspec
 
 from eval import config as configuration
 from eval.config import ConfigError
+from eval.limits import UNSAID_STEPS
+from eval.prompts.config import USUAL_IMAGES
 from eval.prompts.demonstrations import DemonstrationConfig
 from training.memory import architecture
 from training.memory import estimate as memory
@@ -22,6 +24,7 @@ from training.options import TrainerConfig, loaded_dtype
 
 SCREEN: Final = (1920, 1080)
 LESSON_TOKENS: Final = 1024  # of five errors of 200 characters and 40 lines of a tree
+CHAT_TOKENS: Final = 16  # of the chat template, around an answer and a screenshot
 EPISODES_READ: Final = 64  # episodes whose screen sizes are read
 SERVER_SHARE: Final = 0.9  # of its GPU that vLLM takes, where nobody tells it another
 
@@ -85,7 +88,8 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
         sequences,
         tokens,
         sequences * images * patches,
-        sequences * answer,
+        # of a whole rollout everything after its first screen goes through the head
+        sequences * (tokens if getattr(config, "rows", "turn") == "trajectory" else answer),
         padded=sequences > 1 and not config.padding_free,
     )
     told, shown = _lesson(config)
@@ -213,20 +217,24 @@ def _screen(config: TrainerConfig) -> tuple[int, int] | None:
 def _texts(config: TrainerConfig, shape: Shape) -> tuple[int, int, int]:
     """(images of a sample, text tokens of its prompt, tokens of its answer), from the prompt's section.
 
-    Counts: instructions at 3 characters a token, 32 tokens an action of the history, 128 for goal and frame.
+    Counts: instructions at 3 characters a token, 32 tokens an action of the history, 128 for goal and frame. Of a chat
+    the last prompt of the longest episode, whose answers are as long as this one.
     """
     prompt = getattr(config, "prompt", None)
-    images, text, answer = 1, 512, 64
+    images, text, answer = 1, 512, getattr(config, "max_completion", 64)
     if prompt is not None:
-        turns = getattr(prompt, "history_style", "list") == "turns"
-        images = prompt.images or (3 if turns else 1)
+        answer = getattr(config, "max_completion", 256 if prompt.thought else 64)
         system = prompt.builder().dialect.instructions() if prompt.system is None else prompt.system
-        text = len(system) // 3 + 32 * prompt.history + 128
-        answer = 256 if prompt.thought else 64
+        text = len(system) // 3 + 128
+        if prompt.history_style == "chat":
+            images = getattr(getattr(config, "limits", None), "max_steps", None) or UNSAID_STEPS
+            text += (images - 1) * (answer + CHAT_TOKENS)
+        else:
+            images = prompt.images or USUAL_IMAGES[prompt.history_style]
+            text += 32 * prompt.history
         if (shown := getattr(prompt, "demonstration", None)) is not None:
             images += shown.images
             text += 48 * shown.steps
-    answer = getattr(config, "max_completion", answer)
     return images, shape.text if shape.text is not None else text, shape.answer if shape.answer is not None else answer
 
 

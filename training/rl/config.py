@@ -150,9 +150,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     max_completion        tokens of an answer at most
     temperature           of the sampling
     rows                  what is one row of the loss: turn, with the prompt that it was asked with; or trajectory, a
-                          whole rollout, which is read once instead of once for each turn. It needs prompts that continue
-                          each other: prompt.history_style chat. Where an answer's text is not tokenised again as it was
-                          sampled, a new row begins: train/rows_per_rollout
+                          whole rollout, read once instead of once for each turn, which needs prompts that continue each
+                          other (prompt.history_style chat). Where an answer's text is not tokenised again as it was
+                          sampled, a new row begins (train/rows_per_rollout)
     advantage             of a turn, from the returns of its group: grpo, the rollout's return; per_turn, the return
                           from that turn on; gigpo, grpo's and that among turns that began in the same state of the
                           screen; gae, PPO's, of each token by a critic

@@ -8,13 +8,16 @@ in this order. Between two answers stands what the desktop showed, which is read
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from training.rl.rows import LossRow
+
+MANY: Final = 1.25  # rows for each rollout
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class JoinedTurns:
     row: LossRow
     turns: tuple[tuple[int, int, int], ...]
 
-    def split(self, line: Tensor) -> list[tuple[int, Tensor]]:
-        """(index, its part of a line (T,) of figures of the row's tokens) of each turn."""
-        return [(index, line[start:end]) for index, start, end in self.turns]
+    def split(self, line: Tensor) -> dict[int, Tensor]:
+        """The part of each turn, by its index, of a line (T,) of figures of the row's tokens."""
+        return {index: line[start:end] for index, start, end in self.turns}
 
 
 def joined(rows: Sequence[LossRow]) -> list[JoinedTurns]:
@@ -87,6 +90,30 @@ def whole_rollouts(rows: Sequence[LossRow], lines: Sequence[Tensor]) -> tuple[li
     return [each.row for each in made], spread
 
 
+def by_turn(
+    rows: Sequence[LossRow], measure: Callable[[Sequence[LossRow]], tuple[list[Tensor], list[Tensor]]]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What `measure` tells of rows of one turn each, (T,) for each of them, but measured where they are joined."""
+    made = joined(rows)
+    first: dict[int, Tensor] = {}
+    second: dict[int, Tensor] = {}
+    for each, one, other in zip(made, *measure([each.row for each in made]), strict=True):
+        first |= each.split(one)
+        second |= each.split(other)
+    return [first[index] for index in range(len(rows))], [second[index] for index in range(len(rows))]
+
+
 def rows_per_rollout(rows: Sequence[LossRow]) -> float:
     """Of joined rows: 1 where every rollout is in one."""
     return len(rows) / len({row.at[:2] for row in rows}) if rows else math.nan
+
+
+def warning(share: float) -> str:
+    """What it means that rollouts have `share` rows each; "" where nearly all are in one."""
+    if not share > MANY:
+        return ""
+    return (
+        f"rows: trajectory: {share:.2f} rows for each rollout: prompts do not hold earlier answers as they were "
+        "sampled. Either their texts are tokenised otherwise, which a model that is surer of its answers does less, or "
+        "the chat template changes earlier answers, for example leaves their thoughts out"
+    )

@@ -36,7 +36,8 @@ from training.rl.drawing import TaskDrawer
 from training.rl.figures import figures, in_words
 from training.rl.finished import FinishedRollouts
 from training.rl.idle import WorkerTimes
-from training.rl.joined import joined, rows_per_rollout, whole_rollouts
+from training.rl.joined import by_turn, rows_per_rollout, whole_rollouts
+from training.rl.joined import warning as split_warning
 from training.rl.policy import Policy
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
@@ -244,15 +245,9 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
         """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,)."""
-        if self.chosen.rows == "turn":
-            return self._log_probabilities(rows)
-        whole = joined(rows)
-        found: dict[int, Tensor] = {}
-        entropies: dict[int, Tensor] = {}
-        for each, likely, unsure in zip(whole, *self._log_probabilities([each.row for each in whole]), strict=True):
-            found |= dict(each.split(likely))
-            entropies |= dict(each.split(unsure))
-        return [found[index] for index in range(len(rows))], [entropies[index] for index in range(len(rows))]
+        if self.chosen.rows == "trajectory":
+            return by_turn(rows, self._log_probabilities)
+        return self._log_probabilities(rows)
 
     def _log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
         """(T,) for every token after each row's prompt, sampled or shown."""
@@ -342,7 +337,10 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
             self.collapse.note(told_of)
         if self.chosen.rows == "trajectory":
             rows, before = whole_rollouts(rows, before)
-            self.note("rows_per_rollout", rows_per_rollout(rows))
+            share = rows_per_rollout(rows)
+            self.note("rows_per_rollout", share)
+            if not number and (warned := split_warning(share)):
+                print(warned, flush=True)
         return Prepared(rows, before)
 
     def note(self, name: str, value: float) -> None:

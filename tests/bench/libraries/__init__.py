@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 EPISODE: Final = 10  # steps
 PICTURES: Final = 500  # different pictures; each step's file is made unique by a text chunk
@@ -72,7 +72,7 @@ class Library(Protocol):
 
 def library(name: str) -> Library:
     """Raises ModuleNotFoundError where the library is not installed."""
-    module: Any = import_module(f"tests.bench.libraries.{name}")
+    module: Library = cast("Any", import_module(f"tests.bench.libraries.{name}"))
     return module
 
 

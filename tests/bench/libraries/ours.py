@@ -79,5 +79,6 @@ def mix(folders: list[Path], weights: list[float]) -> Iterator[int]:
     """By random access in any order; here as the trainer's sampler without shuffling gives them."""
     from training.data.mixture import Mixture
 
-    for item in Mixture([Steps(folder) for folder in folders], weights, seed=1):
+    steps: list[Any] = [Steps(folder) for folder in folders]
+    for item in Mixture(steps, weights, seed=1):
         yield item[0]

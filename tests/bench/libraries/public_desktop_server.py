@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import flask
 import pyautogui
@@ -18,13 +19,13 @@ picture = Path(tempfile.mkdtemp()) / "screenshot.png"
 
 
 @app.post("/execute")
-def execute():
+def execute() -> dict[str, Any]:
     done = subprocess.run(flask.request.json["command"], capture_output=True, text=True, timeout=120)
     return {"status": "success", "output": done.stdout, "error": done.stderr, "returncode": done.returncode}
 
 
 @app.get("/screenshot")
-def screenshot():
+def screenshot() -> Any:
     image = ImageGrab.grab()  # what pyautogui.screenshot comes to, without the program that it starts
     x, y = pyautogui.position()
     image.paste((0, 0, 0), (x, y, x + 1, y + 1))  # stands for the pointer, which the public ones paste in
@@ -33,7 +34,7 @@ def screenshot():
 
 
 @app.post("/screen_size")
-def screen_size():
+def screen_size() -> dict[str, int]:
     width, height = pyautogui.size()
     return {"width": width, "height": height}
 

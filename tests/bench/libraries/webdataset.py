@@ -49,7 +49,9 @@ def open_loader(place: Place, *, shuffled: bool, workers: int, state: Any = None
     addresses = [place.options["signed"][name] if place.options else str(place.folder / name) for name in names]
 
     def batches() -> Iterable[list[Item]]:
-        loader: Any = DataLoader(stream(addresses, shuffled), batch_size=BATCH, collate_fn=collate, num_workers=workers)
+        loader: Iterable[list[Item]] = DataLoader(
+            stream(addresses, shuffled), batch_size=BATCH, collate_fn=collate, num_workers=workers
+        )
         return loader
 
     return SkippingLoader(batches, state)

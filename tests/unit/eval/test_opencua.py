@@ -20,7 +20,7 @@ from eval.desktop import Observation
 from eval.environments.registry import environment
 from eval.episodes import Step
 from eval.prompts import PastStep, PromptConfig
-from eval.prompts.builder import Level
+from eval.prompts.wording import Level
 from eval.rollout import RolloutLimits, rollout
 from tests.unit.eval.modelserver import Reply, completion, serving
 from tests.unit.eval.test_served import LOGIN, SEED, SIZE, expert_actions

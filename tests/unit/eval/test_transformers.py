@@ -22,8 +22,9 @@ from eval.agents.transformers import TransformersAgent
 from eval.config import ConfigError
 from eval.desktop import Observation, Task
 from eval.prompts import PastStep, PromptBuilder
-from eval.prompts.builder import Shown, Style
+from eval.prompts.builder import Shown
 from eval.prompts.tokens import VISION_TOKENS
+from eval.prompts.wording import Style
 from training.weights.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml

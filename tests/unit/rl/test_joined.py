@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from training.rl.joined import joined, rows_per_rollout, whole_rollouts
+from training.rl.joined import joined, rows_per_rollout, warning, whole_rollouts
 from training.rl.policy import SampledTurn
 from training.rl.rows import LossRow
 
@@ -47,7 +48,7 @@ def test_by_hand() -> None:
     assert made.row.turn.logprobs == (-0.5, -1.0, 0.0, 0.0, 0.0, -2.0)
     assert made.row.tokens == 3
     line = torch.arange(6.0)
-    assert [(index, part.tolist()) for index, part in made.split(line)] == [(0, [0.0, 1.0]), (1, [5.0])]
+    assert {index: part.tolist() for index, part in made.split(line).items()} == {0: [0.0, 1.0], 1: [5.0]}
     whole, spread = whole_rollouts(rows, [torch.tensor([-0.6, -1.1]), torch.tensor([-2.1])])
     assert whole == [made.row]
     assert torch.equal(spread[0], torch.tensor([-0.6, -1.1, 0.0, 0.0, 0.0, -2.1]))
@@ -84,7 +85,7 @@ def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
             assert each.row.weights is not None
             assert set(each.row.weights[start:end]) == {rows[index].advantage}
     # as few as can be: a row ends only where the next turn does not continue it
-    for before, after in zip(made, made[1:], strict=False):
+    for before, after in itertools.pairwise(made):
         last, first = rows[before.turns[-1][0]], rows[after.turns[0][0]]
         ids = (*last.turn.prompt_ids, *last.turn.ids)
         assert last.at[:2] != first.at[:2] or first.turn.prompt_ids[: len(ids)] != ids
@@ -124,3 +125,9 @@ def test_two_rollouts_of_equal_prompts_stand_apart() -> None:
     assert [each.row.at for each in made] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
     assert rows_per_rollout([each.row for each in made]) == 1.0
     assert joined([]) == []
+
+
+def test_many_rows_are_told() -> None:
+    assert warning(1.0) == warning(1.2) == ""
+    assert "2.10 rows for each rollout" in warning(2.1)
+    assert warning(rows_per_rollout([])) == ""

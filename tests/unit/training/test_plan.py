@@ -13,9 +13,11 @@ import yaml
 
 from eval.config import ConfigError
 from eval.environments.registry import TasksConfig
+from eval.limits import RolloutLimits
+from eval.prompts import PromptConfig
 from training.memory import plan
 from training.memory.estimate import GIB
-from training.memory.workload import Shape, describe
+from training.memory.workload import MemoryPlan, Shape, describe
 from training.options import LoraConfig
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
 from training.rl.sampler import SamplerConfig
@@ -149,6 +151,34 @@ def test_sdpo_keeps_a_teacher_and_compares_logits() -> None:
     assert taught.moments["head"] - plain.moments["head"] >= 8 * 64 * 151936 * 4 * 5
     small = estimate(sdpo=SdpoConfig(), lora=LoraConfig(targets=["q_proj"])).components["self-teacher"]
     assert 0 < small < taught.components["self-teacher"] / 10
+
+
+def test_a_chat_holds_every_screen_and_answer_of_the_longest_episode() -> None:
+    """A screen of 1920x1080 has 60 x 34 tokens here; between two answers stand 16 of the template."""
+
+    def made(steps: int | None, rows: str) -> MemoryPlan:
+        return describe(
+            RlConfig(
+                model=BASE["model"],
+                environment="login",
+                tasks=TasksConfig(count=8, seed=0),
+                steps=4,
+                batch_size=2,
+                max_completion=100,
+                prompt=PromptConfig(system="", history_style="chat"),
+                limits=RolloutLimits(max_steps=steps),
+                rows=rows,  # type: ignore[arg-type]
+            ),
+            "rl",
+            Shape(),
+            1,
+        )
+
+    assert made(4, "turn").tokens == 4 * 60 * 34 + 128 + 3 * 116 + 100
+    assert made(None, "turn").tokens == 15 * 60 * 34 + 128 + 14 * 116 + 100
+    turns, whole = made(4, "turn").estimate, made(4, "trajectory").estimate
+    # everything after the first screen goes through the head, in parts of a few hundred tokens
+    assert turns.total <= whole.total < 1.5 * turns.total
 
 
 def test_the_plan_tells_the_rates_of_the_parts() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.config import ConfigError, convert
 from eval.prompts import PastStep, PromptConfig
-from eval.prompts.builder import Style
+from eval.prompts.wording import Style
 from training.rl.config import RlConfig
 from training.rl.sampler import SamplerConfig, lora_rank, visible
 from training.rl.train import main, one_device
