@@ -77,8 +77,8 @@ OUTPUTS: Final = (
     ("plots/curves.png", "`training.grpo`", "rewards, entropy, KL and cut answers over the steps"),
     (
         "collapse.json",
-        "`training.grpo`, when its watch ends a training",
-        "why, and `checkpoint_before`: the newest checkpoint from before the collapse, or null",
+        "`training.grpo` and `training.rl`, when a policy collapses",
+        "why, and `checkpoint_before`: the newest checkpoint whose weights did well in a generation, or null",
     ),
 )
 OTHERS: Final = (

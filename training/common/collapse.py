@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 
-def write_collapse(reason: Mapping[str, Any], out: Path, period: int) -> str | None:
+def write_collapse(reason: Mapping[str, Any], out: Path, good: int) -> str | None:
     """Writes the reason, and the newest checkpoint from before the collapse, which it gives.
 
     reason  step, measure, value, bound, generations (in which it was out of the bound), text
-    period  optimiser steps of a generation
+    good    optimiser steps of the newest weights that sampled a generation within the bound
     """
-    began = int(reason["step"]) - int(reason["generations"]) * period
     steps = [int(path.name.rpartition("-")[2]) for path in (out / "checkpoints").glob("checkpoint-*")]
-    before = max((step for step in steps if step <= began), default=None)
+    before = max((step for step in steps if step <= good), default=None)
     kept = None if before is None else f"checkpoints/checkpoint-{before}"
     file = out / "results" / "collapse.json"
     file.parent.mkdir(parents=True, exist_ok=True)

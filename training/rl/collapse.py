@@ -40,8 +40,8 @@ class SuccessWatch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.counts.append((sum(outcomes), len(outcomes)))
         if (reason := collapsed(self.counts, self.share)) is None:
             return
-        step = (len(self.counts) - 1) * self.period  # nothing has learned from the last generation
-        kept = write_collapse({"step": step, **reason}, self.out, self.period)
+        last = len(self.counts) - 1  # nothing has learned from it
+        kept = write_collapse({"step": last * self.period, **reason}, self.out, (last - WINDOW) * self.period)
         before = "no checkpoint is left from before" if kept is None else f"the checkpoint before is {kept}"
         raise ConfigError(f"collapse: {reason['text']}; {before}. To go on: {WAYS_OUT}")
 

@@ -55,6 +55,12 @@ def _calls() -> int:
 COUNT = SimpleNamespace(made=0)
 
 
+def flat_later(attempts: Sequence[SampledAnswer]) -> list[float | None]:
+    """Of four generations each answer has a reward of its own, of later ones all have the same."""
+    varied = _calls() <= 4
+    return [float(number) if varied else 0.0 for number, _ in enumerate(attempts)]
+
+
 def judged(attempts: Sequence[SampledAnswer]) -> list[float | None]:
     """No judgement of every fourth answer."""
     return [None if number % 4 == 1 else float(number) for number, _ in enumerate(attempts)]
@@ -390,6 +396,19 @@ def test_too_few_prompts_for_a_generation_are_refused(material: tuple[Path, Path
 
 
 # --- collapse
+
+
+def test_the_checkpoint_before_a_collapse_sampled_a_generation_that_was_well(
+    material: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Generations 0 to 3 are well and 4 and 5 are not: checkpoint-4 sampled the first of these, checkpoint-3 none."""
+    COUNT.made = 0
+    watch = WatchConfig(zero_variance=Limit(above=0.9, steps=2))
+    rewards = [RewardSpec(name=f"{HERE}:flat_later")]
+    given = {"num_iterations": 1, "save_every": 1, "steps": 9, "predictions": 0}
+    assert train(config(material, rewards=rewards, watch=watch, **given), tmp_path, None)
+    told = json.loads((tmp_path / "results" / "collapse.json").read_text())
+    assert (told["step"], told["checkpoint_before"]) == (6, "checkpoints/checkpoint-3")
 
 
 def test_a_collapse_stops_it_as_done_with_a_reason(
