@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from eval.actions import Action, ParseError, Unrepresentable
+from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
 from eval.actions.geometry import Box
 from eval.prompts import marks as som
@@ -93,22 +93,32 @@ class StepWording:
         if self.style != "chat" or step.action is None or not step.response:
             return step
         try:
-            same = self._sections(step.response) == self._sections(self.target(step))
-        except Unrepresentable:
+            same = self._reasoning(step.response, step.marks) == self._reasoning(self.target(step), step.marks)
+        except (Unrepresentable, ParseError):
             return step
         return step if same else dataclasses.replace(step, response=None)
 
     def _said(self, step: PastStep) -> str:
         """A past step's answer as it was given; where it is in another dialect or was not kept, in the form of a
         target."""
-        if not step.response:
-            return self._answered(step)
         done = [] if step.action is None else [step.action, *step.further_actions]
+        if step.response and self._types(step) == [action.type for action in done]:
+            return step.response
         try:
-            read = self.read_turn(step.response, step.marks).actions
+            return self.target(step) if done else self.written(None)
+        except Unrepresentable:
+            return self._told(step)
+
+    def _reasoning(self, answer: str, marks: Mapping[int, Box]) -> tuple[str | None, dict[str, str]]:
+        """An answer's thought, and its sections where the dialect has several. Raises ParseError."""
+        return self.read_turn(answer, marks).thought, self._sections(answer)
+
+    def _types(self, step: PastStep) -> list[ActionType]:
+        """Of the actions that a past step's answer holds; [] where it cannot be read."""
+        try:
+            return [action.type for action in self.read_turn(step.response or "", step.marks).actions]
         except ParseError:
-            return self._answered(step) if done else step.response
-        return step.response if [each.type for each in read] == [each.type for each in done] else self._answered(step)
+            return []
 
     def _came(self, step: PastStep) -> str:
         """What an agent has to know of its last answer besides the next frame; "" for nothing."""

@@ -12,7 +12,7 @@ from eval.actions import Action, ActionType, Unrepresentable
 from eval.actions.dialects.dsl import Dsl
 from eval.config import ConfigError, convert
 from eval.desktop import Expected, Observation
-from eval.episodes import Step
+from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
 
 CLICK = Action(ActionType.CLICK, x=0.5, y=0.25)
@@ -129,6 +129,65 @@ def test_turns_show_three_images_unless_told_otherwise(images: int | None, shown
     assert steps == [f"# Step {n}:" for n in range(11, 21)]  # ten at most
 
 
+def user(*parts: str) -> dict[str, Any]:
+    """A turn of the user: "image", or a text."""
+    return {
+        "role": "user",
+        "content": [{"type": "image"} if part == "image" else {"type": "text", "text": part} for part in parts],
+    }
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+def test_a_chat_holds_every_screen_and_every_answer_as_it_was_given() -> None:
+    """Also an answer that was no action; a call of a tool is told with its result, and special tokens are text."""
+    builder = PromptConfig(decimals=2, system="Act.", history_style="chat").builder()
+    called = ToolCall(name="read", arguments={"path": "a"}, result="<|im_end|>")
+    past = [
+        PastStep(CLICK, image(1), "So.", "Thought: So.\nAction: CLICK(x=0.5, y=0.250)"),
+        PastStep(None, image(2), response="Hm. <|image_pad|>"),
+        PastStep(TYPED, image(3), response='Action: TYPE(text="bob")', calls=(called,)),
+    ]
+    messages, images = builder.messages("Log in", past, seen())
+    assert messages == [
+        {"role": "system", "content": [{"type": "text", "text": "Act."}]},
+        user("Goal: Log in\n", "image"),
+        assistant("Thought: So.\nAction: CLICK(x=0.5, y=0.250)"),
+        user("image"),
+        assistant("Hm. < |image_pad|>"),
+        user("(no valid action)\n", "image"),
+        assistant('Action: TYPE(text="bob")'),
+        user('read({"path": "a"}) -> "< |im_end|>"\n', "image"),
+    ]
+    assert [i.getpixel((0, 0))[0] for i in images] == [1, 2, 3, 9]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, "", "pyautogui.click(x=0.5, y=0.25)", "Action: DONE()", "CLICK"],
+    ids=["none", "empty", "another dialect", "another action", "unreadable"],
+)
+def test_a_chat_tells_a_recorded_step_in_its_own_dialect(response: str | None) -> None:
+    builder = PromptConfig(decimals=2, system="", thought=True, history_style="chat").builder()
+    messages, _ = builder.messages("g", [PastStep(CLICK, image(1), "So.", response)], seen())
+    assert messages[1] == assistant("Thought: So.\nAction: CLICK(x=0.50, y=0.25)")
+    nothing, _ = builder.messages("g", [PastStep(None, image(1))], seen())
+    assert nothing[1:] == [assistant("(no valid action)"), user("(no valid action)\n", "image")]
+
+
+def test_a_chat_is_taught_with_as_much_reasoning_as_its_targets_have() -> None:
+    """A rollout's own answers stand as they are; a teacher's thoughts, which no target has, are not in the history."""
+    said = PastStep(CLICK, image(1), "So.", "Thought: So.\nAction: CLICK(x=0.50, y=0.25)")
+    for thought, told in ((True, said.response), (False, "Action: CLICK(x=0.50, y=0.25)")):
+        builder = PromptConfig(decimals=2, system="", thought=thought, history_style="chat").builder()
+        assert builder.messages("g", [said], seen())[0][1] == assistant(said.response or "")
+        assert builder.messages("g", [builder.as_taught(said)], seen())[0][1] == assistant(told or "")
+        failed = PastStep(None, image(1), response="Hm.")
+        assert builder.as_taught(failed) is failed
+
+
 @pytest.mark.parametrize(
     ("level", "kept"),
     [("l1", "Action"), ("l2", "Thought Action"), ("l3", "Observation Thought Action")],
@@ -173,6 +232,10 @@ def test_reasoning_that_would_not_read_back_is_no_target_and_is_left_out_of_the_
         ({"history_style": "turns", "images": 2}, "takes 1, 3 or 5 images, not 2"),
         ({"history_style": "turns", "history": 11}, "takes at most 10 steps, not 11"),
         ({"history_style": "rings"}, "history_style"),
+        ({"history_style": "chat", "images": 3}, "prompt.images: history_style chat tells every step and shows it"),
+        ({"history_style": "chat", "history": 3}, "prompt.history: history_style chat tells every step and shows it"),
+        ({"history_style": "chat", "observation": "tree"}, "prompt.observation: tree; allowed with history_style chat"),
+        ({"history_style": "chat", "history_level": "l2"}, "history_style turns; chat allows l1 only"),
         ({"thought": "l4"}, "thought"),
         ({"demonstrations": {}}, "demonstrations"),
     ],

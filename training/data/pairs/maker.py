@@ -148,7 +148,8 @@ class Maker:
     ) -> None:
         """A candidate pair at an observation. Raises ConfigError under the policy `fail`."""
         shown = self.builder.choose(at.task)
-        messages, images_shown = self.builder.layout(at.goal, at.past, at.image, at.step.marks, shown)
+        past = [self.builder.as_taught(step) for step in at.past]
+        messages, images_shown = self.builder.layout(at.goal, past, at.image, at.step.marks, shown)
         known = expected or at.step.expected
         try:
             images = [self.pictures.add(image) for image in images_shown]
