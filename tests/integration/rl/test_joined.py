@@ -15,6 +15,7 @@ import torch
 from eval.config import ConfigError
 from tests.integration.rl.conftest import CHAT, rl_config
 from training.rl import gate
+from training.rl.config import AsyncConfig, CriticConfig, ReplayConfig
 from training.rl.credit import turns_of
 from training.rl.joined import joined, whole_rollouts
 from training.rl.rows import LossRow
@@ -191,3 +192,29 @@ def test_a_training_learns_from_whole_rollouts_and_goes_on_where_it_was_cut_off(
     assert train(chosen, tmp_path / "again", str(tmp_path / "straight" / "checkpoints" / "checkpoint-2"))
     again = weights(tmp_path / "again")
     assert all(torch.equal(again[name], end[name]) for name in end)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"advantage": "gae", "critic": CriticConfig(), "scale_rewards": "none"},
+        {"advantage": "per_turn", "gamma": 0.9, "entropy_share": 0.5},
+        {"advantage": "gigpo", "gamma": 0.9, "average": "rollouts"},
+        {"average": "constant", "scale_rewards": "none", "loss": "cispo", "epsilon_high": 5.0},
+        {"replay": ReplayConfig()},
+        {"asynchronous": AsyncConfig(staleness=1), "batching": "ready"},
+    ],
+    ids=["ppo", "per turn", "gigpo", "dr-grpo", "replay", "asynchronous"],
+)
+def test_it_goes_with_every_part_that_gives_turns_or_tokens_their_weight(
+    chat_start: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """The first step has the same gradient as with a row for each turn."""
+    found = []
+    for rows in ("turn", "trajectory"):
+        chosen = config(chat_start, steps=2, **changes)
+        assert train(msgspec.structs.replace(chosen, rows=rows), tmp_path / rows, None)
+        state = json.loads((tmp_path / rows / "checkpoints" / "checkpoint-1" / "trainer_state.json").read_text())
+        found.append([state["log_history"][0][name] for name in ("loss", "grad_norm")])
+    assert found[0][1] > 1e-3
+    assert found[1] == pytest.approx(found[0], rel=1e-3, abs=1e-5)
