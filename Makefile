@@ -100,7 +100,6 @@ check: dev ## lint, format, types, import contracts, documents, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tools/golden.py tools/reference
-	$(BIN)/mypy -p tests.bench
 	cd images/waa-vm && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p guest
 	cd images/vllm-serve && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml entry.py serve.py serve_config.py smoke.py
 	$(BIN)/lint-imports

@@ -221,9 +221,9 @@ def _texts(config: TrainerConfig, shape: Shape) -> tuple[int, int, int]:
     the last prompt of the longest episode, whose answers are as long as this one.
     """
     prompt = getattr(config, "prompt", None)
-    images, text, answer = 1, 512, getattr(config, "max_completion", 64)
+    thinks = prompt is not None and prompt.thought
+    images, text, answer = 1, 512, getattr(config, "max_completion", 256 if thinks else 64)
     if prompt is not None:
-        answer = getattr(config, "max_completion", 256 if prompt.thought else 64)
         system = prompt.builder().dialect.instructions() if prompt.system is None else prompt.system
         text = len(system) // 3 + 128
         if prompt.history_style == "chat":
