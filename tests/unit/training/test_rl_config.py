@@ -199,10 +199,11 @@ def test_only_a_chat_continues_the_prompt_before_so_that_a_rollout_can_be_a_sing
         assert (after[: len(before) + 1] == [*before, ("assistant", answer)]) == (style == "chat")
 
 
-def test_the_page_s_blocks_for_rollouts_beside_the_training_are_taken() -> None:
+def test_the_page_s_blocks_for_rollouts_beside_the_training_and_whole_ones_are_taken() -> None:
     page = (Path(__file__).parents[3] / "docs" / "howto" / "reinforcement-learning.md").read_text(encoding="utf-8")
-    shown = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("asynchronous:")]
-    assert len(shown) == 3
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    shown = [block for block in blocks if block.startswith("asynchronous:") or "rows: trajectory" in block]
+    assert len(shown) == 4
     for block in shown:
         convert({**GOOD, "lora": {}, **yaml.safe_load(block)}, RlConfig, "the page").check()
 
