@@ -39,6 +39,7 @@ def packed(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         PROMPT,
         PromptConfig(history_style="turns", images=3),
+        PromptConfig(history_style="chat"),
         PromptConfig(demonstration=DemonstrationConfig(share=0.7)),
         PromptConfig(dialect="pyautogui", history=0),
     ],
