@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def write_collapse(reason: Mapping[str, Any], out: Path, good: int) -> str | None:
+def write_collapse(reason: Mapping[str, Any], out: Path, *, good: int) -> str | None:
     """Writes the reason, and the newest checkpoint from before the collapse, which it gives.
 
     reason  step, measure, value, bound, generations (in which it was out of the bound), text

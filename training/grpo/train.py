@@ -178,7 +178,7 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
         if (reason := watch.found(trainer.state)) is not None:
             print(f"stopped at step {trainer.state.global_step}: {reason['text']}", flush=True)
             last = (int(reason["step"]) - 1) // config.period  # generation: the step that saw it had learned from it
-            write_collapse(reason, out, (last - int(reason["generations"])) * config.period)
+            write_collapse(reason, out, good=(last - int(reason["generations"])) * config.period)
         results.write(config, rewards, trainer, prompts, out / "results")
     save_model(trainer, out / "model")
     if trainer.accelerator.is_main_process:

@@ -41,7 +41,8 @@ class SuccessWatch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if (reason := collapsed(self.counts, self.share)) is None:
             return
         last = len(self.counts) - 1  # nothing has learned from it
-        kept = write_collapse({"step": last * self.period, **reason}, self.out, (last - WINDOW) * self.period)
+        good = (last - WINDOW) * self.period
+        kept = write_collapse({"step": last * self.period, **reason}, self.out, good=good)
         before = "no checkpoint is left from before" if kept is None else f"the checkpoint before is {kept}"
         raise ConfigError(f"collapse: {reason['text']}; {before}. To go on: {WAYS_OUT}")
 

@@ -102,7 +102,7 @@ def test_a_collapse_is_told_beside_the_end(store: Store, slack: Receiver, cache:
     folder = Path(store.url.removeprefix("file://")).parent / "out"
     (folder / "checkpoints" / "checkpoint-10").mkdir(parents=True)
     reason = {"measure": "kl", "step": 24, "generations": 3, "text": "kl was above 0.5 for 3 generations in a row"}
-    assert write_collapse(reason, folder, 4) == "checkpoints/checkpoint-10"
+    assert write_collapse(reason, folder, good=12) == "checkpoints/checkpoint-10"
     body = (folder / "results" / "collapse.json").read_bytes()
     job = fake_job("grpo", outputs={"results": Output()})
     run = write_run(store, job, [just_now(outputs={"results": {"collapse.json": body}})])
