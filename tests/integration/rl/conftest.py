@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,9 @@ from training.rl.config import RlConfig
 from training.sft.train import SftConfig
 from training.sft.train import train as sft
 from training.weights.tiny import TinyConfig, build
+
+if TYPE_CHECKING:
+    from training.rl.rows import LossRow
 
 PROMPT = PromptConfig(
     decimals=2, system="", history=2, images=2
@@ -84,3 +88,24 @@ def rl_config(model: Path, **changes: Any) -> RlConfig:
         "keep_checkpoints": 9,
     }
     return RlConfig(**{**values, **changes})
+
+
+def picture_gradients(made: Any, rows: Sequence[LossRow]) -> list[float]:
+    """Of each picture of the rows, in their order: the sum of the absolute gradients that the log probabilities of the
+    sampled tokens give its pixels."""
+    import torch
+
+    inputs = made.inputs(rows)
+    pixels = inputs["pixel_values"].requires_grad_()
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    seen = {name: inputs[name] for name in ("image_grid_thw", "num_images", "mm_token_type_ids")}
+    likely, _, _ = made._get_per_token_logps_and_entropies(
+        made.model, ids, mask, inputs["completion_ids"].size(1), pixel_values=pixels, **seen
+    )
+    sampled = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+    likely[sampled.bool()].sum().backward()
+    made.model.zero_grad()
+    patches = [int(grid.prod()) for grid in inputs["image_grid_thw"]]
+    assert len(patches) == sum(inputs["num_images"])
+    return [float(part.abs().sum()) for part in pixels.grad.split(patches)]

@@ -15,7 +15,7 @@ import yaml
 from PIL import Image
 
 from eval.config import ConfigError
-from tests.integration.rl.conftest import rl_config
+from tests.integration.rl.conftest import picture_gradients, rl_config
 from training.rl import gate
 from training.rl.credit import turns_of
 from training.rl.rows import LossRow, usable
@@ -127,21 +127,7 @@ def test_what_is_no_number_is_outside(tmp_path: Path) -> None:
 
 
 def test_every_picture_has_a_gradient(made: Any, rows: list[LossRow]) -> None:
-    import torch
-
-    inputs = made.inputs(rows[:6])
-    pixels = inputs["pixel_values"].requires_grad_()
-    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-    seen = {name: inputs[name] for name in ("image_grid_thw", "num_images", "mm_token_type_ids")}
-    likely, _, _ = made._get_per_token_logps_and_entropies(
-        made.model, ids, mask, inputs["completion_ids"].size(1), pixel_values=pixels, **seen
-    )
-    likely[inputs["completion_mask"].bool()].sum().backward()
-    patches = [int(grid.prod()) for grid in inputs["image_grid_thw"]]
-    assert len(patches) == sum(inputs["num_images"])
-    assert all(float(part.abs().sum()) > 0 for part in pixels.grad.split(patches))
-    made.model.zero_grad()
+    assert all(each > 0 for each in picture_gradients(made, rows[:6]))
 
 
 def test_one_broken_picture_loses_one_turn_and_no_picture_of_the_others(made: Any, rows: list[LossRow]) -> None:

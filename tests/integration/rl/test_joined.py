@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from eval.config import ConfigError
-from tests.integration.rl.conftest import CHAT, rl_config
+from tests.integration.rl.conftest import CHAT, picture_gradients, rl_config
 from training.rl import gate
 from training.rl.config import AsyncConfig, CriticConfig, ReplayConfig
 from training.rl.credit import turns_of
@@ -160,19 +160,9 @@ def test_pictures_that_change_places_within_a_rollout_are_caught(
 
 def test_every_picture_of_a_row_has_a_gradient(made: Any, rows: list[LossRow]) -> None:
     whole = [each.row for each in joined(rows) if len(each.turns) > 2][:3]
-    inputs = made.inputs(whole)
-    pixels = inputs["pixel_values"].requires_grad_()
-    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-    seen = {name: inputs[name] for name in ("image_grid_thw", "num_images", "mm_token_type_ids")}
-    likely, _, _ = made._get_per_token_logps_and_entropies(
-        made.model, ids, mask, inputs["completion_ids"].size(1), pixel_values=pixels, **seen
-    )
-    likely[inputs["tool_mask"].bool() & inputs["completion_mask"].bool()].sum().backward()
-    patches = [int(grid.prod()) for grid in inputs["image_grid_thw"]]
-    assert len(patches) == sum(inputs["num_images"]) > len(whole)
-    assert all(float(part.abs().sum()) > 0 for part in pixels.grad.split(patches))
-    made.model.zero_grad()
+    found = picture_gradients(made, whole)
+    assert len(found) > len(whole)
+    assert all(each > 0 for each in found)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
