@@ -43,7 +43,8 @@ def chat_start() -> Path:
     return taught("rl-chat-start", CHAT)
 
 
-def taught(name: str, prompt: PromptConfig) -> Path:
+def taught(name: str, prompt: PromptConfig, sizes: dict[str, int] = SIZES) -> Path:
+    """The folder of a model that was taught the login form a little."""
     root = clicks.cache() / name
     if (root / ".done").exists():
         return root / "model"
@@ -52,7 +53,7 @@ def taught(name: str, prompt: PromptConfig) -> Path:
     tasks = TasksConfig(count=60, seed=0)
     make(MakeEpisodesConfig(environment="login", tasks=tasks, options=options, prompt=prompt), root)
     made = str(root / "episodes")
-    build(TinyConfig(episodes=made, prompt=prompt, **SIZES), root / "tiny")  # type: ignore[arg-type]
+    build(TinyConfig(episodes=made, prompt=prompt, **sizes), root / "tiny")  # type: ignore[arg-type]
     config = SftConfig(
         model=str(root / "tiny"),
         episodes=made,

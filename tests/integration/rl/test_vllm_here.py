@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from tests.integration.rl.conftest import CHAT, taught
 from tests.integration.training import clicks
 from tests.support.vllm import COLOCATED, ROOT, alone, needs_colocated
 from training.weights.tiny import TinyConfig, build
@@ -105,6 +106,19 @@ def test_the_loss_sees_what_vllm_sampled_under_every_version(
     assert max(told["train/gate_mean"]) < 1e-4
     assert max(told["train/staleness_most"]) == 1  # so answers are of several versions
     assert any(value != pytest.approx(1, abs=1e-4) for value in told["train/weights"])
+
+
+def test_whole_rollouts_in_one_row_are_what_vllm_sampled_turn_by_turn(tmp_path: Path) -> None:
+    start = taught("rl-chat-start-whole", CHAT, {})  # vLLM for CPUs knows no heads as small as those of SIZES
+    chat = {"decimals": 2, "system": "", "history_style": "chat"}
+    done = run(start, tmp_path / "run", lora=LORA, prompt=chat, rows="trajectory", max_completion=14)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-4000:]
+    told = figures(tmp_path / "run")
+    print(f"whole rollouts: gate, mean {told['train/gate_mean']}, rows {told['train/rows_per_rollout']}")
+    assert max(told["train/gate_mean"]) < 1e-4
+    assert all(
+        1 <= rows < turns for rows, turns in zip(told["train/rows_per_rollout"], told["train/turns"], strict=True)
+    )
 
 
 def test_old_weights_behind_a_new_version_stop_the_training(untied: Path, tmp_path: Path) -> None:
