@@ -7,7 +7,6 @@ in this order. Between two answers stands what the desktop showed, which is read
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -104,8 +103,8 @@ def by_turn(
 
 
 def rows_per_rollout(rows: Sequence[LossRow]) -> float:
-    """Of joined rows: 1 where every rollout is in one."""
-    return len(rows) / len({row.at[:2] for row in rows}) if rows else math.nan
+    """Of joined rows: 1 where every rollout is in one, and where there are none."""
+    return len(rows) / len({row.at[:2] for row in rows}) if rows else 1.0
 
 
 def warning(share: float) -> str:

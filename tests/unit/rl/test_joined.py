@@ -130,4 +130,4 @@ def test_two_rollouts_of_equal_prompts_stand_apart() -> None:
 def test_many_rows_are_told() -> None:
     assert warning(1.0) == warning(1.2) == ""
     assert "2.10 rows for each rollout" in warning(2.1)
-    assert warning(rows_per_rollout([])) == ""
+    assert rows_per_rollout([]) == 1.0  # a generation in which nothing is left to learn from
