@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from eval.actions import Action, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
 from eval.actions.geometry import Box
 from eval.prompts import marks as som
@@ -99,10 +99,10 @@ class StepWording:
         return step if same else dataclasses.replace(step, response=None)
 
     def _said(self, step: PastStep) -> str:
-        """A past step's answer as it was given; where it is in another dialect or was not kept, in the form of a
-        target."""
+        """A past step's answer as it was given; where it was not kept, or is in another dialect or frame and so does not
+        read as what was done, in the form of a target."""
         done = [] if step.action is None else [step.action, *step.further_actions]
-        if step.response and self._types(step) == [action.type for action in done]:
+        if step.response and self._read(step) == done:
             return step.response
         try:
             return self.target(step) if done else self.written(None)
@@ -113,10 +113,10 @@ class StepWording:
         """An answer's thought, and its sections where the dialect has several. Raises ParseError."""
         return self.read_turn(answer, marks).thought, self._sections(answer)
 
-    def _types(self, step: PastStep) -> list[ActionType]:
-        """Of the actions that a past step's answer holds; [] where it cannot be read."""
+    def _read(self, step: PastStep) -> list[Action]:
+        """The actions that a past step's answer holds; [] where it cannot be read."""
         try:
-            return [action.type for action in self.read_turn(step.response or "", step.marks).actions]
+            return list(self.read_turn(step.response or "", step.marks).actions)
         except ParseError:
             return []
 

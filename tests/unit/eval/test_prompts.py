@@ -166,8 +166,11 @@ def test_a_chat_holds_every_screen_and_every_answer_as_it_was_given() -> None:
 
 @pytest.mark.parametrize(
     "response",
-    [None, "", "pyautogui.click(x=0.5, y=0.25)", "Action: DONE()", "CLICK"],
-    ids=["none", "empty", "another dialect", "another action", "unreadable"],
+    [
+        *(None, "", "pyautogui.click(x=0.5, y=0.25)", "Action: DONE()", "CLICK"),
+        "Action: CLICK(x=0.25, y=0.12)",  # a model's own frame, twice as wide
+    ],
+    ids=["none", "empty", "another dialect", "another action", "unreadable", "another frame"],
 )
 def test_a_chat_tells_a_recorded_step_in_its_own_dialect(response: str | None) -> None:
     builder = PromptConfig(decimals=2, system="", thought=True, history_style="chat").builder()
