@@ -9,8 +9,8 @@ same tasks, and Holm's correction is over all arms. The choices below were made 
 an SFT in which half of the episodes had the same form, solved, as a demonstration in their prompts, so SDPO's teacher
 can use what it is shown. That form was added when SDPO had collapsed without it. With `login-chat` every prompt holds
 all screens and answers before it, so that a rollout can be one row of the loss: its arms have rows of one turn and of
-one rollout. With `--slow 0.25` each step of a
-desktop takes a quarter of a second, as on real ones: there `asynchronous` has something to gain.
+one rollout. With `--slow 0.25` each step of a desktop takes a quarter of a second, as on real ones: there
+`asynchronous` has something to gain.
 
 FOLDER keeps what was made, also by `tests.bench.rl_curves`, and the same command goes on there. Hours of one core.
 """

@@ -107,7 +107,7 @@ def rows_per_rollout(rows: Sequence[LossRow]) -> float:
     return len(rows) / len({row.at[:2] for row in rows}) if rows else 1.0
 
 
-def warning(share: float) -> str:
+def split_warning(share: float) -> str:
     """What it means that rollouts have `share` rows each; "" where nearly all are in one."""
     if not share > MANY:
         return ""

@@ -36,8 +36,7 @@ from training.rl.drawing import TaskDrawer
 from training.rl.figures import figures, in_words
 from training.rl.finished import FinishedRollouts
 from training.rl.idle import WorkerTimes
-from training.rl.joined import by_turn, rows_per_rollout, whole_rollouts
-from training.rl.joined import warning as split_warning
+from training.rl.joined import by_turn, rows_per_rollout, split_warning, whole_rollouts
 from training.rl.policy import Policy
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate

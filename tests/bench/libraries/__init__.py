@@ -72,8 +72,7 @@ class Library(Protocol):
 
 def library(name: str) -> Library:
     """Raises ModuleNotFoundError where the library is not installed."""
-    module: Library = cast("Any", import_module(f"tests.bench.libraries.{name}"))
-    return module
+    return cast("Library", import_module(f"tests.bench.libraries.{name}"))
 
 
 @cache

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from training.rl.joined import joined, rows_per_rollout, warning, whole_rollouts
+from training.rl.joined import joined, rows_per_rollout, split_warning, whole_rollouts
 from training.rl.policy import SampledTurn
 from training.rl.rows import LossRow
 
@@ -128,6 +128,6 @@ def test_two_rollouts_of_equal_prompts_stand_apart() -> None:
 
 
 def test_many_rows_are_told() -> None:
-    assert warning(1.0) == warning(1.2) == ""
-    assert "2.10 rows for each rollout" in warning(2.1)
+    assert split_warning(1.0) == split_warning(1.2) == ""
+    assert "2.10 rows for each rollout" in split_warning(2.1)
     assert rows_per_rollout([]) == 1.0  # a generation in which nothing is left to learn from
