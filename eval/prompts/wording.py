@@ -99,8 +99,8 @@ class StepWording:
         return step if same else dataclasses.replace(step, response=None)
 
     def _said(self, step: PastStep) -> str:
-        """A past step's answer as it was given; where it was not kept, or does not read as what was done, since it is in
-        another dialect or frame, in the form of a target."""
+        """A past step's answer as it was given; where it was not kept, or does not read as what was done (another
+        dialect or frame), in the form of a target."""
         done = [] if step.action is None else [step.action, *step.further_actions]
         if step.response and self._read(step) == done:
             return step.response
