@@ -16,6 +16,7 @@ import pytest
 from launcher.store.base import Store
 from launcher.store.one_body import VARIABLE, VIOLATIONS
 from launcher.store.opening import open_store
+from tests.support.mounts import unmount_left_behind
 
 pytest_plugins = ["tests.support.s3", "tests.support.azurite", "tests.support.cluster.fixtures"]
 
@@ -51,6 +52,11 @@ for _name in ("execv", "execve"):  # the others of os call these
 # The first test that needs an image builds it, and the others wait for it: minutes on a quiet machine, most of an hour
 # on a busy one. Only what hangs is to be ended.
 WITH_AN_ENGINE: Final = 7200.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        unmount_left_behind()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

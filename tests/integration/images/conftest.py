@@ -7,7 +7,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from launcher.cli import main
 from tests.support.cpu_image import alone
 from tests.support.engine import Engine, engine
 from tests.support.faultproxy import FaultProxy
+from tests.support.mounts import small_file_system
 from tests.unit.images.project import project
 
 __all__ = ["engine", "registry", "root", "small_disk"]
@@ -45,27 +47,14 @@ class Registry:
         return f"127.0.0.1:{self.proxy.port}/team"
 
 
-@dataclass
-class SmallDisk:
-    """Mounts small file systems, which fill up soon; they go with the test."""
-
-    mounted: list[Path]
-
-    def mount(self, folder: Path, size: str) -> None:
-        folder.mkdir(parents=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-        self.mounted.append(folder)
+Mount = Callable[[Path, str], None]
 
 
 @pytest.fixture
-def small_disk() -> Iterator[SmallDisk]:
-    disk = SmallDisk([])
-    yield disk
-    for folder in reversed(disk.mounted):
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def small_disk() -> Iterator[Mount]:
+    """Mounts small file systems, which fill up soon: on a folder that it makes, of so many bytes (`8m`)."""
+    with ExitStack() as mounted:
+        yield lambda folder, size: mounted.enter_context(small_file_system(folder, f"size={size}"))
 
 
 def flags(engine: Engine) -> Sequence[str]:

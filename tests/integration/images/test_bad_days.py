@@ -21,7 +21,7 @@ from launcher.images.publish import PushFailed, push
 from launcher.spec.images import catalogue
 from launcher.spec.images.catalogue import CatalogueEntry
 from launcher.spec.images.definition import Definition
-from tests.integration.images.conftest import Registry, SmallDisk, build, flags
+from tests.integration.images.conftest import Mount, Registry, build, flags
 from tests.support.engine import Engine, another
 from tests.support.faultproxy import Kind
 
@@ -44,10 +44,10 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture
-def small_engine(engine: Engine, small_disk: SmallDisk, tmp_path: Path) -> Iterator[Engine]:
+def small_engine(engine: Engine, small_disk: Mount, tmp_path: Path) -> Iterator[Engine]:
     """Another engine, whose whole disk is 300 MB; the base is in it."""
     state = tmp_path / "small"
-    small_disk.mount(state / "data", "300m")
+    small_disk(state / "data", "300m")
     with another(engine, state) as small:
         yield small
 
@@ -69,9 +69,9 @@ def test_a_build_on_a_full_engine_says_so_and_what_to_do(
 
 
 def test_an_export_onto_a_full_disk_leaves_nothing(
-    root: Path, engine: Engine, small_disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, engine: Engine, small_disk: Mount, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small_disk.mount(tmp_path / "out", "4m")
+    small_disk(tmp_path / "out", "4m")
     assert build(engine, "--output", str(tmp_path / "out")) == 1
     printed = one_line(capsys)
     assert "No space left on device" in printed
@@ -79,8 +79,8 @@ def test_an_export_onto_a_full_disk_leaves_nothing(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_catalogue_on_a_full_disk_stays_as_it_was(small_disk: SmallDisk, tmp_path: Path) -> None:
-    small_disk.mount(tmp_path / "images", "16k")
+def test_a_catalogue_on_a_full_disk_stays_as_it_was(small_disk: Mount, tmp_path: Path) -> None:
+    small_disk(tmp_path / "images", "16k")
     file = tmp_path / "images" / "catalogue.yaml"
     entry = CatalogueEntry("0.1.0-00000000", f"registry.example/a@sha256:{'ab' * 32}")
     catalogue.record(file, "a", entry)
@@ -97,12 +97,12 @@ def test_a_catalogue_on_a_full_disk_stays_as_it_was(small_disk: SmallDisk, tmp_p
 def test_a_log_on_a_full_disk_does_not_end_a_build_and_one_that_can_not_begin_is_one_line(
     root: Path,
     engine: Engine,
-    small_disk: SmallDisk,
+    small_disk: Mount,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    small_disk.mount(tmp_path / "logs", "16k")
+    small_disk(tmp_path / "logs", "16k")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "logs"))
     add(root, "RUN seq 100000\n")
     assert build(engine) == 0
@@ -162,10 +162,10 @@ def test_an_engine_that_ends_in_the_middle_of_a_build_is_one_error(
 
 @pytest.mark.nightly  # the engine itself tries for 50 s
 def test_a_registry_with_a_full_disk_gets_no_entry_in_the_catalogue(
-    root: Path, engine: Engine, small_disk: SmallDisk, tmp_path: Path, registry: Registry
+    root: Path, engine: Engine, small_disk: Mount, tmp_path: Path, registry: Registry
 ) -> None:
     add(root, RANDOM.format(size="20M"))
-    small_disk.mount(registry.folder / "docker", "8m")
+    small_disk(registry.folder / "docker", "8m")
     assert build(engine) == 0
     with pytest.raises(PushFailed, match="tried 1 times") as raised:
         push(Client(), tag(root, engine), registry.name, lambda _: None, tries=1)  # the engine tries five times, too

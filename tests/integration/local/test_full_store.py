@@ -4,7 +4,6 @@ and afterwards it is as if nothing had been. Needs root, to mount a small file s
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, ResolvedJob, Timing
 from launcher.verbs.status import Line, read_line
 from tests.integration.local.machine import Machine, machine
+from tests.support.mounts import small_file_system
 from tests.support.waiting import until
 
 WAITS = """
@@ -31,16 +31,8 @@ PATIENT = Timing(beat=0.2, stale=120.0, fence=60.0)
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB and 200 files."""
-    if os.getuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "tmpfs", str(folder)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"mounting a tmpfs is not allowed here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with small_file_system(tmp_path / "small", "size=1m,nr_inodes=200"):
+        yield tmp_path / "small"
 
 
 @pytest.fixture

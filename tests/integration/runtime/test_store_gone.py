@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from launcher.spec.model import Limits, Timing
 from launcher.store.layout import MARKER
 from launcher.store.opening import make_store, open_store
 from tests.integration.runtime.rig import Rig, until
+from tests.support.mounts import small_file_system
 
 TIMING = Timing(beat=0.2, stale=60.0, fence=30.0)
 WAITS = ("sh", "-c", "echo up $SLIPWAY_ATTEMPT; until [ -e go ]; do sleep 0.05; done")
@@ -82,16 +82,8 @@ def test_a_deleted_store_ends_the_command_at_the_fence_and_is_not_made_anew(tmp_
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A folder with a file system of its own, which `umount` takes away."""
-    if os.getuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    folder = tmp_path / "store"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip(f"mounting a tmpfs is not allowed here: {made.stderr.decode().strip()}")
-    yield folder
-    while os.path.ismount(folder):
-        subprocess.run(["umount", "-l", folder], check=True)
+    with small_file_system(tmp_path / "store", "size=8m"):
+        yield tmp_path / "store"
 
 
 def test_an_unmounted_store_is_no_empty_store(tmp_path: Path, mounted: Path) -> None:

@@ -20,6 +20,7 @@ from eval.config import ConfigError
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
+from tests.support.mounts import small_file_system
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig
 from training.common.reporting import StopRequest
@@ -224,17 +225,14 @@ def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(material: tupl
 def small_disk(tmp_path: Path) -> Any:
     """A file system of its own for the outputs: gives the folder and a function that leaves it so many bytes."""
     folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]).returncode:
-        pytest.skip("mounting a tmpfs needs root and CAP_SYS_ADMIN")
 
     def leave(size: int) -> None:
         free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
         with (folder / "full").open("wb") as file:
             file.write(b"\0" * (free - size))
 
-    yield folder, leave
-    subprocess.run(["umount", "-l", folder], check=True)
+    with small_file_system(folder, "size=64m"):
+        yield folder, leave
 
 
 # a checkpoint is 443 kB of weights, 900 kB of optimiser, 50 kB of the rest
