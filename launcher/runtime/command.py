@@ -94,16 +94,18 @@ def environment(
     if job.code:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folders.code), env.get("PYTHONPATH")]))
     if address.role == job.leading and role.replicas > 1:
-        env |= _torchrun(role.replicas, address.rank, max(1, role.resources.gpus), peers)
+        env |= _torchrun(role.replicas, address.rank, peers)
+    if role.resources.gpus > 1 or (address.role == job.leading and role.replicas > 1):
+        env["PET_NPROC_PER_NODE"] = str(max(1, role.resources.gpus))  # torchrun alone starts one process
     if address.role == job.leading and address.rank == 0:
         env.setdefault("WANDB_RUN_ID", address.run)
         env.setdefault("WANDB_RESUME", "allow")
     return env | given | own | {SELF: f"{self_mark(address)} {attempt}"}
 
 
-def _torchrun(nodes: int, rank: int, processes: int, peers: Peers) -> dict[str, str]:
-    """Variables for one process per node, and (PET_*) for torchrun, which starts `processes` on each node. A role of
-    one rank gets none of them: if they are set at all, trainers wait for a process group."""
+def _torchrun(nodes: int, rank: int, peers: Peers) -> dict[str, str]:
+    """Variables for one process per node, and (PET_*) for torchrun. A role of one rank gets none of them: if they are
+    set at all, trainers wait for a process group."""
     host, port = peers.master or ("127.0.0.1", 29500)
     return {
         "MASTER_ADDR": host,
@@ -115,7 +117,6 @@ def _torchrun(nodes: int, rank: int, processes: int, peers: Peers) -> dict[str, 
         "NODE_RANK": str(rank),
         "PET_NNODES": str(nodes),
         "PET_NODE_RANK": str(rank),
-        "PET_NPROC_PER_NODE": str(processes),
         "PET_MASTER_ADDR": host,
         "PET_MASTER_PORT": str(port),
     }

@@ -225,7 +225,8 @@ def load(path: Path, method: str | None) -> tuple[TrainerConfig, str, str | None
         module = next(modules, "")
         method = method or module.removeprefix("training.")
         resources = data.get("resources") or {}
-        gpu, gpus = resources.get("gpu"), int(resources.get("gpus", 1)) * int(resources.get("nodes", 1))
+        here = _processes(command) or int(resources.get("gpus", 1))
+        gpu, gpus = resources.get("gpu"), here * int(resources.get("nodes", 1))
         inputs = data.get("inputs") or {}
         data = {key: _located(value, inputs, path.parent) for key, value in data["config"].items()}
     method = method or "sft"
@@ -234,6 +235,12 @@ def load(path: Path, method: str | None) -> tuple[TrainerConfig, str, str | None
     module, name = METHODS[method]
     kind: type[TrainerConfig] = getattr(importlib.import_module(module), name)
     return configuration.convert(data, kind, str(path)), method, gpu, gpus
+
+
+def _processes(command: Sequence[str]) -> int | None:
+    """How many processes a command names for torchrun on each node; None: as many as there are GPUs."""
+    found = re.search(r"\s--nproc[-_]per[-_]node[ =](\d+)\s", f" {' '.join(command)} ")
+    return int(found[1]) if found else None
 
 
 def _located(value: Any, inputs: Mapping[str, Any], folder: Path) -> Any:

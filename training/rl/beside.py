@@ -38,7 +38,7 @@ class RolloutsBeside:
         if self.feed is None:
             assert self.config.asynchronous is not None
             folder = weights_folder(self.config.asynchronous)
-            self.weights = PublishedWeights(self.trainer.model, folder, self.config.asynchronous.staleness + 2)
+            self.weights = self.trainer.published(folder, self.config.asynchronous.staleness + 2)
             feed = RolloutFeed(self.config, self.drawer, self.weights, lambda: WorkerProcess(self.config, folder))
             feed.before, self.drawer.unused = self.drawer.before, lambda: feed.unused
             self.feed = feed

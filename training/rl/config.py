@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,7 +12,7 @@ from eval.environments.registry import TasksConfig, environment, redrawing
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
-from training.common.evaluation import LOSS, EvaluationConfig
+from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.rl.sampler import SamplerConfig, visible
 
@@ -278,8 +279,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             raise ConfigError("steps: give the optimiser steps; how many turns a pass has is known afterwards")
         if self.accumulate != 1:
             raise ConfigError("accumulate: allowed: 1; a step takes as many passes of batch_size as its turns need")
-        if processes() > 1 or self.fsdp or self.deepspeed:
-            raise ConfigError("training.rl trains in one process: leave torchrun, fsdp and deepspeed out")
+        self._check_processes()
         if self.lora is not None and self.lora.dropout:
             raise ConfigError("lora.dropout: allowed: 0; with dropout the loss would not see the policy that sampled")
         if self.save_every % self.period:
@@ -349,6 +349,26 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                 raise ConfigError(
                     "evaluation.metric: loss is no measure of a policy that samples; take success or score"
                 )
+
+    def _check_processes(self) -> None:
+        if self.deepspeed:
+            raise ConfigError("deepspeed: training.rl shards with fsdp; leave it out")
+        sharded = self.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("true", "1")
+        if sharded:
+            if self.asynchronous is None:
+                raise ConfigError(
+                    "fsdp: needs asynchronous: what samples has the whole model, and here each has a part"
+                )
+            check_sharded(self.evaluation, None, deepspeed=False)
+        if not sharded and processes() == 1:
+            return
+        for name, why in (
+            ("advantage: gae", self.critic is not None and "whose critic is in one process"),
+            ("sdpo", self.sdpo is not None and "whose teacher is in one process"),
+            ("quantization", self.quantization is not None and "which was never tried there"),
+        ):
+            if why:
+                raise ConfigError(f"{name}: not in several processes, {why}")
 
     def _check_curriculum(self) -> None:
         for name in ("most_rollouts", "turn_slack", "fresh"):

@@ -8,9 +8,11 @@ back. Nothing of this is in a checkpoint but the tasks that were drawn: a traini
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -35,6 +37,9 @@ from training.rl.orders import (
 from training.rl.rollouts import POLL, PolicyFailed, RolloutGeneration, RolloutsStopped, check_void
 
 ENDING = 40.0  # seconds that a worker may take to close its desktops
+TORCHRUN = re.compile(
+    r"((LOCAL|GROUP|ROLE)_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_(ADDR|PORT)|(TORCHELASTIC|PET|ACCELERATE|FSDP)_\w+"
+)
 
 
 class Publisher(Protocol):
@@ -85,7 +90,9 @@ class WorkerProcess(WorkerLink):
         mine, theirs = Pipe()
         super().__init__(mine)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "training.rl.worker", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            [sys.executable, "-m", "training.rl.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=outside_torchrun(os.environ),
         )
         theirs.close()
         self.send((config, str(folder)))
@@ -98,6 +105,11 @@ class WorkerProcess(WorkerLink):
             self.process.kill()
             code = self.process.wait()
         return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+
+def outside_torchrun(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what torchrun and accelerate tell each of their processes: libraries would take the worker for one."""
+    return {name: value for name, value in environment.items() if not TORCHRUN.fullmatch(name)}
 
 
 class RolloutFeed:

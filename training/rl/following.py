@@ -49,13 +49,17 @@ class PublishedWeights:
     def file(self, version: int) -> Path:
         return self.folder / f"{version}.safetensors"
 
+    def whole(self) -> dict[str, torch.Tensor]:
+        """The trained weights as they are now."""
+        return {name: weight.detach().cpu() for name, weight in trained(self.model).items()}
+
     def publish(self, version: int) -> Path:
         """Writes the weights as they are now."""
         from safetensors.torch import save_file
 
         place = self.file(version)
         partial_file = place.with_suffix(".part")
-        save_file({name: w.detach().cpu().contiguous() for name, w in trained(self.model).items()}, partial_file)
+        save_file({name: weight.contiguous() for name, weight in self.whole().items()}, partial_file)
         partial_file.chmod(0o644)  # a vLLM server may be another user
         partial_file.replace(place)
         self.version = version
@@ -89,16 +93,22 @@ def check_room(folder: Path, size: int, kept: int) -> None:
         )
 
 
-@torch.no_grad()
-def take_weights(model: Any, file: Path) -> None:
-    """Puts published weights into a model that trains the same ones."""
+def read_weights(model: Any, file: Path) -> dict[str, torch.Tensor]:
+    """Published weights, for a model that trains the same ones."""
     from safetensors.torch import load_file
 
     found, mine = load_file(file), trained(model)
     if found.keys() != mine.keys():
         odd = sorted(found.keys() ^ mine.keys())
         raise ValueError(f"{file} has other weights than the model: {', '.join(odd[:3])}")
-    for name, weight in mine.items():
+    return found
+
+
+@torch.no_grad()
+def take_weights(model: Any, file: Path) -> None:
+    """Puts published weights into a model."""
+    found = read_weights(model, file)
+    for name, weight in trained(model).items():
         weight.copy_(found[name])
 
 

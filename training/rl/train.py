@@ -12,6 +12,7 @@ helps, as when the gate stops the training.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from eval.desktop import InfraError, Task
 from eval.environments.registry import environment
 from training.common.entry import check_resume, entry, run_training
 from training.common.models import load_model, load_processor, lora, save_model
-from training.options import training_arguments
+from training.options import processes, training_arguments
 from training.rl.config import RlConfig
 from training.trl_arguments import check_arguments, with_trl
 
@@ -90,7 +91,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         critic=None if config.critic is None else critic,
         model=model,
         args=one_device(with_trl(arguments(config, out), config.trl, _kind())),
-        train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size)}),
+        train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size * processes())}),
         processing_class=processor,
         peft_config=lora(config, model),
     )
@@ -99,7 +100,9 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         from training.common.watch import Watch
 
         trainer.add_callback(
-            Watch(config.evaluation, agents_in_memory(config), builder, heard=trainer.teller.evaluation)
+            Watch(
+                config.evaluation, agents_in_memory(config), builder, heard=trainer.teller and trainer.teller.evaluation
+            )
         )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
     return trainer
@@ -121,34 +124,37 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     """Runs the training. Returns False when SIGTERM stopped it."""
     config.check()
     check_resume(config, resume)
-    progress(0, config.steps, "load", f"{config.tasks.count} tasks")
+    if os.environ.get("RANK", "0") == "0":
+        progress(0, config.steps, "load", f"{config.tasks.count} tasks")
     trainer = make_trainer(config, out)
 
     from training.common.watch import take_best
     from training.rl import results
     from training.rl.trainer import Stopped
 
+    first = trainer.is_world_process_zero()
     try:
         if not run_training(trainer, config, out, resume, config.period):
-            trainer.teller.status("stopped", trainer.state.global_step)
+            trainer.status("stopped")
             return False
     except Stopped:
-        print(f"stopped after step {trainer.state.global_step}, before its next generation", flush=True)
-        trainer.teller.status("stopped", trainer.state.global_step)
+        if first:
+            print(f"stopped after step {trainer.state.global_step}, before its next generation", flush=True)
+        trainer.status("stopped")
         return False
     except (ConfigError, InfraError) as error:
-        trainer.teller.status("failed", trainer.state.global_step, str(error))
+        trainer.status("failed", str(error))
         raise
     finally:
-        if trainer.beside is not None:
-            trainer.beside.close()
-        trainer.teller.writer.cut()
-    trainer.finished.end()
-    trainer.teller.status("done", trainer.state.global_step)
+        trainer.close()
+    trainer.status("done")
     rows = take_best(trainer, config.evaluation, config.seed, out)
-    results.write(config, trainer.last, rows, out / "results")
+    if first:
+        trainer.finished.end()
+        results.write(config, trainer.last, rows, out / "results")
     save_model(trainer, out / "model")
-    (out / ".done").touch()
+    if first:
+        (out / ".done").touch()
     return True
 
 

@@ -1,26 +1,18 @@
-"""TRL's GRPOTrainer behind our rollouts: TRL computes the loss, everything before it is ours.
-
-Written for TRL 1.16. Its seam: `_compute_loss` takes advantages of the shape (B, T), and
-`_get_per_token_logps_and_entropies` is the forward of that loss. A generation has any number of turns, so a step here
-is a loop over passes of `batch_size` rows, and the loss of each pass is weighed so that several passes have the
-gradient of one. TRL divides a generation into equal parts instead, which its rows must fill.
-"""
+"""TRL's GRPOTrainer behind our rollouts: TRL computes the loss (`training.rl.passes`), everything before it is ours."""
 
 from __future__ import annotations
 
 import math
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
-from trl import GRPOTrainer
 
 from eval.config.progress import metric
 from eval.desktop import Desktop, InfraError, Task
@@ -35,18 +27,18 @@ from training.rl.critic import ValueLearning, ValueNetwork
 from training.rl.drawing import TaskDrawer
 from training.rl.figures import figures, in_words
 from training.rl.finished import FinishedRollouts
+from training.rl.following import PublishedWeights
 from training.rl.idle import WorkerTimes
-from training.rl.joined import by_turn, rows_per_rollout, split_warning, whole_rollouts
+from training.rl.joined import rows_per_rollout, split_warning, whole_rollouts
+from training.rl.passes import Prepared, RowTrainer
 from training.rl.policy import Policy
+from training.rl.ranks import RanksPublish, RankWeights, TrainingRanks
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
-from training.rl.rows import LossRow, Pictures, parts, tensors, usable
-from training.rl.sdpo import divergence, importance_weight, sdpo_loss, trust_region
+from training.rl.rows import LossRow, Pictures, usable
 from training.rl.successes import SuccessEpisodes
 from training.rl.teaching import Teaching, mean_figures, taught_rows, warning
 from training.rl.telling import RecordTeller
-
-WHOLE = ("dapo", "cispo")  # losses that divide by the tokens of the step themselves
 
 
 class Stopped(Exception):
@@ -64,15 +56,7 @@ class StopAsked(TrainerCallback):  # type: ignore[misc]
         return self.stop is not None and self.stop.asked
 
 
-@dataclass
-class Prepared:
-    """Rows of one generation with the log probabilities that the loss's forward gave them before the first step."""
-
-    rows: list[LossRow]
-    before: list[Tensor]
-
-
-class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
+class RolloutTrainer(RowTrainer):
     """
     chosen        the configuration
     tasks         what is drawn from
@@ -101,13 +85,21 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.add_callback(self.stops)
         self.drawer = TaskDrawer(chosen, tasks)
         self.add_callback(self.drawer)
-        self.teller = RecordTeller(chosen, out / "results", lambda token: str(self._tokenizer.decode([token])))
-        self.add_callback(self.teller)
+        self.ranks: TrainingRanks | None = None
+        if self.args.world_size > 1:
+            self.ranks = TrainingRanks(self._acts())
+        first = self.ranks is None or self.ranks.first
+        self.sampled: dict[tuple[int, int, int], LossRow] = {}  # of this generation; in every process
+        self.teller: RecordTeller | None = None
+        if first:
+            self.teller = RecordTeller(chosen, out / "results", lambda token: str(self._tokenizer.decode([token])))
+            self.add_callback(self.teller)
         self.teaching = None if chosen.sdpo is None else Teaching(self, chosen.sdpo, lambda: self.stops.resume)
         if self.teaching is not None:
             self.add_callback(self.teaching)
-        self.replay = None if chosen.replay is None else SuccessReplay(self, chosen.replay, lambda: self.stops.resume)
-        if self.replay is not None:
+        self.replay: SuccessReplay | None = None
+        if first and chosen.replay is not None:
+            self.replay = SuccessReplay(self, chosen.replay, lambda: self.stops.resume)
             self.add_callback(self.replay)
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
@@ -115,9 +107,11 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         self.collapse = None if chosen.collapse is None else SuccessWatch(chosen.collapse, chosen.period, out)
         if self.collapse is not None:
             self.add_callback(self.collapse)
-        self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)
-        self.add_callback(self.finished)
-        self.beside = None if chosen.asynchronous is None else RolloutsBeside(self, chosen, self.drawer)
+        self.finished: FinishedRollouts | None = None
+        if first:
+            self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)
+            self.add_callback(self.finished)
+        self.beside = RolloutsBeside(self, chosen, self.drawer) if first and chosen.asynchronous is not None else None
         self.policy = policy(self.model, self.compute_loss_context_manager)
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
         self.prepared: Prepared | None = None
@@ -137,140 +131,78 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         model.train()
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
-        loss = torch.zeros((), device=self.accelerator.device)
-        for each in self.passes(self.prepared, self.state.global_step):
-            share = each.pop("share")
-            with self.compute_loss_context_manager():
-                part = self.compute_loss(model, each) * share
-            self.accelerator.backward(part)
-            loss += part.detach()
-        found: list[tuple[float, float, int]] = []
-        for rows, before, tokens in self.taught(self.prepared, self.state.global_step):
-            with self.compute_loss_context_manager():
-                part, sums = self.distillation(rows, before, tokens)
-            self.accelerator.backward(part)
-            loss += part.detach()
-            found.append(sums)
+        loss = self.gradient(model, self.prepared, self.state.global_step)
+        further, found = self.taught_gradient(self.prepared, self.state.global_step)
         for name, value in mean_figures(found).items():
             self.note(name, value)
             if name == "divergence" and not self.state.global_step and (told := warning(value)):
                 print(told, flush=True)
         self._step += 1
-        return loss
+        return loss + further
 
-    def step_rows(self, prepared: Prepared, step: int) -> tuple[list[int], int]:
-        """(the rows of an optimiser step, in their order; how many sampled tokens they have)."""
-        chosen = self.chosen
-        numbers = list(range(len(prepared.rows)))
-        random.Random(f"{chosen.seed} rows {step // chosen.steps_per_generation}").shuffle(numbers)
-        at, of = step % chosen.steps_per_generation, chosen.steps_per_generation
-        mine = numbers[at * len(numbers) // of : (at + 1) * len(numbers) // of]
-        return mine, sum(prepared.rows[number].tokens for number in mine)
+    def _acts(self) -> dict[str, Callable[..., Any]]:
+        """What the first of several processes asks all of them for."""
+        weights = RankWeights(lambda: self.model)
 
-    def taught(self, prepared: Prepared, step: int) -> Iterator[tuple[list[LossRow], list[Tensor], int]]:
-        """The rows of an optimiser step that learn from the teacher, in passes, with their log probabilities before
-        the first step and the divisor of the step's mean: the sampled tokens of all its rows."""
-        mine, tokens = self.step_rows(prepared, step)
-        mine = [number for number in mine if prepared.rows[number].lesson is not None]
-        for some in parts(mine, self.chosen.batch_size):
-            yield [prepared.rows[number] for number in some], [prepared.before[number] for number in some], tokens
+        def measure(
+            new: Sequence[LossRow], places: Sequence[tuple[int, int, int]]
+        ) -> tuple[list[Tensor], list[Tensor]]:
+            self.sampled |= {row.at: row for row in new}
+            return self._measured([self.sampled[place] for place in places])
 
-    def distillation(
-        self, rows: Sequence[LossRow], before: Sequence[Tensor], tokens: int
-    ) -> tuple[Tensor, tuple[float, float, int]]:
-        """SDPO's part of a step's loss, of some rows with lessons; and for `mean_figures` the sums over their sampled
-        tokens of the divergence and of the student's entropy, nats, with the number of these tokens."""
-        chosen = self.chosen.sdpo
-        assert chosen is not None
-        assert self.teaching is not None
-        assert self.teaching.teacher is not None
-        lessons = [replace(row, turn=row.lesson) for row in rows if row.lesson is not None]
-        with self.teaching.teacher.teaching():  # first: it changes the weights, which a backward pass must not see
-            knowing = self.logits(lessons)
-        if chosen.mix is not None:
-            with torch.no_grad():
-                knowing = trust_region(knowing, self.logits(lessons), chosen.mix)
-        made = self.inputs(rows)
-        mine = self.logits(rows, made)
-        ids, mask = made["completion_ids"], made["completion_mask"]
-        likely = mine.log_softmax(-1)
-        now = likely.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-        then = torch.zeros_like(now)
-        for number, line in enumerate(before):
-            then[number, : len(line)] = line
-        apart = divergence(mine, knowing, chosen.alpha, chosen.top)
-        weights = importance_weight(now, then, chosen.most)
-        unsure = -(likely.exp() * likely).sum(-1)
-        told = (float((apart.detach() * mask).sum()), float((unsure.detach() * mask).sum()), int(mask.sum()))
-        return sdpo_loss(apart, weights, mask, torch.ones(len(rows), device=mask.device), float(tokens)), told
+        def asked() -> bool:
+            assert self.ranks is not None
+            return self.ranks.any(self.stops.asked())
 
-    def logits(self, rows: Sequence[LossRow], made: dict[str, Any] | None = None) -> Tensor:
-        """(B, T, V) in float32, by which each sampled token was drawn: at the temperature of the sampling."""
-        made = self.inputs(rows) if made is None else made
-        long = made["completion_ids"].size(1)
-        seen = {name: made[name] for name in ("pixel_values", "image_grid_thw", "mm_token_type_ids") if name in made}
-        with self.accelerator.autocast():  # as TRL computes its own
-            out = self.model(
-                input_ids=torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1),
-                attention_mask=torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1),
-                logits_to_keep=long + 1,
-                use_cache=False,
-                **seen,
-            )
-        found: Tensor = out.logits[:, -long - 1 : -1].float() / self.chosen.temperature
-        return found
+        return {
+            "measure": measure,
+            "asked": asked,
+            "leave": self._leave,
+            **{name: getattr(weights, name) for name in ("gather", "take", "give_back")},
+        }
 
-    def passes(self, prepared: Prepared, step: int) -> Iterator[dict[str, Any]]:
-        """The inputs of the loss of advantages in each pass of an optimiser step, with the `share` that the pass's loss
-        has."""
-        chosen = self.chosen
-        mine, tokens = self.step_rows(prepared, step)
-        mine = [number for number in mine if prepared.rows[number].lesson is None]
-        for start in range(0, len(mine), chosen.batch_size):
-            some = mine[start : start + chosen.batch_size]
-            rows = [prepared.rows[number] for number in some]
-            made = self.inputs(rows)
-            old = torch.zeros_like(made["advantages"])
-            for row, number in enumerate(some):
-                old[row, : len(prepared.before[number])] = prepared.before[number]
-            made["old_per_token_logps"] = old
-            made["num_items_in_batch"] = torch.tensor(float(tokens), device=old.device)
-            made["share"] = 1.0 if self.loss_type in WHOLE else len(rows) / len(mine)
-            yield made
+    def published(self, folder: Path, kept: int) -> PublishedWeights:
+        """The trained weights, for what samples beside the training."""
+        if self.ranks is None:
+            return PublishedWeights(self.model, folder, kept)
+        return RanksPublish(self.model, folder, kept, self.ranks)
 
-    def inputs(self, rows: Sequence[LossRow]) -> dict[str, Any]:
-        """The tensors of some rows (`training.rl.rows.tensors`)."""
-        return tensors(rows, self.pictures, self._tokenizer.pad_token_id, self.accelerator.device)
-
-    def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
-        """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,)."""
-        if self.chosen.rows == "trajectory":
-            return by_turn(rows, self._log_probabilities)
-        return self._log_probabilities(rows)
-
-    def _log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
-        """(T,) for every token after each row's prompt, sampled or shown."""
-        found: list[Tensor] = []
-        entropies: list[Tensor] = []
-        self.model.train()  # as the loss has it; there is no dropout
-        for some in parts(rows, self.chosen.batch_size):
-            made = self.inputs(some)
-            ids = torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1)
-            mask = torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1)
-            seen = {
-                name: made.get(name) for name in ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
-            }
-            with torch.no_grad(), self.compute_loss_context_manager():
-                likely, unsure, _ = self._get_per_token_logps_and_entropies(
-                    self.model, ids, mask, made["completion_ids"].size(1), compute_entropy=True, **seen
-                )
-            for row, line, each in zip(some, likely, unsure, strict=True):
-                found.append(line[: len(row.turn.ids)].float())
-                entropies.append(each[: len(row.turn.ids)].float())
-        return found, entropies
+    def stopping(self) -> bool:
+        """Whether SIGTERM came, to whichever process."""
+        if self.ranks is None or self.stops.asked() or not self.ranks.silent:
+            return self.stops.asked()
+        return bool(self.ranks.run("asked"))
 
     def prepare(self, number: int) -> Prepared:
-        """The rollouts of a generation, as rows that passed the gate. Raises Stopped, ConfigError, InfraError."""
+        """The rows of a generation, in every process. Raises Stopped, ConfigError, InfraError."""
+        self.sampled = {}
+        if self.ranks is None:
+            rows, before = self.learn_from(number)
+        elif self.ranks.first:
+            with self.ranks.leading(unless=Stopped):
+                rows, before = self.learn_from(number)
+            self.ranks.release(
+                [(row.at, row.advantage, row.weights, line.cpu()) for row, line in zip(rows, before, strict=True)]
+            )
+        else:
+            given = self.ranks.follow()
+            rows = [
+                replace(self.sampled[at], advantage=advantage, weights=weights) for at, advantage, weights, _ in given
+            ]
+            before = [line for *_, line in given]
+        return self._whole(rows, before, number) if self.chosen.rows == "trajectory" else Prepared(rows, before)
+
+    def _whole(self, rows: Sequence[LossRow], before: Sequence[Tensor], number: int) -> Prepared:
+        joined, lines = whole_rollouts(rows, before)
+        share = rows_per_rollout(joined)
+        self.note("rows_per_rollout", share)
+        if not number and self.is_world_process_zero() and (warned := split_warning(share)):
+            print(warned, flush=True)
+        return Prepared(joined, lines)
+
+    def learn_from(self, number: int) -> tuple[list[LossRow], list[Tensor]]:
+        """The rollouts of a generation, as rows of one turn each that passed the gate, with their log probabilities by
+        the loss's forward. Raises Stopped, ConfigError, InfraError."""
         made = self.roll_out(number)
         self.last = made
         if self.chosen.successes is not None:
@@ -331,21 +263,30 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
             unsure = {at: value for at, value in unsure.items() if at[:2] not in replayed}
         masked = why_masked(told_of, sampled, uncertain, [row.at for row in rows], replayed)
         by_token = {row.at: line.tolist() for row, line in zip(sampled, entropies, strict=True) if row.at in unsure}
+        assert self.teller is not None
         self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked, by_token)
         if self.collapse is not None:
             self.collapse.note(told_of)
-        if self.chosen.rows == "trajectory":
-            rows, before = whole_rollouts(rows, before)
-            share = rows_per_rollout(rows)
-            self.note("rows_per_rollout", share)
-            if not number and (warned := split_warning(share)):
-                print(warned, flush=True)
-        return Prepared(rows, before)
+        return rows, before
 
     def note(self, name: str, value: float) -> None:
-        """A figure of a generation, for the log and as a metric."""
+        """A figure of a generation, for the log and as a metric; the first process tells it."""
+        if not self.is_world_process_zero():
+            return
         self._metrics["train"][name].append(float(value))
         metric(self.state.global_step + 1, f"train/{name}", float(value))
+
+    def status(self, status: Literal["stopped", "failed", "done"], reason: str | None = None) -> None:
+        """The first process tells how the training ended."""
+        if self.teller is not None:
+            self.teller.status(status, self.state.global_step, reason)
+
+    def close(self) -> None:
+        """Ends what runs beside the training, and the last piece of its records."""
+        if self.beside is not None:
+            self.beside.close()
+        if self.teller is not None:
+            self.teller.writer.cut()
 
     def roll_out(self, number: int) -> RolloutGeneration:
         """The rollouts of a generation, with who waited for whom. Raises Stopped, and what plays them raises."""
@@ -353,6 +294,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
         try:
             made = self._played(number)
         except RolloutsStopped:
+            if self.ranks is not None:
+                self.ranks.run("leave")
             self._leave()
         took, since = time.monotonic() - began, began - self.left
         self.left = time.monotonic()
@@ -367,7 +310,8 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _played(self, number: int) -> RolloutGeneration:
         if self.beside is not None:
-            return self.beside.collect(number, self.stops.asked)
+            return self.beside.collect(number, self.stopping)
+        assert self.finished is not None
         self.finished.begin(number)
         with undisturbed(self.model):
             self.model.eval()
@@ -377,7 +321,7 @@ class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
                 self.drawer.draw(number),
                 self.chosen,
                 number,
-                self.stops.asked,
+                self.stopping,
                 self.drawer.further,
                 self.drawer.effort,
                 self.finished if self.chosen.reuses else None,

@@ -158,7 +158,7 @@ def test_several_passes_have_the_gradient_of_one(made: Any, rows: list[LossRow],
     """For each loss; the largest difference over the largest gradient."""
     import torch
 
-    from training.rl.trainer import Prepared
+    from training.rl.passes import Prepared
 
     before, _ = made.log_probabilities(rows)
     credited = [replace(row, advantage=1.0 if number % 3 else -0.5) for number, row in enumerate(rows)]

@@ -18,9 +18,9 @@ from training.rl import gate
 from training.rl.config import AsyncConfig, CriticConfig, ReplayConfig
 from training.rl.credit import turns_of
 from training.rl.joined import joined, whole_rollouts
+from training.rl.passes import Prepared
 from training.rl.rows import LossRow
 from training.rl.train import make_trainer, train
-from training.rl.trainer import Prepared
 
 pytestmark = [
     pytest.mark.ml,

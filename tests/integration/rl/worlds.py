@@ -139,6 +139,19 @@ class Slow(RightSide):
         return await super().step(action)
 
 
+class Dawdling(RightSide):
+    """A desktop that takes half a second for a step."""
+
+    async def step(self, action: Action) -> Observation:
+        await asyncio.sleep(0.5)
+        return await super().step(action)
+
+
+class Dawdle(Sides):
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        return Dawdling(login.LoginOptions(split="train"))
+
+
 LEDGER = (
     "RL_TEST_LEDGER"  # a file outside the training: each line tells of an attempt, as it begins and as it is judged
 )

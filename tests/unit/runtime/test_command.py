@@ -83,6 +83,22 @@ def test_torchruns_variables_only_for_several_ranks() -> None:
     assert wanted.items() <= env.items()
 
 
+@pytest.mark.ml
+def test_torchrun_starts_a_process_for_each_gpu_unless_it_is_told_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed.run import parse_args
+
+    def processes(gpus: int, *more: str) -> str:
+        role = Role(command=("torchrun", "train.py"), resources=Resources(gpus=gpus))
+        env = environment(job(roles={"main": role}), {})
+        assert not {"RANK", "WORLD_SIZE", "PET_NNODES"} & env.keys()
+        monkeypatch.delenv("PET_NPROC_PER_NODE", raising=False)
+        for name in env.keys() & {"PET_NPROC_PER_NODE"}:
+            monkeypatch.setenv(name, env[name])
+        return str(parse_args([*more, "train.py"]).nproc_per_node)
+
+    assert (processes(8), processes(8, "--nproc-per-node", "4"), processes(1), processes(0)) == ("8", "4", "1", "1")
+
+
 def test_a_user_keeps_the_last_word_but_on_slipways_own() -> None:
     role = Role(command=("true",), env={"WANDB_RESUME": "must", "PYTHONUNBUFFERED": ""})
     env = environment(job(roles={"main": role}), {"WANDB_RUN_ID": "mine", "SLIPWAY_RUN": "not this"})

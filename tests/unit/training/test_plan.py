@@ -311,6 +311,34 @@ def test_a_model_too_large_for_the_device_that_is_there_is_refused_before_loadin
         plan.check(config(), "sft")
 
 
+@pytest.mark.parametrize(
+    ("torchrun", "expected"),
+    [
+        (["torchrun"], 8),
+        (["torchrun", "--nproc-per-node", "4"], 4),
+        (["torchrun", "--standalone", "--nproc_per_node=2"], 2),
+        (["python"], 8),  # accelerate's number is in its file
+    ],
+)
+def test_weights_are_divided_by_the_processes_that_the_command_names(
+    tmp_path: Path, torchrun: list[str], expected: int
+) -> None:
+    job = {
+        "command": [*torchrun, "-m", "training.rl", "--config", "$SLIPWAY_CONFIG"],
+        "resources": {"gpus": 8, "gpu": "H100"},
+        "config": {
+            **{"model": BASE["model"], "environment": "login", "options": {"split": "train"}, "steps": 1, "fsdp": True},
+            **{"tasks": {"count": 8, "seed": 0}, "asynchronous": {"device": "cuda:7"}},
+        },
+    }
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    made, method, gpu, gpus = plan.load(file, None)
+    assert (method, gpu, gpus) == ("rl", "H100", expected)
+    here, alone = (describe(made, method, Shape(), each).estimate.components for each in (gpus, 1))
+    assert here["optimiser state"] == pytest.approx(alone["optimiser state"] / expected)
+
+
 def test_sdpo_s_teacher_has_longer_prompts_and_a_worker_a_model_of_its_own() -> None:
     """15 steps of 48 tokens and 1,024 of the failure, and six more pictures of 1080p, 34 x 60 tokens each."""
 

@@ -32,7 +32,14 @@ SERVER: dict[str, Any] = {"mode": "server", "servers": ["role:s"], "folder": "/w
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"steps": None, "epochs": 1.0}, "steps: give the optimiser steps"),
     ({"accumulate": 2}, "accumulate: allowed: 1"),
-    ({"fsdp": True}, "training.rl trains in one process"),
+    ({"fsdp": True}, "fsdp: needs asynchronous"),
+    (
+        {"fsdp": True, "asynchronous": {}, "evaluation": {"environment": "login", "every": 2}},
+        "evaluation: success needs",
+    ),
+    ({"fsdp": True, "asynchronous": {}, "advantage": "gae", "critic": {}}, "advantage: gae: not in several processes"),
+    ({"fsdp": True, "asynchronous": {}, "quantization": "4bit", "lora": {}}, "quantization: not in several processes"),
+    ({"deepspeed": __file__}, "deepspeed"),
     ({"lora": {"dropout": 0.1}}, "lora.dropout: allowed: 0"),
     ({"num_iterations": 2, "save_every": 3}, "save_every must be a multiple of"),
     ({"num_iterations": 3, "save_every": 3}, "steps must be a multiple of"),
