@@ -9,9 +9,10 @@ another computes one more that counts for nothing: TRL and torch compare the sha
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -62,11 +63,15 @@ class TrainingRanks:
         # pictures and Python objects do not go through the GPUs' memory
         self.group = distributed.new_group(backend="gloo", timeout=PATIENCE)
         self.told = time.monotonic()
+        self.acting = False
 
     def run(self, act: str, *given: Any) -> Any:
         """Of the first process: all run an act. Gives what it gave here."""
         self._tell((act, given))
-        return self.acts[act](*given)
+        self.acting = True  # stays so after an error
+        made = self.acts[act](*given)
+        self.acting = False
+        return made
 
     def release(self, ready: Any) -> None:
         """Of the first process: ends the others' `follow`, which gives `ready`."""
@@ -74,32 +79,34 @@ class TrainingRanks:
 
     @contextmanager
     def leading(self, unless: type[Exception]) -> Iterator[None]:
-        """Inside, an error of the first process ends the others, too, but for one that all have."""
+        """Inside, an error of the first process ends the others, too. Not one that all have; and not one within an act,
+        in whose collectives the others wait: they end when this process has ended."""
         try:
             yield
         except unless:
             raise
         except Exception as error:
-            self._tell((FAILED, 78 if isinstance(error, ConfigError) else 1))
+            if not self.acting:
+                self._tell((FAILED, 78 if isinstance(error, ConfigError) else 1))
             raise
 
     def follow(self) -> Any:
         """Of the others: runs the acts that the first process asks for, until it is ready."""
         while True:
-            act, given = self._hear()
+            try:
+                act, given = self._hear()
+            except RuntimeError as error:  # its connection is closed, or it was silent for too long
+                why = str(error).splitlines()[0]
+                print(f"process {self.rank} ends: no word from the first process: {why}", file=sys.stderr)
+                leave(1)
             if act == READY:
                 return given
             if act == FAILED:
-                self._end(given)
+                # torchrun ends all others after the first that fails, and that one has to say why
+                with suppress(RuntimeError):  # when its connection is closed
+                    self._hear()
+                leave(given)
             self.acts[act](*given)
-
-    def _end(self, code: int) -> None:
-        """Ends this process when the first one has ended: torchrun ends all others after the first that fails, and
-        that one has to say why."""
-        try:
-            self._hear()
-        except RuntimeError:  # its connection is closed
-            leave(code)
 
     def _tell(self, news: Any) -> None:
         self.told = time.monotonic()
@@ -134,7 +141,7 @@ class TrainingRanks:
         return [line for lines, _ in gathered for line in lines], [line for _, lines in gathered for line in lines]
 
 
-class RankWeights:
+class WeightActs:
     """The acts on the trained weights that a model of several processes has, whole in each or in shards."""
 
     def __init__(self, model: Callable[[], Any]) -> None:
@@ -170,7 +177,7 @@ class RankWeights:
         sharding.reshard(self.model)
 
 
-class RanksPublish(PublishedWeights):
+class GatheredWeights(PublishedWeights):
     """Published by the first of several processes."""
 
     def __init__(self, model: Any, folder: Path, kept: int, ranks: TrainingRanks) -> None:

@@ -32,7 +32,7 @@ from training.rl.idle import WorkerTimes
 from training.rl.joined import rows_per_rollout, split_warning, whole_rollouts
 from training.rl.passes import Prepared, RowTrainer
 from training.rl.policy import Policy
-from training.rl.ranks import RanksPublish, RankWeights, TrainingRanks
+from training.rl.ranks import GatheredWeights, TrainingRanks, WeightActs
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
 from training.rl.rows import LossRow, Pictures, usable
@@ -142,7 +142,7 @@ class RolloutTrainer(RowTrainer):
 
     def _acts(self) -> dict[str, Callable[..., Any]]:
         """What the first of several processes asks all of them for."""
-        weights = RankWeights(lambda: self.model)
+        weights = WeightActs(lambda: self.model)
 
         def measure(
             new: Sequence[LossRow], places: Sequence[tuple[int, int, int]]
@@ -165,7 +165,7 @@ class RolloutTrainer(RowTrainer):
         """The trained weights, for what samples beside the training."""
         if self.ranks is None:
             return PublishedWeights(self.model, folder, kept)
-        return RanksPublish(self.model, folder, kept, self.ranks)
+        return GatheredWeights(self.model, folder, kept, self.ranks)
 
     def stopping(self) -> bool:
         """Whether SIGTERM came, to whichever process."""
@@ -294,9 +294,11 @@ class RolloutTrainer(RowTrainer):
         try:
             made = self._played(number)
         except RolloutsStopped:
+            step = self.state.global_step
+            unsaved = bool(step) and not (self.out / "checkpoints" / f"checkpoint-{step}").exists()
             if self.ranks is not None:
-                self.ranks.run("leave")
-            self._leave()
+                self.ranks.run("leave", unsaved)
+            self._leave(unsaved)
         took, since = time.monotonic() - began, began - self.left
         self.left = time.monotonic()
         told = {"trainer_idle": took / (took + since)}
@@ -327,10 +329,9 @@ class RolloutTrainer(RowTrainer):
                 self.finished if self.chosen.reuses else None,
             )
 
-    def _leave(self) -> NoReturn:
-        """Saves the weights before these rollouts, where that was not done."""
-        step = self.state.global_step
-        if step and not (self.out / "checkpoints" / f"checkpoint-{step}").exists():
+    def _leave(self, unsaved: bool) -> NoReturn:
+        """Saves the weights before these rollouts, where they are not saved."""
+        if unsaved:
             self._save_checkpoint(self.model, trial=None)
             self.callback_handler.on_save(self.args, self.state, self.control)
         raise Stopped

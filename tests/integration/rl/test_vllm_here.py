@@ -74,11 +74,13 @@ def rl_section(model: Path, **changes: Any) -> dict[str, Any]:
     return {**config, **changes}
 
 
-def run(model: Path, out: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
+def run(model: Path, out: Path, processes: int = 1, **changes: Any) -> subprocess.CompletedProcess[str]:
     out.mkdir(parents=True)
     (out / "config.json").write_text(json.dumps(rl_section(model, **changes)))
     told = {"PYTHONPATH": str(ROOT), "SLIPWAY_METRICS": str(out / "metrics.jsonl")}
-    command = [str(COLOCATED), "-m", "training.rl", "--config", str(out / "config.json"), "--out", str(out / "out")]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    words = ["-m", "training.rl", "--config", str(out / "config.json"), "--out", str(out / "out")]
+    command = [str(COLOCATED), *(torchrun if processes > 1 else []), *words]
     done = subprocess.run(command, env={**alone(), **told}, cwd=out, capture_output=True, text=True, check=False)
     (out / "said").write_text(done.stdout + done.stderr)
     return done
@@ -92,16 +94,18 @@ def figures(out: Path) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("trained", ["lora", "all"])
 def test_the_loss_sees_what_vllm_sampled_under_every_version(
-    model: Path, untied: Path, tmp_path: Path, trained: str
+    model: Path, untied: Path, tmp_path: Path, trained: str, processes: int
 ) -> None:
-    """The gate compares each turn with the weights of its version: tokens, pictures and weights are the same."""
+    """The gate compares each turn with the weights of its version: tokens, pictures and weights are the same. Two
+    processes each have a shard of them."""
     start, changes = (model, {"lora": LORA}) if trained == "lora" else (untied, {})
-    done = run(start, tmp_path / "run", **changes)
+    done = run(start, tmp_path / "run", processes, **changes, **({"fsdp": True} if processes > 1 else {}))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-4000:]
     told = figures(tmp_path / "run")
-    print(f"{trained}: gate, mean {told['train/gate_mean']}, most {told['train/gate_most']}")
+    print(f"{trained}, {processes}: gate, mean {told['train/gate_mean']}, most {told['train/gate_most']}")
     assert len(told["train/gate_mean"]) == 3
     assert max(told["train/gate_mean"]) < 1e-4
     assert max(told["train/staleness_most"]) == 1  # so answers are of several versions
