@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import math
 import os
 import shutil
 import signal
@@ -89,6 +90,8 @@ def environment(
     given: dict[str, str] = expand(role.env, own)
     env = {name: value for name, value in for_command(environ, job).items() if name not in _PRIVATE}
     env.setdefault("PYTHONUNBUFFERED", "1")  # so that the log shows each line at once
+    # torchrun ends its processes 30 s after SIGTERM, whatever they have to save
+    env.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(math.ceil(job.limits.grace)))
     if address.placement.is_process:  # without an image, `python` is the one that the launcher is installed in
         env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH") or os.defpath])
     if job.code:

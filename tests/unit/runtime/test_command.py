@@ -19,7 +19,7 @@ from launcher.runtime import command
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import AttemptError, MemberAddress, Tuning
 from launcher.runtime.verdict import Ended, verdict
-from launcher.spec.model import Code, ResolvedJob, Resources, Role
+from launcher.spec.model import Code, Limits, ResolvedJob, Resources, Role
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -84,6 +84,17 @@ def test_torchruns_variables_only_for_several_ranks() -> None:
 
 
 @pytest.mark.ml
+def test_torchrun_waits_for_its_processes_as_long_as_the_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed.launcher.api import LaunchConfig
+
+    name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+    monkeypatch.setenv(name, environment(job(limits=Limits(grace=299.5)), {})[name])
+    config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=1)
+    assert config.shutdown_timeout == 300
+    assert environment(job(), {name: "7"})[name] == "7"
+
+
+@pytest.mark.ml
 def test_torchrun_starts_a_process_for_each_gpu_unless_it_is_told_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch.distributed.run import parse_args
 
@@ -94,7 +105,7 @@ def test_torchrun_starts_a_process_for_each_gpu_unless_it_is_told_a_number(monke
         monkeypatch.delenv("PET_NPROC_PER_NODE", raising=False)
         for name in env.keys() & {"PET_NPROC_PER_NODE"}:
             monkeypatch.setenv(name, env[name])
-        return str(parse_args([*more, "train.py"]).nproc_per_node)
+        return str(parse_args([*more, "train.py"]).nproc_per_node)  # type: ignore[no-untyped-call]
 
     assert (processes(8), processes(8, "--nproc-per-node", "4"), processes(1), processes(0)) == ("8", "4", "1", "1")
 
