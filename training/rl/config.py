@@ -273,13 +273,13 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         return self.max_completion
 
     def check(self) -> None:
+        self._check_processes()  # first: what is missing here may be there in the job's image
         super().check()
         self.prompt.check()
         if self.steps is None:
             raise ConfigError("steps: give the optimiser steps; how many turns a pass has is known afterwards")
         if self.accumulate != 1:
             raise ConfigError("accumulate: allowed: 1; a step takes as many passes of batch_size as its turns need")
-        self._check_processes()
         if self.lora is not None and self.lora.dropout:
             raise ConfigError("lora.dropout: allowed: 0; with dropout the loss would not see the policy that sampled")
         if self.save_every % self.period:
