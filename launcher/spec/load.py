@@ -16,7 +16,7 @@ from launcher.spec import matrix, override, pipeline
 from launcher.spec.checks import check_job, check_reference_values, topological
 from launcher.spec.disclosure import disclosures
 from launcher.spec.loaded import Loaded, LoadedJob, Variant
-from launcher.spec.problems import Problems
+from launcher.spec.problems import Problems, show
 from launcher.spec.profile import FILE as PROFILE_FILE
 from launcher.spec.refusals import refuse_nul, refuse_tokens
 from launcher.spec.schema import JOB
@@ -35,7 +35,7 @@ def load(paths: Sequence[str], *, overrides: Sequence[str] = (), cwd: Path) -> L
     folders: list[Path] = []
     for file, shown, from_folder in _files(paths, cwd, problems):
         for document in read_file(file, shown, problems):
-            if from_folder and not _looks_like_job(document.value):
+            if from_folder and not looks_like_job(document.value):
                 continue
             contexts.append(Context(document, problems))
             folders.append(file.parent if file is not None else cwd)
@@ -99,9 +99,9 @@ def _files(paths: Sequence[str], cwd: Path, problems: Problems) -> Iterator[tupl
                 yield file, shown, from_folder
 
 
-def _looks_like_job(value: Any) -> bool:
-    """Whether a file of a folder is a job: it has at least two fields of a job. So a misspelled `command` is reported,
-    and a kustomization is skipped."""
+def looks_like_job(value: Any) -> bool:
+    """Whether a document that nobody called a job is one: it has at least two fields of a job. So a misspelled
+    `command` is reported, and a kustomization is not taken for a job."""
     return type(value) is dict and len(value.keys() & JOB.fields.keys()) >= 2 and "apiVersion" not in value
 
 
@@ -113,6 +113,10 @@ def _job(at: Context, folder: Path) -> LoadedJob | None:
     refuse_nul(at, raw)
     if type(raw) is not dict:
         JOB.check(raw, (), at)
+        return None
+    if {"apiVersion", "kind"} <= raw.keys():
+        told = f"is a manifest of Kubernetes ({show(raw['kind'])}), not a job"
+        at.problem((), told, "a job; `kubectl apply` sends a manifest to a cluster, `launcher validate` checks it")
         return None
     variants = tuple(_variants(at, folder)) if "matrix" in raw else (_checked(at, {}, folder),)
     name = raw.get("name")

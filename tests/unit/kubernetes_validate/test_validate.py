@@ -113,6 +113,11 @@ def test_file_modes_are_octal_as_kubernetes_reads_them() -> None:
     [
         ("a: [", "x.yaml:2:1: not YAML: did not find expected node content, while parsing a flow node"),
         ("kind: Job\n", "x.yaml:1:1: `apiVersion` is missing"),
+        (
+            "name: a\ncommand: ['true']\n",
+            "x.yaml:1:1: is a job, not a manifest; allowed: manifests; `launcher render` makes one of a job, "
+            "`launcher submit --dry-run` checks the job",
+        ),
         ("a: 1\na: 2\n", "x.yaml:2:1: a: duplicate key, first on line 1 and again on line 2"),
         ("apiVersion: v1\nkind: Jbo\n", "x.yaml:2:7: kind: `Jbo` of `v1` is not known here"),
         (

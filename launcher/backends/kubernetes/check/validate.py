@@ -35,6 +35,7 @@ from launcher.backends.kubernetes.check.rules.security import DEFAULT, LEVELS, p
 from launcher.backends.kubernetes.check.rules.workloads import unjudged
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFinding, SchemaFindings
 from launcher.errors import Problem
+from launcher.spec.load import looks_like_job
 from launcher.spec.problems import Problems, near, show
 from launcher.spec.source import Route, YamlDocument, dotted
 
@@ -137,6 +138,9 @@ def _findings(
     group = api.rpartition("/")[0] if isinstance(api, str) else ""
     if group in OTHERS:
         return results
+    if api is None and kind is None and looks_like_job(value):
+        told = "manifests; `launcher render` makes one of a job, `launcher submit --dry-run` checks the job"
+        return [SchemaFinding((), "is a job, not a manifest", told)]
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str):
             results.append(SchemaFinding((), f"`{field}` is missing", "", key=True))
