@@ -8,12 +8,13 @@ import os
 import threading
 import time
 
+from launcher.runtime.last_line import last_line
 from launcher.runtime.masking import Masker
 from launcher.runtime.spool import Spool
 
 PREFIX = "[slipway] "
 _CHUNK = 1 << 16
-_TAIL = 4096
+_TAIL = 8192  # torchrun's report of a failure takes 3,000, and more with each process
 
 
 class OutputStream:
@@ -41,11 +42,10 @@ class OutputStream:
         return thread
 
     def last_line(self) -> str:
-        """The last line that the command printed and that is not empty; for messages."""
+        """The line of what the command printed that tells best why it failed; for messages."""
         with self._lock:
             text = self._last.decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines()]
-        return next((line for line in reversed(lines) if line), "")[:300]
+        return last_line(text)
 
     def _pump(self, source: int) -> None:
         masker = self.masker.again()

@@ -20,7 +20,7 @@ class Ended:
     done        $SLIPWAY_OUTPUTS/.done exists
     oom_kills   the kernel's out-of-memory kills while it ran
     oom_shared  `oom_kills` includes other processes of the machine
-    last_line   the last line it printed
+    last_line   the line it printed that tells best why it failed
     disk_full   the disk of its outputs has no space left
     """
 
@@ -42,15 +42,15 @@ def verdict(ended: Ended) -> tuple[Reason, str]:
     if ended.stop is not None:
         return ended.stop, ended.why
     if ended.terminated:
-        how = "exited with 0, without .done," if ended.code == 0 else f"{_how(ended.code)}"
-        return Reason.PREEMPTED, f"the command {how} after SIGTERM"
+        told = "exited with 0, without .done," if ended.code == 0 else how(ended.code)
+        return Reason.PREEMPTED, f"the command {told} after SIGTERM"
     if ended.code == 0:
         return Reason.SUCCEEDED, ""
     # The count may include other processes of the machine; then only a SIGKILL of this command proves it.
     killed = ended.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
     if ended.oom_kills and (killed or not ended.oom_shared):
         return Reason.OUT_OF_MEMORY, f"the kernel killed {ended.oom_kills} of its processes because memory ran out"
-    message = f"the command {_how(ended.code)}"
+    message = f"the command {how(ended.code)}"
     if killed:
         message += " from outside; the kernel counted no kill because memory ran out"
     if ended.disk_full:
@@ -58,7 +58,8 @@ def verdict(ended: Ended) -> tuple[Reason, str]:
     return Reason.USER_ERROR, f"{message}: {ended.last_line}" if ended.last_line else message
 
 
-def _how(code: int) -> str:
+def how(code: int) -> str:
+    """An exit code in words; a negative one is a signal's."""
     if code >= 0:
         return f"exited with {code}"
     try:

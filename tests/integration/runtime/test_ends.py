@@ -188,6 +188,24 @@ def test_reasons(
     assert no_process_left(rig)
 
 
+@pytest.mark.ml
+def test_of_torchrun_the_process_that_failed_and_its_words_are_told(tmp_path: Path) -> None:
+    """The last line of torchrun's own report is a row of `=`."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '1': sys.exit('config: model: there is no folder /nowhere')\n"
+        "time.sleep(60)\n"
+    )
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+    rig = Rig.of(tmp_path, command)
+    assert rig.go() == 78
+    assert rig.exit().message == (
+        "the command exited with 1: local rank 1 exited with 1: config: model: there is no folder /nowhere"
+    )
+    assert no_process_left(rig)
+
+
 def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("x")
