@@ -46,7 +46,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -89,8 +89,11 @@ kind-tools: tools ## kind and what its node needs, for the nightly test with a r
 demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow
 
+quick: dev ## unit and contract tests, each in one process, and a test of each whole path
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly and not cluster" tests/unit tests/contract tests/smoke
+
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
-	$(BIN)/pytest -q -n 3 --dist worksteal -m "not nightly and not cluster" tests
+	$(BIN)/pytest -q -n 3 --dist worksteal -m "not nightly and not cluster and not ci" tests
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "cluster and not nightly" tests
