@@ -90,13 +90,13 @@ demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow
 
 quick: dev ## unit and contract tests, each in one process, and a test of each whole path
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not nightly and not cluster" tests/unit tests/contract tests/smoke
+	$(BIN)/python -m tests.tiers quick
 
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
-	$(BIN)/pytest -q -n 3 --dist worksteal -m "not nightly and not cluster and not ci" tests
+	$(BIN)/python -m tests.tiers test
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "cluster and not nightly" tests
+	$(BIN)/python -m tests.tiers cluster
 
 check: dev ## lint, format, types, import contracts, documents, generated files
 	$(BIN)/ruff check .

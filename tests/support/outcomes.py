@@ -2,19 +2,23 @@
 
     pytest -p tests.support.outcomes --outcomes FILE [--leave-out FILE]
 
-A line of `--outcomes` is an Outcome as JSON, appended when the test has ended; under xdist by the main process only.
+A line of `--outcomes` is an Outcome as JSON, appended when the test has ended; under xdist by the main process only. A
+line with `collected` tells what a process of pytest spent until its first test.
 """
 
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 import pytest
 
 How = Literal["passed", "failed", "skipped"]
+RECORDER: Final = "slipway-outcomes"
 
 
 @dataclass
@@ -23,6 +27,14 @@ class Outcome:
     how: How = "passed"
     why: str = ""  # first line of the error, or the reason of a skip
     seconds: float = 0.0  # setup, call and teardown
+    cpu: float = 0.0  # core-seconds of the three, with the processes that the test started and waited for
+
+
+@dataclass
+class Collecting:
+    collected: int  # tests that this process chose
+    cpu: float  # core-seconds from its start to the end of collecting
+    megabytes: int  # the most memory it had until then
 
 
 def read(file: Path) -> dict[str, Outcome]:
@@ -37,6 +49,18 @@ def read(file: Path) -> dict[str, Outcome]:
     return outcomes
 
 
+def collecting(file: Path) -> list[Collecting]:
+    """What each process of pytest spent before its first test."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
+    return [Collecting(**json.loads(line)) for line in lines if line.startswith('{"collected"')]
+
+
+def core_seconds() -> float:
+    """User and system seconds of this process, and of those below it that ended and were waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("outcomes")
     group.addoption("--outcomes", type=Path, help="file that gets a line for each test that ended")
@@ -45,8 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--outcomes")
-    if file is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(file))
+    if file is None:
+        return
+    config.pluginmanager.register(Meter())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(file), RECORDER)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -58,19 +85,52 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid not in names]
 
 
+class Meter:
+    """In each process that runs tests: adds to each report what was spent since the report before. Fixtures of modules
+    and sessions count for the first test that asks for them."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._before = core_seconds()
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        found = asdict(Collecting(len(session.items), round(self._before, 2), megabytes))
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["collecting"] = found
+        else:
+            session.config.pluginmanager.get_plugin(RECORDER).write(found)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        now = core_seconds()
+        report.cpu, self._before = now - self._before, now
+        return report
+
+
 class Recorder:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._running: dict[str, Outcome] = {}
 
+    def write(self, record: dict[str, object]) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        if (found := getattr(node, "workeroutput", {}).get("collecting")) is not None:
+            self.write(found)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome = self._running.setdefault(report.nodeid, Outcome(report.nodeid))
         outcome.seconds = round(outcome.seconds + report.duration, 3)
+        outcome.cpu = round(outcome.cpu + getattr(report, "cpu", 0.0), 3)
         if report.outcome != "passed" and outcome.how != "failed":
             outcome.how, outcome.why = report.outcome, _why(report)
         if report.when not in ("setup", "call"):  # teardown, or the worker died
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(self._running.pop(report.nodeid))) + "\n")
+            self.write(asdict(self._running.pop(report.nodeid)))
 
 
 def _why(report: pytest.TestReport) -> str:
