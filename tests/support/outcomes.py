@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -19,6 +19,7 @@ import pytest
 
 How = Literal["passed", "failed", "skipped"]
 RECORDER: Final = "slipway-outcomes"
+COLLECTING: Final = '{"collected"'  # how a line of Collecting begins
 
 
 @dataclass
@@ -40,7 +41,9 @@ class Collecting:
 def read(file: Path) -> dict[str, Outcome]:
     """The last outcome of each test; a line that was cut off counts for nothing."""
     outcomes = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+    for line in _lines(file):
+        if line.startswith(COLLECTING):
+            continue
         try:
             outcome = Outcome(**json.loads(line))
         except ValueError:
@@ -51,8 +54,11 @@ def read(file: Path) -> dict[str, Outcome]:
 
 def collecting(file: Path) -> list[Collecting]:
     """What each process of pytest spent before its first test."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
-    return [Collecting(**json.loads(line)) for line in lines if line.startswith('{"collected"')]
+    return [Collecting(**json.loads(line)) for line in _lines(file) if line.startswith(COLLECTING)]
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
 def core_seconds() -> float:
@@ -99,10 +105,11 @@ class Meter:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["collecting"] = found
         else:
-            session.config.pluginmanager.get_plugin(RECORDER).write(found)
+            recorder: Any = session.config.pluginmanager.get_plugin(RECORDER)
+            recorder.write(found)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
         report = yield
         now = core_seconds()
         report.cpu, self._before = now - self._before, now
