@@ -46,15 +46,14 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
 dev: $(DEV_STAMP) ## the same with the test tools
 
-tools: ## the S3 server and kubectl of the tests, built from source (needs Go)
+tools: ## the S3 server of the tests, built from source (needs Go)
 	@bash tools/build.sh
-	@tools/build-cluster.sh kubectl || test $$? -eq 3
 
 # A machine without Go builds nothing here; the tests then say why they are skipped, and in CI they fail
 cluster-tools: tools
@@ -94,6 +93,9 @@ quick: dev ## unit and contract tests, each in one process, and a test of each w
 
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
 	$(BIN)/python -m tests.tiers test
+
+ci-test: dev tools lambda-env osworld-env ## what .ci/run runs besides `make test`: longer tests, images, desktops (root, Go)
+	$(BIN)/python -m tests.tiers ci
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
 	$(BIN)/python -m tests.tiers cluster

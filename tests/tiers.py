@@ -1,10 +1,13 @@
-"""The tiers of the tests: what `make quick`, `make test`, `.ci/run` and `make cluster-test` run.
+"""The tiers of the tests: what `make quick`, `make test`, `make ci-test` and `make cluster-test` run.
 
-    python -m tests.tiers quick|test|ci|cluster [--measure] [--check]
+    python -m tests.tiers TIER [TIER ...] [--measure]
+    python -m tests.tiers TIER [TIER ...] --check
 
-Prints at the end what the tier took, and per folder what its tests took, out of build/tiers/TIER.jsonl. `--measure`
-looks first whether the machine is quiet; `--check` is an error when a folder used more than 1.5 times its budget
-(tests/budgets.yaml) of core-seconds. The times of the clock are nobody's limit: a machine may be busy.
+`quick` is a part of `test`; `.ci/run` runs `test`, `ci` and `cluster`; the rest is nightly (tests/nightly.py).
+A tier prints at its end what it took, and per folder what its tests took, out of build/tiers/TIER.jsonl. `--measure`
+looks first whether the machine is quiet. `--check` runs nothing: it reads what the tiers took, and is an error when a
+folder used more than 1.5 times its budget (tests/budgets.yaml) of core-seconds. Seconds of the clock have no limit: a
+machine may be busy.
 """
 
 from __future__ import annotations
@@ -40,9 +43,14 @@ UNIT: Final = ("tests/unit", "tests/contract", "tests/smoke")
 TIERS: Final[dict[str, tuple[Phase, ...]]] = {
     "quick": (Phase(UNIT, "not nightly and not cluster and not ci", 2),),
     "test": (Phase(("tests",), "not nightly and not cluster and not ci", 3),),
-    "ci": (Phase(("tests",), "not nightly and not cluster", 3),),
-    "cluster": (Phase(("tests/cluster",), "cluster and not nightly", 2),),
+    "ci": (Phase(("tests",), "ci and not nightly and not cluster", 3),),
+    "cluster": (Phase(("tests/cluster", "tests/contract/backend"), "cluster and not nightly", 2),),
 }
+
+
+def recorded(tier: str) -> Path:
+    """How the tier's tests ended, the last time that it ran here."""
+    return ROOT / f"build/tiers/{tier}.jsonl"
 
 
 def command(phase: Phase, *more: str) -> list[str]:
@@ -110,34 +118,50 @@ def spent() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Run one tier of the tests.")
-    parser.add_argument("tier", choices=TIERS)
-    parser.add_argument("--measure", action="store_true", help="say first whether the machine is quiet")
-    parser.add_argument("--check", action="store_true", help="an error when a folder is over its budget")
-    args = parser.parse_args(argv)
-    if args.measure:
-        print(quiet(), flush=True)
-    file = ROOT / f"build/tiers/{args.tier}.jsonl"
+def run(tier: str) -> int:
+    """Runs a tier and prints what it took. The worst exit code of its phases."""
+    file = recorded(tier)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
-    began, codes = time.monotonic(), []
-    for phase in TIERS[args.tier]:
-        recorded = command(phase, "-p", "tests.support.outcomes", "--outcomes", str(file))
-        codes.append(subprocess.run(recorded, check=False, cwd=ROOT).returncode)
-    found = folders(list(outcomes.read(file).values()))
+    began, before, codes = time.monotonic(), spent(), []
+    for phase in TIERS[tier]:
+        line = command(phase, "-p", "tests.support.outcomes", "--outcomes", str(file))
+        codes.append(subprocess.run(line, check=False, cwd=ROOT).returncode)
     collecting = outcomes.collecting(file)
-    print(*table(found), sep="\n")
     memory = max((one.megabytes for one in collecting), default=0)
+    print(*table(folders(list(outcomes.read(file).values()))), sep="\n")
     print(
-        f"{args.tier}: {time.monotonic() - began:.0f} s, {spent():.0f} core-seconds, "
+        f"{tier}: {time.monotonic() - began:.0f} s, {spent() - before:.0f} core-seconds, "
         f"{sum(one.cpu for one in collecting):.0f} of them collecting (at most {memory} MB a process); "
-        f"load {os.getloadavg()[0]:.1f} at the end"
+        f"load {os.getloadavg()[0]:.1f} at the end",
+        flush=True,
     )
-    if args.check and (lines := over(found)):
-        print("over budget:", *lines, sep="\n  ")
-        codes.append(1)
     return max(codes)
+
+
+def check(tiers: Sequence[str]) -> int:
+    """Compares what the tiers took with the budgets."""
+    if missing := [tier for tier in tiers if not recorded(tier).exists()]:
+        print(f"not run here yet: {', '.join(missing)}")
+        return 2
+    found = folders([result for tier in tiers for result in outcomes.read(recorded(tier)).values()])
+    print(*table(found), sep="\n")
+    if lines := over(found):
+        print("over budget:", *lines, sep="\n  ")
+    return int(bool(lines))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Run tiers of the tests, or compare what they took with the budgets.")
+    parser.add_argument("tiers", nargs="+", choices=TIERS, metavar="TIER", help=", ".join(TIERS))
+    parser.add_argument("--measure", action="store_true", help="say first whether the machine is quiet")
+    parser.add_argument("--check", action="store_true", help="run nothing: compare with tests/budgets.yaml")
+    args = parser.parse_args(argv)
+    if args.check:
+        return check(args.tiers)
+    if args.measure:
+        print(quiet(), flush=True)
+    return max([run(tier) for tier in args.tiers])
 
 
 if __name__ == "__main__":
