@@ -17,8 +17,8 @@ from launcher.protocol.applied import was_applied
 from launcher.protocol.read import read_run
 from launcher.store.layout import RunKeys
 from tests.cluster.laptop import Laptop
+from tests.integration.k8s_tree.building import objects
 from tests.support.tampering import EXTRA_ENV
-from tests.unit.k8s_tree.building import objects
 
 pytestmark = [pytest.mark.cluster("jobset"), pytest.mark.timeout(300)]
 NOWHERE = {"slipway.test/nowhere": "1"}

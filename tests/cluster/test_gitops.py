@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from tests.cluster.jobs.several import Desk
+from tests.integration.k8s_tree.building import objects, of_kind
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.programs import BIN
-from tests.unit.k8s_tree.building import objects, of_kind
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 QUEUE = "spot"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from launcher.store.opening import open_store
+from tests.integration.k8s_tree.building import objects
 from tests.support.cluster.cluster import Cluster
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
-from tests.unit.k8s_tree.building import objects
 
 pytestmark = pytest.mark.cluster("core", "jobset-crds", "kueue-crds")
 

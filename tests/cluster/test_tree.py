@@ -20,10 +20,10 @@ import yaml
 
 from launcher.cluster import plan
 from launcher.store.opening import open_store
+from tests.integration.k8s_tree import interpreter
+from tests.integration.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.programs import BIN, SET, build_s3
-from tests.unit.k8s_tree import interpreter
-from tests.unit.k8s_tree.building import FOLDERS, ROOT, TREE, name, objects, pods
 
 pytestmark = pytest.mark.cluster("core", "jobset-crds", "kueue-crds")
 

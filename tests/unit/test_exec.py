@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
@@ -14,10 +13,3 @@ def test_the_process_that_runs_the_tests_is_never_replaced(name: str) -> None:
     words = ["true"] if name.startswith("execl") else [["true"]]
     with pytest.raises(pytest.fail.Exception, match="it would replace the process that runs the tests"):
         getattr(os, name)("/bin/true", *words, *environ)
-
-
-def test_a_process_that_a_test_forked_may_be_replaced() -> None:
-    pid = os.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-S", "-c", "import os; os._exit(7)"])
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

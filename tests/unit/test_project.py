@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
-import zipfile
-from pathlib import Path
 
 import pytest
 import yaml
 
-import launcher
 from tests.support.documented import ROOT, tracked
 from tools.docs_site import navigation, without_outside_links
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # fetched or hosted: they do not run on files
 NOT_A_HOOK = ("launcher images check", "launcher validate", "launcher lint", "hadolint", "cd images")
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The distribution, built from a copy of the tracked files."""
-    clone = tmp_path_factory.mktemp("clone")
-    for path in tracked("launcher", "training", "eval", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        target = clone / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    program = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
-    built = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-c", program, str(built)], cwd=clone, check=True, capture_output=True)
-    (file,) = built.glob("*.whl")
-    return file
-
-
-def test_the_version_has_one_source(wheel: Path) -> None:
-    assert "version" in PROJECT["project"]["dynamic"]
-    assert re.fullmatch(r"\d+\.\d+\.\d+", launcher.__version__)
-    assert wheel.name == f"slipway_cua-{launcher.__version__}-py3-none-any.whl"
-    printed = subprocess.run(
-        [sys.executable, "-m", "launcher.cli", "--version"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert printed.stdout == f"slipway {launcher.__version__}\n"
-
-
-def test_the_wheel_holds_types_licence_and_everything_the_packages_read(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    for package in ("launcher", "training", "eval"):
-        assert f"{package}/py.typed" in names
-    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
-    data = [str(path.relative_to(ROOT)) for path in tracked("launcher", "training", "eval")]
-    assert not [name for name in data if name not in names and not name.endswith((".md", ".py"))]
 
 
 @pytest.mark.parametrize(

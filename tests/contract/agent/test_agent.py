@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,14 +16,12 @@ from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout import RolloutLimits, rollout
-from tests.unit.eval.modelserver import Reply, completion, serving
 from training.data.make_episodes import MakeEpisodesConfig, make
 
 SEED = 1_000_000
 WORLD = environment("click")
 TASKS = WORLD.tasks(4, SEED, {})
 Pair = tuple[Agent, PromptBuilder]
-SERVERS = contextlib.ExitStack()
 
 
 def _episodes(folder: Path) -> str:
@@ -41,23 +37,10 @@ def _model(folder: Path) -> str:
     return str(folder)
 
 
-@functools.cache
-def _server() -> str:
-    """A model that always says the same."""
-    text = "Action: CLICK(x=0.5000, y=0.5000)"
-    return SERVERS.enter_context(serving(lambda request, number: Reply(completion(text)))).url
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _servers() -> Iterator[None]:
-    yield
-    SERVERS.close()
-
-
 # kind -> its section of a configuration
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "transformers": lambda folder: {"model": _model(folder), "max_new_tokens": 4},
-    "openai-compatible": lambda folder: {"model": "m", "base_url": f"{_server()}/v1", "retries": 0},
+    "openai-compatible": lambda folder: {"model": "m", "retries": 0},
     "scripted": lambda folder: {},
     "nothing": lambda folder: {},
     "hacker": lambda folder: {},
@@ -69,7 +52,9 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
         "options": {"text": "Action: CLICK(x=0.5000, y=0.5000)"},
     },
 }
-# these run a loop of their own and answer no single screen: tests/unit/eval/test_sdk_loops.py
+# these ask a server: tests/integration/agent starts one
+SERVED = {"openai-compatible"}
+# these run a loop of their own and answer no single screen: tests/integration/eval/test_sdk_loops.py
 LOOPING = {"openai", "claude", "human"}
 # only eval.run takes these, which gives them desktops of their own: tests/unit/eval/test_hacked.py
 EVALUATED_ONLY = {"hacker"}
@@ -88,11 +73,16 @@ def _names(kinds: Iterable[Any]) -> set[str]:
     return {kind.__struct_config__.tag for kind in kinds}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(kind, marks=MARKS.get(kind, [])) for kind in CASES])
+@pytest.fixture(
+    scope="module", params=[pytest.param(kind, marks=MARKS.get(kind, [])) for kind in CASES if kind not in SERVED]
+)
 def agent_and_builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return agent_of(request.param, CASES[request.param](tmp_path_factory.mktemp("agent")))
+
+
+def agent_of(kind: str, settings: dict[str, Any]) -> Pair:
     builder = PromptConfig().builder()
-    section = {"kind": request.param, "name": "under-test", **CASES[request.param](tmp_path_factory.mktemp("agent"))}
-    config: Any = convert(section, EvaluatedConfig, "agent")  # type: ignore[arg-type]
+    config: Any = convert({"kind": kind, "name": "under-test", **settings}, EvaluatedConfig, "agent")  # type: ignore[arg-type]
     assert isinstance(config, Config)
     return make_deciding(config, builder), builder
 

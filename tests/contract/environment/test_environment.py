@@ -1,14 +1,14 @@
-"""What every environment promises. A new one is a line in ENVIRONMENTS; it is then a parameter of everything below."""
+"""What every environment promises. A new one is a line in ENVIRONMENTS; it is then a parameter of everything below or,
+where it starts programs (PROGRAMS in worlds.py), of tests/integration/environment."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +16,10 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, Environment, Observation, Task
-from eval.environments.android import ready_phones
-from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS, ENVIRONMENTS, environment
+from eval.desktop import ActionRefused, Desktop, Environment, Observation
+from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS
 from eval.rollout import RolloutLimits, rollout
-from tests.support.android.serving import adb_server, phones
-from tests.support.desktops import need_desktops
-from tests.support.osworld_tasks import OS, written
+from tests.contract.environment.worlds import drawn
 
 SEED = 1_000_000  # the first seed of the split `test`, which is every environment's default
 COUNT = 3
@@ -54,45 +51,6 @@ EVERY_KIND = [
     Action(ActionType.KEY_DOWN, keys=("shift",)),
     Action(ActionType.KEY_UP, keys=("shift",)),
 ]
-
-
-REAL = ("desktop", "gtk-forms", "gtk-login", "linux-desktop", "osworld")  # with programs on this machine
-FILES = ("osworld", "sources")  # tasks of others: no splits of their own, nobody who solves them
-# one program on the same desktops as gtk-forms; tests/integration/gtk_login is its short form
-EACH = [pytest.param(name, marks=pytest.mark.nightly) if name == "gtk-login" else name for name in ENVIRONMENTS]
-drawn = pytest.mark.parametrize("world", [each for each in EACH if each not in FILES], indirect=True)
-PHONES = 3  # as many as a test has open at once
-
-
-class Preset:
-    """An environment that needs options, with them."""
-
-    def __init__(self, inner: Environment, **options: Any) -> None:
-        self.inner, self.options = inner, options
-
-    def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-        return self.inner.tasks(count, seed, {**self.options, **options})
-
-    def desktop(self, options: Mapping[str, Any]) -> Desktop:
-        return self.inner.desktop({**self.options, **options})
-
-
-@pytest.fixture(scope="module", params=EACH)
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    if request.param in REAL:
-        need_desktops()
-    with ExitStack() as stack:
-        if request.param == "android":
-            stack.enter_context(adb_server())
-            stack.enter_context(phones(PHONES))
-            stack.callback(ready_phones.cache_clear)
-        found = environment(request.param)
-        if request.param == "osworld":  # tasks that the environment judges itself
-            folder = written(tmp_path_factory.mktemp("osworld"), [task for task in OS if task.infeasible])
-            found = Preset(found, folder=str(folder), screen=(640, 480), tree=False)
-        if request.param == "sources":
-            found = Preset(found, sources=[{"source": "demo_eval", "environment": "login"}])
-        yield found
 
 
 @asynccontextmanager

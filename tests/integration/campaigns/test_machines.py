@@ -18,8 +18,8 @@ import pytest
 from aiohttp import web
 
 from launcher.results.read import DetailedResult
+from tests.integration.eval.test_machines import Guest, start
 from tests.support.documented import ROOT
-from tests.unit.eval.test_machines import Guest, start
 
 DOMAINS = 11
 COUNT = 154  # of Windows Agent Arena; CI has 44

@@ -17,7 +17,7 @@ from eval.desktops.session import DesktopSession
 from eval.environments.desktop import FILE, NoteScene
 from eval.run import RunConfig, evaluate
 from tests.support.desktops import need_isolation, run
-from tests.unit.eval.modelserver import Reply, completion, serving
+from tests.support.modelserver import Reply, completion, serving
 
 pytestmark = [pytest.mark.usefixtures("folder"), pytest.mark.timeout(240)]
 

@@ -19,7 +19,7 @@ from eval import tryout
 from eval.actions import ActionType
 from eval.episodes import read_episode
 from tests.support.documented import ROOT
-from tests.unit.eval.modelserver import Reply, completion, serving
+from tests.support.modelserver import Reply, completion, serving
 
 pytestmark = [pytest.mark.usefixtures("folder"), pytest.mark.timeout(240)]
 ANSWERS = ('Action: TYPE(text="bread and milk")', "Action: DONE()")

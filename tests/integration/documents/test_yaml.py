@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from launcher.spec import profile
+from tests.integration.k8s_tree.building import kubectl
 from tests.support.documented import ROOT, tracked
-from tests.unit.k8s_tree.building import kubectl
 from training.rewards.loading import RewardSpec, load
 
 SHOWN = [

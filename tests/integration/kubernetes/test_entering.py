@@ -15,9 +15,9 @@ from launcher.backends.base import Handle
 from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.errors import NotFound
 from launcher.spec.hashing import run_id
-from tests.contract.backend.harness import Harness, wait_for
-from tests.contract.backend.kubernetes import opened
-from tests.contract.backend.test_backend import put
+from tests.integration.backend.harness import Harness, wait_for
+from tests.integration.backend.kubernetes import opened
+from tests.integration.backend.test_backend import put
 from tests.support.cluster.programs import BIN
 from tests.support.forwarding import fetch, forwarding
 

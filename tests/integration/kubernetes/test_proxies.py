@@ -19,9 +19,9 @@ from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.access.proxies import proxy_of
 from launcher.backends.kubernetes.api import Api
 from launcher.errors import BadInput, SlipwayError
+from tests.integration.k8s_tree.building import kubectl
 from tests.integration.kubernetes.authorities import Authority, authority
 from tests.integration.kubernetes.speaker import Answer, Speaker, speaking
-from tests.unit.k8s_tree.building import kubectl
 
 __all__ = ["authority"]
 

@@ -14,8 +14,8 @@ from launcher.backends.kubernetes.watch.snapshot import Snapshot
 from launcher.errors import NotFound
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
-from tests.contract.backend.kubernetes import opened
-from tests.contract.backend.test_backend import put
+from tests.integration.backend.kubernetes import opened
+from tests.integration.backend.test_backend import put
 from tests.integration.kubernetes.conftest import Place
 from tests.integration.kubernetes.submitter import NOWHERE, small
 from tests.support.cluster.cluster import Cluster

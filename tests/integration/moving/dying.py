@@ -29,8 +29,8 @@ from launcher.userdata.cache import Cache
 from launcher.verbs.move import move
 from launcher.verbs.reap import reap
 from launcher.verbs.status import backends
+from tests.integration.lambda_labs.conftest import TIMES
 from tests.support.crashing import CrashingStore
-from tests.unit.lambda_labs.conftest import TIMES
 
 _moments, _lock = count(), Lock()
 

@@ -259,7 +259,7 @@ def test_the_roles_of_the_other_clouds_say_the_same() -> None:
 
 
 def test_trust_is_for_the_two_accounts_of_the_tree_and_nobody_else() -> None:
-    from tests.unit.k8s_tree.building import of_kind
+    from tests.integration.k8s_tree.building import of_kind
 
     statement = json.loads((IAM / "aws/trust-irsa.json").read_text())["Statement"][0]
     said = statement["Condition"]["StringEquals"]["ISSUER:sub"]

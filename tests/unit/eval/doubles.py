@@ -57,7 +57,7 @@ class Counting:
         if options.get("fault") == f"code {where}":
             print(1 // 0)
         if options.get("fault") == "hang" and where == "step":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     def look(self) -> Observation:
         image = Image.new("RGB", (SIZE, SIZE), (min(self.hits, 5) * 50, 0, 0))

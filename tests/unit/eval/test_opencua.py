@@ -5,8 +5,6 @@ Its templates stand here as they are there: they are what a user gives in the co
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +12,11 @@ from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Cells
-from eval.agents.config import AgentConfig, make_agent
-from eval.config import ConfigError, convert
+from eval.config import ConfigError
 from eval.desktop import Observation
-from eval.environments.registry import environment
 from eval.episodes import Step
 from eval.prompts import PastStep, PromptConfig
 from eval.prompts.wording import Level
-from eval.rollout import RolloutLimits, rollout
-from tests.unit.eval.modelserver import Reply, completion, serving
-from tests.unit.eval.test_served import LOGIN, SEED, SIZE, expert_actions
 
 GOAL = (
     "# Task Instruction:\n{goal}\n\n"
@@ -133,25 +126,6 @@ def test_rows_of_training_have_the_same_prompt_and_an_answer_of_the_level() -> N
     assert builder.target(step) == (
         "## Thought:\nBecause 0.\n\n## Action:\nClick 0.\n\n## Code:\npyautogui.click(x=0.25, y=0.5)"
     )
-
-
-def test_a_served_model_solves_the_login_in_pixels_of_the_resized_screenshot(tmp_path: Path) -> None:
-    """The screen of 96 pixels becomes 84: 3 times 28."""
-    builder = PromptConfig(**CONFIG, images=3).builder()
-    (task,) = LOGIN.tasks(1, SEED, {})
-    resized = builder.in_frame(Cells(84, 84))
-    assert SIZE == 96
-    said = [answer(n, resized.dialect.format(action)) for n, action in enumerate(expert_actions(task))]
-    with serving(lambda request, number: Reply(completion(said[number]))) as server:
-        section = {"kind": "openai-compatible", "model": "opencua", "base_url": f"{server.url}/v1", "retries": 0}
-        config: Any = convert({**section, "frame": "smart-resized", "family": "opencua"}, AgentConfig, "agent")  # type: ignore[arg-type]
-        agent = make_agent(config, builder)
-        told: dict[str, Any] = {"benchmark": "b", "environment": "login", "limits": RolloutLimits(attempts=1)}
-        (result,) = asyncio.run(rollout(agent, lambda: environment("login").desktop({}), [task], out=tmp_path, **told))
-    assert (result.record.success, result.record.parse_failures) == (True, 0)
-    roles = [message["role"] for message in server.requests[3]["messages"]]
-    assert roles == ["system", "assistant", "user", "assistant", "user", "assistant", "user"]
-    assert server.requests[3]["messages"][1]["content"] == "# Step 1:\n## Action:\nClick 0.\n"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,12 +251,3 @@ def test_baselines_need_episodes(tmp_path: Path) -> None:
     for kind in (CommonestAction, NearestEpisode):
         with pytest.raises(EpisodeError, match="no episode with an action"):
             kind(tmp_path, Dsl(2))
-
-
-def test_eval_and_ingest_come_without_torch() -> None:
-    code = (
-        "import sys, eval.run, eval.benchmarks.agentnetbench.run, eval.replay, training.data.ingest.agentnet\n"
-        "heavy = {'torch', 'transformers', 'numpy', 'launcher'} & set(sys.modules)\n"
-        "sys.exit(f'imported: {heavy}' if heavy else 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

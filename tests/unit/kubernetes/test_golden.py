@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from launcher.backends.kubernetes.render.manifests import objects
-from tests.unit.kubernetes.support import EXAMPLES, GOLDEN, ROOT, example, parsed, written
+from tests.unit.kubernetes.support import EXAMPLES, GOLDEN, example, parsed, written
 
 
 def test_there_are_examples_and_no_golden_of_another() -> None:
@@ -39,22 +36,3 @@ def test_what_is_written_is_what_is_sent(path: Path) -> None:
 def test_the_order_of_the_runs_does_not_matter(path: Path) -> None:
     runs = example(path)
     assert {one.file: one for one in objects(runs)} == {one.file: one for one in objects(runs[::-1])}
-
-
-def test_another_process_with_another_hash_seed_writes_the_same_bytes() -> None:
-    code = (
-        "from tests.unit.kubernetes.support import EXAMPLES, written\n"
-        "for path in EXAMPLES: print(''.join(written(path).documents.values()), end='')"
-    )
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert said[0] == said[1]
-    assert said[0].decode() == "".join("".join(written(path).documents.values()) for path in EXAMPLES)

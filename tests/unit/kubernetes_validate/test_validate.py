@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -198,15 +195,6 @@ def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
         gather([tmp_path])
 
 
-def test_the_schemas_are_read_only_when_they_are_needed() -> None:
-    checked = "import sys, launcher.backends.kubernetes.check.validate\n"
-    checked += "heavy = {'jsonschema', 'kubernetes', 'boto3', 'obstore'} & set(sys.modules)\n"
-    checked += "from launcher.backends.kubernetes import schemas\n"
-    checked += "print(sorted(heavy), schemas.load.cache_info().currsize)\n"
-    done = subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split("\n")[-2] == "[] 0"
-
-
 @pytest.mark.parametrize("name", [*(f"kubernetes-{version}" for version in schemas.VERSIONS), *schemas.CUSTOM])
 def test_every_file_names_its_source(name: str) -> None:
     data = schemas.read(name)
@@ -223,13 +211,3 @@ def test_nothing_else_lies_among_the_schemas() -> None:
     there = {path.name for path in schemas.FOLDER.iterdir() if path.name != "__pycache__"}
     assert there == {*names, "README.md", "__init__.py"}
     assert sum((schemas.FOLDER / name).stat().st_size for name in names) < 100_000
-
-
-@pytest.mark.nightly
-def test_the_schemas_are_what_the_modules_give() -> None:
-    """Fetches the modules through Go's proxy, where they are not cached."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go here")
-    tool = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
-    done = subprocess.run(tool, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,7 @@ import pytest
 from launcher.backends.local import daemon
 from launcher.backends.local.environment import private_variables, runtime_environment, site_variables
 from launcher.backends.local.state import StateDir
-from launcher.errors import Unreachable
 from launcher.files import create
-from tests.integration.local.machine import wait_for
 from tests.support.jobs import job
 
 SHELL = {
@@ -81,20 +78,6 @@ def test_a_supervisor_that_a_run_starts_is_not_part_of_the_run(tmp_path: Path, m
     daemon.ensure(StateDir(tmp_path).make(), {})
     assert seen
     assert not [name for name in seen if name.startswith("SLIPWAY_")]
-
-
-def test_a_supervisor_ends_when_idle_and_says_why_it_can_not_start(tmp_path: Path) -> None:
-    state = StateDir(tmp_path / "state").make()
-    daemon.ensure(state, {"idle": 0.2, "cpus": 1, "memory": 1, "gpus": 0})
-    living = daemon.who(state)
-    assert living is not None
-    assert living.pid != os.getpid()
-    daemon.ensure(state, {"idle": 0.2})  # a second one is not started
-    assert daemon.who(state) in (living, None)
-    wait_for(lambda: not state.held() and "ends" in state.log.read_text())
-    (tmp_path / "file").touch()
-    with pytest.raises(Unreachable, match="cannot be written"):
-        daemon.ensure(StateDir(tmp_path / "file" / "state").make(), {})
 
 
 def test_create_is_create_only_and_whole(tmp_path: Path) -> None:

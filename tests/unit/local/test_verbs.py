@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from launcher.cli import VERBS, main
-from launcher.cli.verbs import completion
+from launcher.cli import main
 from launcher.spec.hashing import encode_job, run_id
 from launcher.store import Store, open_store
 from launcher.store.layout import RunKeys
@@ -20,7 +16,7 @@ from tests.support.jobs import job
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state}\n")
+    (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, gpus: 0}\n")
     (tmp_path / "job.yaml").write_text("name: one\ncommand: ['true']\n---\nname: two\ncommand: ['true']\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -110,29 +106,3 @@ def test_install_without_systemd_says_what_to_do(
     assert (project / "config/systemd/user/slipway-local.service").is_file()
     (project / "config/systemd/user/slipway-local.service").unlink()
     assert main(["local", "uninstall"]) == 3
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_verb_and_option(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    verbs = completion.verbs()
-    assert set(verbs) <= set(VERBS)
-    assert {"submit", "cancel", "retry", "secrets", "local"} <= set(verbs)
-    for verb, one in verbs.items():
-        assert verb in script
-        for word, _ in one.words:
-            assert word.lstrip("-") in script
-    if shutil.which(shell):
-        check = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False)
-        assert (check.returncode, check.stderr) == (0, "")
-
-
-def test_bash_completes(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("no bash here")
-    script = completion.bash() + 'COMP_WORDS=(launcher submit --f); COMP_CWORD=2; _launcher; echo "${COMPREPLY[@]}"\n'
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"--fresh", "--follow"}
-    assert re.search(r"complete .* launcher", completion.bash())

@@ -1,4 +1,4 @@
-"""Databases and stores for the monitor's tests."""
+"""A database and a store for the monitor's tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from sqlalchemy import Engine
 from launcher.monitor.database import open_database
 from launcher.store.base import Store
 from launcher.store.file import FileStore
-from tests.support.postgres import a_postgres
 
 
 @pytest.fixture
@@ -19,14 +18,10 @@ def file_store(tmp_path: Path) -> Store:
     return FileStore(tmp_path / "store", sync=False)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'monitor.sqlite'}"
-        return
-    with a_postgres().database() as made:
-        yield made
+@pytest.fixture(params=["sqlite"])
+def url(tmp_path: Path) -> str:
+    """An empty database; tests/integration/postgresql runs the same tests on PostgreSQL."""
+    return f"sqlite:///{tmp_path / 'monitor.sqlite'}"
 
 
 @pytest.fixture

@@ -105,7 +105,8 @@ def test_a_file_that_is_no_database(tmp_path: Any) -> None:
     assert path.read_bytes() == b"this is no database" * 100
 
 
-def test_an_error_that_is_none_of_another_writer_is_not_hidden(engine: Engine) -> None:
+def test_an_error_that_is_none_of_another_writer_is_not_hidden(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(DBAPIError):
         database.written(engine, lambda connection: connection.execute(text("SELECT * FROM nothing")))
 

@@ -15,18 +15,16 @@ import pytest
 
 from launcher.backends import forwarding
 from launcher.errors import NotFound
-from launcher.monitor.server.desktop_pages import screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops, LiveScreen
-from launcher.protocol.records import Claim, Endpoint, Placement
-from launcher.spec.hashing import encode_job
+from launcher.protocol.records import Endpoint
 from launcher.spec.model import Alternative, ResolvedJob
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys
+from tests.integration.monitor.test_rfb import Server, rectangle, update
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 from tests.support.waiting import until
-from tests.unit.monitor.test_rfb import Server, rectangle, update
 
 MEMBER = "desktop-0"
 
@@ -77,12 +75,6 @@ def job(name: str, *others: str) -> ResolvedJob:
     )
 
 
-def claimed(store: Store, run: str, number: int, moved_to: str = "") -> None:
-    place = Placement(kind="pod", where="cluster", host="node", boot="boot")
-    claim = Claim(place, f"{number}", 0.0, moved_to=moved_to)
-    store.create(RunKeys(run).attempt(number).claim(MEMBER), msgspec.json.encode(claim))
-
-
 def ready(store: Store, run: str, number: int, **ports: str) -> None:
     told = Endpoint(MEMBER, ports, 0.0)
     store.put(RunKeys(run).attempt(number).endpoint(MEMBER), msgspec.json.encode(told))
@@ -103,28 +95,6 @@ def seen(live: LiveDesktops, store: Store, run: str, made: ResolvedJob) -> LiveS
     watch = live.watch(store, run, made, MEMBER)
     until(lambda: watch.look().number or watch.look().problem)
     return watch.look()
-
-
-def test_a_run_that_was_moved_is_seen_through_the_backend_it_was_moved_to(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    store = FileStore(tmp_path, sync=False)
-    made = job("several", "lambda", "kubernetes")
-    run = write_run(store, made, [FakeAttempt(ended=None)], outcome=None)
-    assert screens_of("running", encode_job(made).decode()) == [MEMBER]
-    claimed(store, run, 2, moved_to="lambda")
-    claimed(store, run, 3)
-    live = LiveDesktops(Profile(store.url, LocalSettings(tmp_path)))
-    with vnc() as port:
-        asked |= {"local": None, "kubernetes": None, "lambda": Way(6080, port)}
-        try:
-            assert seen(live, store, run, made).problem == f"{MEMBER} is not ready yet"
-            ready(store, run, 3, vnc="10.0.0.7:6080")
-            until(lambda: seen(live, store, run, made).number)
-            assert seen(live, store, run, made).width == 1
-        finally:
-            live.stop()
-    assert asked["lambda"].members == [MEMBER]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from sqlalchemy import Engine, text
 
-from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.queries import Queries
 from launcher.protocol.records import Beat
 from launcher.store.base import Store
-from launcher.store.file import FileStore
 from tests.support.fakerun import FakeAttempt, fake_job, login_pipeline, write_run
-from tests.unit.monitor.contents import contents
 from tests.unit.monitor.test_ingest import evaluation
 
 
@@ -68,21 +62,3 @@ def test_the_search_takes_words_as_they_are(engine: Engine, file_store: Store) -
         assert list(queries.search(words)) == []
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
-
-
-@pytest.mark.s3
-def test_a_store_on_s3_gives_the_same_rows(s3_store: Store, tmp_path: Path) -> None:
-    folder = FileStore(tmp_path / "store", sync=False)
-    login_pipeline(folder, n=4)
-    for meta in folder.scan(""):
-        s3_store.put(meta.key, folder.get(meta.key))
-    found = []
-    for name, store in (("folder", folder), ("s3", s3_store)):
-        engine = open_database(f"sqlite:///{tmp_path / name}.sqlite")
-        follower = StoreFollower(engine, store)
-        follower.once()
-        assert follower.once(everything=True).written == 0
-        found.append({table: len(rows) for table, rows in contents(engine).items()})
-        engine.dispose()
-    assert found[0] == found[1]
-    assert found[0]["turns"] == 4 * 7

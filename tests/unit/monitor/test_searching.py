@@ -223,26 +223,3 @@ def test_without_trigrams_in_sqlite_every_text_is_read(tmp_path: Path, monkeypat
     assert found(engine, "press save") == ["form-0"]
     database.downgrade(engine, "base")
     engine.dispose()
-
-
-def test_without_the_right_to_an_extension_every_text_is_read(
-    file_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PostgreSQL, as somebody who may not create what the index needs."""
-    from tests.support.postgres import a_postgres
-
-    monkeypatch.setattr(searching, "NEWEST", 1)
-    said(file_store, SAID)
-    with a_postgres().database() as url:
-        engine = database.connect(url)
-        with engine.begin() as connection:
-            connection.execute(text("DROP ROLE IF EXISTS poor"))
-            connection.execute(text("CREATE ROLE poor LOGIN"))
-            connection.execute(text("GRANT CREATE ON SCHEMA public TO poor"))
-        engine.dispose()
-        poor = database.open_database(url.replace("//test@", "//poor@"))
-        with poor.connect() as connection:
-            assert not searching.there(connection)
-        StoreFollower(poor, file_store).once()
-        assert found(poor, "press save") == ["form-0"]
-        poor.dispose()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -156,53 +154,6 @@ def test_a_put_that_comes_late_changes_nothing(tmp_path: Path, spool: Spool) -> 
     whole = b"".join(piece.body for piece in read_pieces(store, "logs/", ".log"))
     assert whole == spool.read(0, shipper.sent)
     assert whole.startswith(b"".join(f"line {line}\n".encode() for line in range(10)))
-
-
-def test_a_full_disk_loses_bytes_and_says_how_many(tmp_path: Path) -> None:
-    code = """
-import resource, sys
-from collections.abc import Callable
-from pathlib import Path
-from launcher.runtime.spool import Spool
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-spool = Spool(Path(sys.argv[1]))
-spool.append(b"x" * 900); spool.append(b"y" * 900); spool.append(b"z")
-assert (spool.size, spool.lost) == (1000, 801), (spool.size, spool.lost)
-assert spool.read(0, 2000) == b"x" * 900 + b"y" * 100
-"""
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "spool")], check=True)
-
-
-def test_what_a_full_disk_lost_is_told_where_it_was(tmp_path: Path) -> None:
-    code = """
-import resource, sys
-from collections.abc import Callable
-from pathlib import Path
-from launcher.runtime.spool import Shipper, Spool, lost_here
-from launcher.store.file import FileStore
-folder = Path(sys.argv[1])
-store = FileStore(folder / "store", sync=False)
-(soft, hard) = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-spool = Spool(folder / "spool", mark=lost_here)
-lines = Spool(folder / "lines", lines=True)
-shipper = Shipper(store, spool, lambda first, end: f"logs/{first:020d}-{end:020d}.log")
-spool.append(b"x" * 900); spool.append(b"y" * 900)
-lines.append(b"x" * 900); lines.append(b"y" * 900); lines.append(b"z" * 100)
-assert (lines.size, lines.lost) == (1000, 900), (lines.size, lines.lost)
-assert lines.read(0, 2000) == b"x" * 900 + b"z" * 100
-resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
-spool.append(b"room again\\n")
-spool.append(b"z" * 900)
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-shipper.finish()
-text = store.get(next(iter(store.scan("logs/"))).key)
-first, room, second = text.partition(b"room again\\n")
-assert first.startswith(b"x" * 900 + b"y" * 100) and b" 800 bytes of this log are lost" in first, first[-200:]
-told = int(second.split(b"[slipway] ")[1].split()[0])
-assert second.count(b"z") == 900 - told and spool.lost == 800 + told, (second[-200:], spool.lost)
-"""
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def piped(output: OutputStream) -> tuple[int, threading.Thread]:

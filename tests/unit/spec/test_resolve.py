@@ -218,17 +218,6 @@ def test_resume_and_fresh_are_other_runs_of_the_same_work(tmp_path: Path) -> Non
     assert len({work_hash(job) for job in (plain, fresh, resumed)}) == 1
 
 
-def test_code_is_named_by_its_digest(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "a.py").write_text("1")
-    made = group(JOB + "code: src\n", tmp_path)
-    code = made.runs[0].code
-    assert code is not None
-    assert {digest: overlay.folder for digest, overlay in made.code.items()} == {code.digest: tmp_path / "src"}
-    (tmp_path / "src" / "a.py").write_text("2")
-    assert work_hash(group(JOB + "code: src\n", tmp_path).runs[0]) != work_hash(made.runs[0])
-
-
 def test_every_value_has_an_origin(tmp_path: Path) -> None:
     profile = replace(PROFILE, origins={"store": "slipway.yaml:1"})
     text = JOB + "config: {a: 1, b: 2}\nresources: {gpu: H100}\nmatrix: {config.b: [5, 6]}\n"

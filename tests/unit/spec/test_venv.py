@@ -11,14 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from launcher import install
-from launcher.deleting.guard import needs
-from launcher.deleting.survey import survey
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job, run_id, work_hash
 from launcher.spec.resolve import Group
-from launcher.store import open_store
-from launcher.store.layout import RunKeys, blob
-from launcher.verbs.overlays import upload_overlays
 from tests.unit.spec.support import PROFILE, group
 
 HASH = "    --hash=sha256:" + "a" * 64
@@ -64,20 +59,6 @@ def test_the_archive_is_the_lock_and_the_source_of_the_installed_packages(tmp_pa
     for path in ("install.py", "runtime/__main__.py", "backends/lambda_labs/uv.lock"):
         assert (unpacked / path).read_bytes() == (package / path).read_bytes()
     assert not [*unpacked.rglob("*.pyc")]
-
-
-def test_a_store_gets_the_archive_once_and_keeps_it(tmp_path: Path) -> None:
-    packed = made(tmp_path)
-    job = packed.runs[0]
-    (digest,) = packed.packed
-    store = open_store((tmp_path / "store").as_uri())
-    assert upload_overlays(store, [job], packed.packed) == {digest: True}
-    assert upload_overlays(store, [job], {}) == {digest: False}
-    assert needs(job)[2] == {digest}
-    store.create(RunKeys(run_id(job)).job, encode_job(job))
-    (known,) = survey(store).runs.values()
-    assert known.blobs == {digest}  # so `launcher gc` deletes it after the run only
-    assert hashlib.sha256(store.get(blob(digest))).hexdigest() == digest
 
 
 @pytest.mark.parametrize(

@@ -132,19 +132,6 @@ def test_the_mask_is_that_of_a_qwen25_template_too(material: tuple[Path, Path]) 
     compare(processor, CHATS, BATCHES)
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
-def test_workers_give_the_same_batches(material: tuple[Path, Path], method: str) -> None:
-    from torch.utils.data import DataLoader
-
-    found = samples.load(material[0], PROMPT.builder())
-    collate = Collator(load_processor(str(material[1])), found)
-    batches = [[0, 1, 2], [3, 4], [5, 0], [1, 5, 2]]
-    data = rows(range(len(found)))
-    loader = DataLoader(data, batch_sampler=batches, collate_fn=collate, num_workers=2, multiprocessing_context=method)  # type: ignore[arg-type, var-annotated]
-    for indices, batch in zip(batches, loader, strict=True):
-        assert_equal(batch, collate(rows(indices)))
-
-
 def test_what_is_kept_stays_within_its_bytes() -> None:
     kept: Kept[str] = Kept(100)
     for number in range(10):

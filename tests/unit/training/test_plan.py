@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -291,16 +290,6 @@ def test_a_model_that_is_not_there_or_not_known(
     (tmp_path / "other" / "config.json").write_text('{"model_type": "llama"}')
     assert plan.main(["--config", written(tmp_path, model=str(tmp_path / model))]) == 78
     assert said in capsys.readouterr().err
-
-
-def test_a_plan_needs_no_torch_unless_it_looks_for_a_device(tmp_path: Path) -> None:
-    import subprocess
-
-    code = "import sys; from training.plan import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--config", written(tmp_path), "--gpu", "H200"], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_model_too_large_for_the_device_that_is_there_is_refused_before_loading(

@@ -35,12 +35,3 @@ def test_help_explains_the_configuration(
         main(arguments)  # type: ignore[operator]
     assert ended.value.code == 0
     assert says in capsys.readouterr().out
-
-
-def test_importing_all_configurations_loads_no_torch() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, training.reference; assert not {'torch', 'transformers', 'trl', 'datasets'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert len(ENTRIES) == 17

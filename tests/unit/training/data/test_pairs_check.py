@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from training.data.faults import Faults
 from training.data.pairs.check import Components, Gate, split_of
 from training.data.pairs.maker import Maker, ObservedStep
 from training.data.pairs.store import Pair, PictureStore, publish, read_pairs, refuse_leaks
-from training.data.samples import open_image
 
 BUTTON = [{"role": "user", "content": [{"type": "text", "text": "Goal: press\n"}, {"type": "image"}]}]
 
@@ -155,23 +153,6 @@ def _read(folder: Path) -> tuple[Path, Any]:
     from eval.episodes import read_episode
 
     return folder, read_episode(folder)
-
-
-def test_a_folder_reads_back_with_its_pictures_once(made: Path) -> None:
-    found = read_pairs(made)
-    assert [p.task_id for p in found] == ["task", "two"]
-    assert len(list((made / "images").iterdir())) == 1
-    assert found[-1] == found[1] == _in_a_worker(found)
-    assert [p.task_id for p in found[1:]] == ["two"]
-    (path,) = found.images(found[0])
-    assert open_image(path).size == (16, 16)
-    assert found[0].split_key == found[1].split_key  # they share their picture
-
-
-def _in_a_worker(found: Any) -> Pair:
-    """As a loader's worker reads it."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(found.__getitem__, (1,))  # type: ignore[no-any-return]
 
 
 def test_equal_pictures_in_other_files_are_one(tmp_path: Path) -> None:

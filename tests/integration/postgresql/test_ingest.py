@@ -1,0 +1,8 @@
+"""tests/unit/monitor/test_ingest.py on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from tests.support.again import asking_for
+from tests.unit.monitor import test_ingest
+
+globals().update(asking_for({"engine", "url"}, test_ingest))

@@ -1,0 +1,3 @@
+from tests.support.home import home
+
+__all__ = ["home"]
