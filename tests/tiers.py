@@ -44,7 +44,7 @@ TIERS: Final[dict[str, tuple[Phase, ...]]] = {
     "quick": (Phase(UNIT, "not nightly and not cluster and not ci", 2),),
     "test": (Phase(("tests",), "not nightly and not cluster and not ci", 3),),
     "ci": (Phase(("tests",), "ci and not nightly and not cluster", 3),),
-    "cluster": (Phase(("tests/cluster", "tests/contract/backend"), "cluster and not nightly", 2),),
+    "cluster": (Phase(("tests/cluster", "tests/integration/backend"), "cluster and not nightly", 2),),
 }
 
 
