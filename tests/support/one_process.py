@@ -32,13 +32,13 @@ class Watch:
     """What the test that runs did. Threads that an earlier test left behind are not its own."""
 
     others: frozenset[threading.Thread]
-    found: list[str] = field(default_factory=list)
+    found: list[NotOneProcess] = field(default_factory=list)
 
     def refuse(self, what: str) -> None:
         if threading.current_thread() in self.others:
             return
-        self.found.append(f"{what}: {WHERE}")
-        raise NotOneProcess(self.found[-1])
+        self.found.append(NotOneProcess(f"{what}: {WHERE}"))
+        raise self.found[-1]
 
 
 _watch: Watch | None = None
@@ -75,13 +75,13 @@ def _watched() -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException as error:
-        if watch.found and not isinstance(error, NotOneProcess):
-            raise NotOneProcess(watch.found[0]) from error
+        if watch.found and error is not watch.found[0]:
+            raise watch.found[0] from error
         raise
     finally:
         _watch = None
     if watch.found:
-        raise NotOneProcess(watch.found[0])
+        raise watch.found[0]
     return result
 
 

@@ -1,4 +1,4 @@
-"""Names to runs."""
+"""Names to runs; tests/integration/store/test_find.py asks a server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(request: pytest.FixtureRequest, kind: str) -> Store:
     return store
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

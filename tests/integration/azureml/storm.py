@@ -1,6 +1,6 @@
 """A storm of launchers on Azure ML, in virtual time:
 
-    python -m tests.unit.azureml.storm --trials 1000 --seed 1
+    python -m tests.integration.azureml.storm --trials 1000 --seed 1
 
 In a trial 1, 3 or 8 launchers submit the same two runs, one of one role and one of two, with the real verbs and the
 unmodified SDK, whose transport ends in the stand-in. Between any two requests to Azure or to the store a launcher, a

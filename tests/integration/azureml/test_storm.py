@@ -1,13 +1,13 @@
-"""Launchers, reapers and cancels killed between any two requests, in virtual time (tests/unit/azureml/storm.py). The
-ledger of the stand-in for Azure judges: nothing worked twice, no job outlived its limit, no run was lost or given up
-while nothing was wrong with it."""
+"""Launchers, reapers and cancels killed between any two requests, in virtual time (storm.py beside this). The ledger of
+the stand-in for Azure judges: nothing worked twice, no job outlived its limit, no run was lost or given up while
+nothing was wrong with it."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.azureml.pool_storm import PoolWorld
-from tests.unit.azureml.storm import storm
+from tests.integration.azureml.pool_storm import PoolWorld
+from tests.integration.azureml.storm import storm
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow
 

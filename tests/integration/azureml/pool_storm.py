@@ -1,6 +1,6 @@
 """The storm of launchers (storm.py) for runs on a pool, in virtual time:
 
-    python -m tests.unit.azureml.pool_storm --trials 1000 --seed 1
+    python -m tests.integration.azureml.pool_storm --trials 1000 --seed 1
 
 A run of one rank and one of three, each rank on a compute instance of its own. Launchers, reapers and a `cancel` are
 killed between any two requests; answers are lost before and after they took effect; Azure has no quota for a while, or
@@ -22,8 +22,7 @@ from launcher.backends.azureml import names
 from launcher.backends.azureml.backend import AzureBackend
 from launcher.spec.model import Image, Limits, ResolvedJob, Role, Timing
 from launcher.verbs.cancel import cancel_all
-from tests.support.jobs import group, job
-from tests.unit.azureml.storm import (
+from tests.integration.azureml.storm import (
     DEADLINE,
     EVERY,
     PLACE,
@@ -37,6 +36,7 @@ from tests.unit.azureml.storm import (
     main,
     once,
 )
+from tests.support.jobs import group, job
 
 TICK: Final = 30.0  # seconds between two looks of Azure at its instances
 LAG: Final = 90.0  # seconds until a list shows an instance
