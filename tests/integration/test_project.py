@@ -14,6 +14,7 @@ import pytest
 import launcher
 from tests.support.documented import ROOT, tracked
 from tests.unit.test_project import PROJECT
+from tools.docs_site import navigation
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +50,12 @@ def test_the_wheel_holds_types_licence_and_everything_the_packages_read(wheel: P
     assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
     data = [str(path.relative_to(ROOT)) for path in tracked("launcher", "training", "eval")]
     assert not [name for name in data if name not in names and not name.endswith((".md", ".py"))]
+
+
+def test_the_index_lists_every_page_once() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    rooms = navigation(index)
+    listed = [page for room in rooms for pages in room.values() for entry in pages for page in entry.values()]
+    assert len(listed) == len(set(listed))
+    assert {*listed, "index.md"} == {str(path.relative_to(ROOT / "docs")) for path in tracked("docs/*.md")}
+    assert [name for room in rooms for name in room] == ["Tutorials", "How-to", "Reference", "Explanation", "Project"]

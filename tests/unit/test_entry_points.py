@@ -50,7 +50,6 @@ OURS: Final = r"(?:launcher|training|eval|tests|tools)(?:\.[a-z_]\w*)*"
 RUN: Final = re.compile(rf"""-m["',\s]+({OURS})(?![\w/])""")
 # `training.rewards.builtin.BUILTINS` in a document, a docstring or a help text; files (training.md) are no module
 DOTTED: Final = re.compile(r"(?<![\w./-])((?:training|eval)(?:\.[A-Za-z_]\w*)+)(?![\w/]|\.\w)")
-OBJECT: Final = re.compile(r"(?<![\w./-])((?:launcher|training|eval|tests|examples)(?:\.\w+)*):([A-Za-z_]\w*)\b")
 
 
 def text(path: Path) -> str:
@@ -147,16 +146,6 @@ def test_an_entry_point_explains_itself(
 @pytest.mark.parametrize("name", sorted(documented_names()))
 def test_a_documented_name_resolves(name: str) -> None:
     assert resolves(name), f"{documented_names()[name]} names {name}"
-
-
-def test_a_documented_object_resolves() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}: {match[0]}"
-        for path in tracked("*.md", "examples/*")
-        for match in OBJECT.finditer(text(path))
-        if match[2] not in (defined(match[1]) or ())
-    ]
-    assert not wrong
 
 
 def test_the_check_sees_a_name_that_is_gone() -> None:

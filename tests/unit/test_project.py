@@ -8,8 +8,8 @@ import tomllib
 import pytest
 import yaml
 
-from tests.support.documented import ROOT, tracked
-from tools.docs_site import navigation, without_outside_links
+from tests.support.documented import ROOT
+from tools.docs_site import without_outside_links
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # fetched or hosted: they do not run on files
@@ -56,15 +56,6 @@ def test_hosted_ci_only_calls_the_script() -> None:
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     assert len(commands) == 1
     assert commands[0].endswith(".ci/run")
-
-
-def test_the_index_lists_every_page_once() -> None:
-    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
-    rooms = navigation(index)
-    listed = [page for room in rooms for pages in room.values() for entry in pages for page in entry.values()]
-    assert len(listed) == len(set(listed))
-    assert {*listed, "index.md"} == {str(path.relative_to(ROOT / "docs")) for path in tracked("docs/*.md")}
-    assert [name for room in rooms for name in room] == ["Tutorials", "How-to", "Reference", "Explanation", "Project"]
 
 
 @pytest.mark.parametrize(
