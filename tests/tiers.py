@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -112,27 +111,22 @@ def over(found: Sequence[Folder]) -> list[str]:
     return lines
 
 
-def spent() -> float:
-    """Core-seconds of the processes below this one that were waited for."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def run(tier: str) -> int:
     """Runs a tier and prints what it took. The worst exit code of its phases."""
     file = recorded(tier)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
-    began, before, codes = time.monotonic(), spent(), []
+    began, codes = time.monotonic(), []
     for phase in TIERS[tier]:
         line = command(phase, "-p", "tests.support.outcomes", "--outcomes", str(file))
         codes.append(subprocess.run(line, check=False, cwd=ROOT).returncode)
+    found = folders(list(outcomes.read(file).values()))
     collecting = outcomes.collecting(file)
-    memory = max((one.megabytes for one in collecting), default=0)
-    print(*table(folders(list(outcomes.read(file).values()))), sep="\n")
+    before = sum(one.cpu for one in collecting)
+    print(*table(found), sep="\n")
     print(
-        f"{tier}: {time.monotonic() - began:.0f} s, {spent() - before:.0f} core-seconds, "
-        f"{sum(one.cpu for one in collecting):.0f} of them collecting (at most {memory} MB a process); "
+        f"{tier}: {time.monotonic() - began:.0f} s, {before + sum(folder.cpu for folder in found):.0f} core-seconds, "
+        f"{before:.0f} of them collecting (at most {max((one.megabytes for one in collecting), default=0)} MB a process); "
         f"load {os.getloadavg()[0]:.1f} at the end",
         flush=True,
     )

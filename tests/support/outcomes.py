@@ -8,7 +8,9 @@ line with `collected` tells what a process of pytest spent until its first test.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import resource
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
@@ -28,7 +30,7 @@ class Outcome:
     how: How = "passed"
     why: str = ""  # first line of the error, or the reason of a skip
     seconds: float = 0.0  # setup, call and teardown
-    cpu: float = 0.0  # core-seconds of the three, with the processes that the test started and waited for
+    cpu: float = 0.0  # core-seconds of the three, with the processes that the test started (see Account)
 
 
 @dataclass
@@ -61,8 +63,36 @@ def _lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 
-def core_seconds() -> float:
-    """User and system seconds of this process, and of those below it that ended and were waited for."""
+class Account:
+    """Core-seconds, user and system, of this process and of those that it starts from now on. For root on cgroup v1 a
+    group of the controller cpuacct counts all of them; elsewhere daemons, which nobody waits for, are missing."""
+
+    def __init__(self, controller: Path = Path("/sys/fs/cgroup/cpuacct")) -> None:
+        self._controller = controller
+        self._group: Path | None = controller / f"slipway-tests-{os.getpid()}"
+        self._before = _waited_for()
+        for left in controller.glob("slipway-tests-*"):
+            with contextlib.suppress(OSError):  # another process's, in use
+                left.rmdir()
+        try:
+            self._group.mkdir()
+            (self._group / "cgroup.procs").write_text("0")
+        except OSError:
+            self._group = None
+
+    def spent(self) -> float:
+        if self._group is None:
+            return _waited_for()
+        return self._before + int((self._group / "cpuacct.usage").read_text()) / 1e9
+
+    def close(self) -> None:
+        if self._group is not None:
+            (self._controller / "cgroup.procs").write_text("0")
+            with contextlib.suppress(OSError):  # a daemon of a test is still in it
+                self._group.rmdir()
+
+
+def _waited_for() -> float:
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -96,10 +126,14 @@ class Meter:
     and sessions count for the first test that asks for them."""
 
     def __init__(self) -> None:
+        self._account = Account()
         self._before = 0.0
 
+    def pytest_unconfigure(self) -> None:
+        self._account.close()
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._before = core_seconds()
+        self._before = self._account.spent()
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         found = asdict(Collecting(len(session.items), round(self._before, 2), megabytes))
         if hasattr(session.config, "workeroutput"):
@@ -111,7 +145,7 @@ class Meter:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
         report = yield
-        now = core_seconds()
+        now = self._account.spent()
         report.cpu, self._before = now - self._before, now
         return report
 
