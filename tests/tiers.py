@@ -122,11 +122,11 @@ def run(tier: str) -> int:
         codes.append(subprocess.run(line, check=False, cwd=ROOT).returncode)
     found = folders(list(outcomes.read(file).values()))
     collecting = outcomes.collecting(file)
-    before = sum(one.cpu for one in collecting)
+    before, memory = sum(one.cpu for one in collecting), max((one.megabytes for one in collecting), default=0)
     print(*table(found), sep="\n")
     print(
         f"{tier}: {time.monotonic() - began:.0f} s, {before + sum(folder.cpu for folder in found):.0f} core-seconds, "
-        f"{before:.0f} of them collecting (at most {max((one.megabytes for one in collecting), default=0)} MB a process); "
+        f"{before:.0f} of them collecting (at most {memory} MB a process); "
         f"load {os.getloadavg()[0]:.1f} at the end",
         flush=True,
     )
