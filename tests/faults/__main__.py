@@ -23,9 +23,15 @@ from typing import Final, Literal
 
 from tests.faults.patches import Fault, Wrong, read_all, resolved
 from tests.faults.tree import Tree
-from tests.tiers import TIERS
+from tests.tiers import TIERS, Phase
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+# what make quick, make test and .ci/run run
+PHASES: Final = {
+    "quick": TIERS["quick"],
+    "test": TIERS["test"],
+    "ci": (*TIERS["test"], *TIERS["ci"], *TIERS["cluster"]),
+}
 NOT_HERE: Final = "not in this tier"
 
 How = Literal["named", "other", "nothing", "no named", "error"]
@@ -82,15 +88,16 @@ class Column:
 
 
 class Trial:
-    def __init__(self, tree: Tree, tier: str, column: Column, workers: int) -> None:
-        self._tree, self._tier, self._column = tree, TIERS[tier], column
-        self._workers = ("-n", str(workers)) if workers else ()
+    """Tries faults with the tests of some phases."""
+
+    def __init__(self, tree: Tree, phases: Sequence[Phase], column: Column) -> None:
+        self._tree, self._phases, self._column = tree, phases, column
 
     def clean(self, tests: Sequence[str]) -> str:
         """Makes sure that tests pass without any fault. Returns what keeps them from it."""
-        new = [test for test in dict.fromkeys(tests) if test not in self._column.clean and self._in_tier(test)]
-        for marks in self._tier.marks if new else ():
-            ended, wrong = self._tree.pytest(marks, new)
+        new = [test for test in dict.fromkeys(tests) if test not in self._column.clean]
+        for phase in self._phases:
+            ended, wrong = self._tree.pytest(phase.marks, _within(phase, new))
             if wrong:
                 return wrong
             for test in new:
@@ -115,35 +122,37 @@ class Trial:
         return Tried(fault.name, fault.digest, how, test, why, round(time.monotonic() - began, 1))
 
     def _run(self, fault: Fault, named_only: bool) -> tuple[How, str, str]:
-        named = [test for test in resolved(fault, self._tree.path) if self._in_tier(test)]
+        named = resolved(fault, self._tree.path)
         if wrong := self.clean(named):
             raise Wrong(f"{fault.file}: {wrong}")
         self._tree.apply(fault)
         named = [test for test in named if self._column.clean[test] == "passed"]
-        if test := self._failed(fault, named):
-            return "named", test, ""
+        for phase in self._phases:
+            if test := self._failed(fault, phase, _within(phase, named)):
+                return "named", test, ""
         if named_only:
             return "no named", "", ""
-        folders = [folder for folder in self._tier.folders if (self._tree.path / folder).is_dir()]
-        if not (test := self._failed(fault, folders, *self._workers)):
-            return "nothing", "", ""
-        self._tree.reset()
-        if wrong := self.clean([test]):
-            raise Wrong(wrong)
-        return "other", test, ""
+        for phase in self._phases:
+            folders = [folder for folder in phase.folders if (self._tree.path / folder).is_dir()]
+            how = ("-n", str(phase.workers), "--dist", "worksteal") if phase.workers else ()
+            if test := self._failed(fault, phase, folders, *how):
+                self._tree.reset()
+                if wrong := self.clean([test]):
+                    raise Wrong(wrong)
+                return "other", test, ""
+        return "nothing", "", ""
 
-    def _failed(self, fault: Fault, tests: Sequence[str], *options: str) -> str:
+    def _failed(self, fault: Fault, phase: Phase, tests: Sequence[str], *options: str) -> str:
         """The first test that fails."""
-        for marks in self._tier.marks if tests else ():
-            ended, wrong = self._tree.pytest(marks, tests, "-x", *options)
-            if wrong:
-                raise Wrong(f"{fault.file}: no test ran\n{wrong}")
-            if failed := [one.test for one in ended if one.how == "failed"]:
-                return failed[0]
-        return ""
+        ended, wrong = self._tree.pytest(phase.marks, tests, "-x", *options)
+        if wrong:
+            raise Wrong(f"{fault.file}: no test ran\n{wrong}")
+        return next((one.test for one in ended if one.how == "failed"), "")
 
-    def _in_tier(self, test: str) -> bool:
-        return test.startswith(tuple(f"{folder}/" for folder in self._tier.folders))
+
+def _within(phase: Phase, tests: Sequence[str]) -> list[str]:
+    """The tests that lie in the phase's folders."""
+    return [test for test in tests if test.startswith(tuple(f"{folder}/" for folder in phase.folders))]
 
 
 def table(faults: Sequence[Fault], columns: dict[str, Column]) -> str:
@@ -179,9 +188,8 @@ def table(faults: Sequence[Fault], columns: dict[str, Column]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Which tests notice each seeded fault.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a package, a fault, or PACKAGE/FAULT")
-    parser.add_argument("--tier", choices=[*TIERS], default="test", help="default: test")
+    parser.add_argument("--tier", choices=[*PHASES], default="test", help="default: test")
     parser.add_argument("--named-only", action="store_true", help="run no whole tier")
-    parser.add_argument("--workers", type=int, default=2, help="of a whole tier (default: 2)")
     parser.add_argument("--table", action="store_true", help="run nothing, print the table of all tiers")
     args = parser.parse_args(argv)
     git = ["git", "rev-parse", "--short=12", "HEAD"]
@@ -193,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             column = Column(kept / f"{args.tier}.jsonl")
             todo = [fault for fault in faults if not column.done(fault, args.named_only)]
             tree = Tree(ROOT, commit)
-            trial = Trial(tree, args.tier, column, args.workers)
+            trial = Trial(tree, PHASES[args.tier], column)
             names = [test for fault in todo for test in _resolvable(fault, tree.path)]
             trial.clean(names)  # in one process; what goes wrong here is told of each fault below
             for fault in todo:
@@ -202,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Wrong as wrong:
         print(wrong, file=sys.stderr)
         return 2
-    columns = {tier: Column(kept / f"{tier}.jsonl") for tier in TIERS if (kept / f"{tier}.jsonl").exists()}
+    columns = {tier: Column(kept / f"{tier}.jsonl") for tier in PHASES if (kept / f"{tier}.jsonl").exists()}
     print(f"\n{table(faults, columns)}")
     tried = [column.tried[fault.name] for column in columns.values() for fault in faults if fault.name in column.tried]
     return int(any(one.how == "error" for one in tried))

@@ -57,6 +57,8 @@ class Tree:
 
     def pytest(self, marks: str, tests: Sequence[str], *options: str) -> tuple[list[outcomes.Outcome], str]:
         """How each test ended. The text is what went wrong before any test could run, or "" ."""
+        if not tests:
+            return [], ""
         file = self.path.with_name(f"outcomes-{os.getpid()}.jsonl")
         file.unlink(missing_ok=True)
         command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.outcomes"]

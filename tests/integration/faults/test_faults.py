@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.ci  # a score of pytest's processes, and it watches the harness alone
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 SUMS: Final = """\
 def add(a, b):
@@ -24,6 +26,14 @@ def half(a):
 
 def name():
     return 'sums'
+"""
+TIERS: Final = """
+from typing import NamedTuple
+class Phase(NamedTuple):
+    folders: tuple[str, ...]
+    marks: str
+    workers: int
+TIERS = dict.fromkeys(("quick", "test", "ci", "cluster"), (Phase(("tests/unit", "tests/smoke"), "not nightly", 0),))
 """
 TESTS: Final = {
     # a PYTHONPATH of its own, as tests of processes have it
@@ -61,10 +71,11 @@ GIT: Final = ("git", "-c", "user.name=a", "-c", "user.email=a@localhost")
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"
-    ours = ["__init__.py", "tiers.py", "support/__init__.py", "support/outcomes.py"]
+    ours = ["__init__.py", "support/__init__.py", "support/outcomes.py"]
     ours += [f"faults/{file.name}" for file in (ROOT / "tests/faults").glob("*.py")]
     for name in ours:
         write(root, f"tests/{name}", (ROOT / "tests" / name).read_text())
+    write(root, "tests/tiers.py", TIERS)
     for name, text in TESTS.items():
         write(root, name, text)
     write(root, "launcher/__init__.py", "")
@@ -83,7 +94,7 @@ def write(root: Path, name: str, text: str) -> None:
 
 
 def start(root: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.faults", "--tier", "quick", "--workers", "0", *words]
+    command = [sys.executable, "-m", "tests.faults", "--tier", "quick", *words]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "GIT_"))}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # quicker
     out = subprocess.PIPE
