@@ -17,6 +17,7 @@ from launcher.store.base import Store
 from launcher.store.one_body import VARIABLE, VIOLATIONS
 from launcher.store.opening import open_store
 from tests.support.mounts import unmount_left_behind
+from tests.tiers import CI_ONLY
 
 pytest_plugins = ["tests.support.s3", "tests.support.azurite", "tests.support.cluster.fixtures"]
 
@@ -61,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.nodeid.startswith(CI_ONLY):
+            item.add_marker(pytest.mark.ci)
         marker = item.get_closest_marker("timeout")
         limit = float(marker.args[0]) if marker is not None else 0.0
         if "engine" in getattr(item, "fixturenames", ()) and limit < WITH_AN_ENGINE:

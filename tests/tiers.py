@@ -38,6 +38,23 @@ class Phase(NamedTuple):
     workers: int
 
 
+# What only CI runs, beside single tests that carry the mark `ci`: what needs root, an engine or many programs, and what
+# is long. tests/conftest.py marks it.
+CI_ONLY: Final = (
+    "tests/images/",
+    "tests/integration/agentnet/test_pipeline.py",
+    "tests/integration/campaigns/",
+    "tests/integration/desktops/",
+    "tests/integration/docker/",
+    "tests/integration/gtk_forms/",
+    "tests/integration/gtk_login/",
+    "tests/integration/images/",
+    "tests/integration/linux_desktop/",
+    "tests/integration/moving/",
+    "tests/integration/osworld/",
+    "tests/integration/runtime/test_storm.py",
+    "tests/integration/runtime/test_store_storm.py",
+)
 UNIT: Final = ("tests/unit", "tests/contract", "tests/smoke")
 TIERS: Final[dict[str, tuple[Phase, ...]]] = {
     "quick": (Phase(UNIT, "not nightly and not cluster and not ci", 2),),
