@@ -128,15 +128,17 @@ def patched(fault: Fault, root: Path) -> dict[str, str]:
 
 
 def resolved(fault: Fault, root: Path) -> list[str]:
-    """The ids of the fault's tests. A file that was moved to another folder is found by its name."""
+    """The ids of the fault's tests. A file that was moved to another folder is found by its name, of
+    several by that of its folder, too."""
     return [_resolved(fault, test, root) for test in fault.tests]
 
 
 def _resolved(fault: Fault, test: str, root: Path) -> str:
     path, colons, function = test.partition("::")
     if not (root / path).is_file():
-        moved = [str(file.relative_to(root)) for file in _test_files(root) if file.name == Path(path).name]
-        if len(moved) != 1:
+        named = [file for file in _test_files(root) if file.name == Path(path).name]
+        alike = [file for file in named if file.parent.name == Path(path).parent.name]
+        if len(moved := [str(file.relative_to(root)) for file in alike or named]) != 1:
             raise Wrong(f"{fault.file}: no test file {path}; of its name: {', '.join(moved) or 'none'}")
         path = moved[0]
     name = function.split("[")[0].split("::")[-1]

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.faults.patches import Wrong, patched, read, read_all, resolved
+from tests.faults.patches import Wrong, _test_files, patched, read, read_all, resolved
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PATCH: Final = """\
@@ -78,6 +78,18 @@ def test_what_is_wrong_with_a_file_is_told(root: Path, old: str, new: str, words
 def _look(root: Path) -> None:
     for fault in read_all(root / "tests/faults"):
         patched(fault, root)
+        resolved(fault, root)
+
+
+def test_of_several_moved_tests_the_one_in_a_folder_of_that_name_is_meant(root: Path) -> None:
+    [fault] = read_all(root / "tests/faults")
+    for folder in ("tests/integration/old", "tests/integration/new"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "test_sums.py").write_text("def test_sum():\n    pass\n")
+    assert resolved(fault, root)[0] == "tests/integration/old/test_sums.py::test_sum"
+    (root / "tests/integration/old/test_sums.py").unlink()
+    _test_files.cache_clear()
+    with pytest.raises(Wrong, match="of its name: "):
         resolved(fault, root)
 
 
