@@ -49,6 +49,7 @@ STATIC: Final = {
     "icon.svg": "image/svg+xml",
     "monitor.css": "text/css",
     "monitor.js": "text/javascript",
+    "morph.js": "text/javascript",
     "charts.js": "text/javascript",
     "stream.js": "text/javascript",
     "desktop.js": "text/javascript",

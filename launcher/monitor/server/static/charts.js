@@ -12,7 +12,7 @@
   const colours = ["--s0", "--s1", "--s2", "--s3", "--s4", "--s5"];
   let charts = [];
   let notes = [];
-  let drawn = [];
+  const drawn = new Map();  // of each metric: its figure, its plot and how it is drawn
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -44,31 +44,53 @@
     return Math.abs(mark) >= 10000 ? large.format(mark) : String(Number(mark.toPrecision(3)));
   }
 
+  function plotted(figure, chart, zeros) {
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
+    const tell = ({ scales }) => { figure.dataset.low = scales.y.min; figure.dataset.high = scales.y.max; };
+    return new uPlot({
+      hooks: { draw: [tell] },
+      width: Math.max(260, figure.clientWidth), height: 220, legend: { show: chart.lines.length > 1 },
+      scales: { x: { time: false }, y: { distr: scale.checked ? 3 : 1, ...(zeros ? { range: [0, 1] } : {}) } },
+      axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map(written) }],
+      series: [{ label: "step" }, ...chart.lines.map((line, index) => ({
+        label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true, points: { show: line.points.length < 40 },
+      }))],
+    }, table(chart.lines), figure);
+  }
+
+  // a chart that is drawn as before gets the new values: the part of it that the reader chose stays
   function draw() {
-    for (const each of drawn) each.destroy();
-    plots.replaceChildren();
-    drawn = charts.map((chart) => {
-      const figure = document.createElement("figure");
-      const caption = document.createElement("figcaption");
-      const last = chart.lines[0].points.at(-1);
-      caption.textContent = `${chart.metric}: ${Number(last[1].toPrecision(6))} at step ${last[0]}`;
-      figure.append(caption);
-      plots.append(figure);
-      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
+    const gone = new Set(drawn.keys());
+    charts.forEach((chart, index) => {
+      gone.delete(chart.metric);
       const values = chart.lines.flatMap((line) => line.points.map((point) => point[1]));
       const zeros = !scale.checked && values.every((value) => value === 0);  // uPlot would draw them to 100
-      const tell = ({ scales }) => { figure.dataset.low = scales.y.min; figure.dataset.high = scales.y.max; };
-      return new uPlot({
-        hooks: { draw: [tell] },
-        width: Math.max(260, figure.clientWidth), height: 220, legend: { show: chart.lines.length > 1 },
-        scales: { x: { time: false }, y: { distr: scale.checked ? 3 : 1, ...(zeros ? { range: [0, 1] } : {}) } },
-        axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map(written) }],
-        series: [{ label: "step" }, ...chart.lines.map((line, index) => ({
-          label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true, points: { show: line.points.length < 40 },
-        }))],
-      }, table(chart.lines), figure);
+      const lines = chart.lines.map((line) => [line.run, line.points.length < 40]);
+      const way = JSON.stringify([lines, scale.checked, zeros, colour("--ink")]);
+      const { figure = document.createElement("figure"), plot, way: before } = drawn.get(chart.metric) || {};
+      if (!plot) figure.append(document.createElement("figcaption"));
+      if (plots.children[index] !== figure) plots.insertBefore(figure, plots.children[index] || null);
+      const last = chart.lines[0].points.at(-1);
+      const caption = `${chart.metric}: ${Number(last[1].toPrecision(6))} at step ${last[0]}`;
+      if (figure.firstChild.textContent !== caption) figure.firstChild.textContent = caption;
+      if (way === before) {
+        const [steps, { min, max }] = [plot.data[0], plot.scales.x];
+        const all = min <= steps[0] && max >= steps.at(-1);
+        plot.setData(table(chart.lines), all);
+        if (!all) plot.redraw();
+      } else {
+        plot?.destroy();
+        drawn.set(chart.metric, { figure, way, plot: plotted(figure, chart, zeros) });
+      }
     });
-    note.textContent = [...(charts.length ? [] : ["No metric has more than one value yet."]), ...notes].join(" ");
+    for (const metric of gone) {
+      const { figure, plot } = drawn.get(metric);
+      plot.destroy();
+      figure.remove();
+      drawn.delete(metric);
+    }
+    const text = [...(charts.length ? [] : ["No metric has more than one value yet."]), ...notes].join(" ");
+    if (note.textContent !== text) note.textContent = text;
   }
 
   async function load() {
@@ -77,7 +99,7 @@
       const answer = await fetch(`/runs/${run}/metrics.json?${query}`);
       if (!answer.ok) throw new Error(String(answer.status));
       ({ charts, notes } = await answer.json());
-      draw();
+      whenReleased(plots, draw);
     } catch {
       note.textContent = "The curves cannot be read now.";
     }
@@ -90,7 +112,7 @@
   smooth.addEventListener("input", draw);
   scale.addEventListener("change", draw);
   window.addEventListener("resize", () => {
-    for (const each of drawn) each.setSize({ width: Math.max(260, each.root.parentElement.clientWidth), height: 220 });
+    for (const { figure, plot } of drawn.values()) plot.setSize({ width: Math.max(260, figure.clientWidth), height: 220 });
   });
   load();
 })();

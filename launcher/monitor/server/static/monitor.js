@@ -1,4 +1,5 @@
-// Keeps the page's parts up to date: an event names the runs that changed, and htmx asks for the parts that show them.
+// Keeps the page's parts up to date: an event names the runs that changed, htmx asks for the parts that show them, and morph
+// changes what differs.
 "use strict";
 (() => {
   const sign = document.getElementById("live");
@@ -16,8 +17,9 @@
 
   function hear(message) {
     if (sign) {
+      const text = message.live ? "live" : "not connected";
       sign.dataset.live = message.live ? "yes" : "no";
-      sign.textContent = message.live ? "live" : "not connected";
+      if (sign.textContent !== text) sign.textContent = text;
     }
     again ||= Boolean(message.again);
     for (const run of message.runs || []) gathered.add(run);
@@ -40,21 +42,59 @@
   connect();
   window.addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
 
-  // the end of a log stays in sight unless the reader went up
-  let atEnd = true;
-  let lastLog = "";
+  // While a button of the mouse is down, or a finger, nothing moves under it: what comes is shown after the click.
+  const late = new Map();
+  let pressed = false;
+  let ending = false;
+  let held = 0;
+
+  function release() {
+    pressed = ending = false;
+    const shows = [...late.values()];
+    late.clear();
+    for (const show of shows) show();
+  }
+  function releaseIn(milliseconds) {
+    clearTimeout(held);
+    held = setTimeout(release, milliseconds);
+  }
+  document.addEventListener("pointerdown", () => {
+    pressed = true;
+    ending = false;
+    releaseIn(60000);
+  }, true);
+  for (const name of ["pointerup", "pointercancel", "pointermove"]) {  // the end of a press on a scroll bar may not be told
+    document.addEventListener(name, (event) => {
+      if (!pressed || ending || event.buttons) return;
+      ending = true;
+      releaseIn(100);  // the click comes after it
+    }, true);
+  }
+  window.whenReleased = (what, show) => pressed ? late.set(what, show) : show();
+
+  function show(target, text) {
+    const log = target.querySelector("pre.log");
+    const under = (line) => line.getBoundingClientRect().bottom - log.getBoundingClientRect().top;
+    const atEnd = log && log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+    const first = log && [...log.children].find((line) => under(line) > 0);
+    const place = first && under(first);
+    morph(target, text);
+    for (const child of target.children) htmx.process(child);
+    const shown = target.querySelector("pre.log");
+    // the end of a log stays in sight unless the reader went up; then the line stays where it is
+    if (shown && (shown !== log || atEnd)) shown.scrollTop = shown.scrollHeight;
+    else if (first?.isConnected) log.scrollTop += under(first) - place;
+  }
+
+  // htmx would put the new part in the place of the old one, with all that the reader does there
   document.body.addEventListener("htmx:beforeSwap", (event) => {
-    // one that has not grown is not made anew: a selection in it stays, and so does a link that is being clicked
-    if (event.detail.target.id === "log" && !event.detail.isError) {
-      if (event.detail.serverResponse === lastLog) event.detail.shouldSwap = false;
-      lastLog = event.detail.serverResponse;
-    }
-    const log = event.detail.target.querySelector?.("pre.log");
-    if (log) atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-  });
-  document.body.addEventListener("htmx:afterSwap", (event) => {
-    const log = event.detail.target.querySelector?.("pre.log");
-    if (log && atEnd) log.scrollTop = log.scrollHeight;
+    const { shouldSwap, target, serverResponse, requestConfig: { elt: asker } } = event.detail;
+    if (!shouldSwap) return;
+    event.detail.shouldSwap = false;
+    // after htmx has ended the request, whose state is kept at the element
+    queueMicrotask(() => whenReleased(target, () => {
+      if (asker.isConnected || !asker.hasAttribute("hx-trigger")) show(target, serverResponse);
+    }));
   });
 
   // a part that cannot be read says so in the place of what it was waiting for
