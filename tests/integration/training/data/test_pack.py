@@ -14,6 +14,7 @@ import yaml
 
 from eval.config import ConfigError
 from tests.unit.training.data.material import episode, png, write_folders
+from tests.unit.training.material import episodes
 from training.data.packed.pack import PackConfig, pack
 from training.data.packed.store import parts, read_manifest
 from training.data.packed.writer import SCRATCH
@@ -21,8 +22,9 @@ from training.data.packed.writer import SCRATCH
 ROOT = Path(__file__).parents[4]
 
 
-def test_killed_half_way_it_leaves_no_dataset_and_the_next_try_makes_the_same(folders: Path, tmp_path: Path) -> None:
+def test_killed_half_way_it_leaves_no_dataset_and_the_next_try_makes_the_same(tmp_path: Path) -> None:
     """The process is killed while it waits for an episode: a FIFO stands for the frame that never comes."""
+    folders = episodes(tmp_path / "folders", 12)
     root = tmp_path / "in"
     root.mkdir()
     for folder in folders.iterdir():
