@@ -37,6 +37,7 @@ FILES: Final = {
     "tests/unit/kubernetes/golden/*/*": "tests.unit.kubernetes.update",
     "tests/unit/azureml/golden/*": "tests.unit.azureml.test_render",
     "tests/unit/lambda_labs/golden/*": "tests.unit.lambda_labs.test_render",
+    "tests/unit/local/golden/*": "tests.unit.local.update",
     "tests/unit/kubernetes_validate/rules.yaml": "tests.unit.kubernetes_validate.update",
 }
 
