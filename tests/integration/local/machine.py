@@ -20,12 +20,33 @@ from launcher.files import replace
 from launcher.protocol.records import Exit, Result
 from launcher.runtime import procs
 from launcher.spec.hashing import run_id
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import Output, ResolvedJob
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
 from launcher.verbs.submit import Submitted, submit
 from tests.support.jobs import group, job
 from tests.support.waiting import HANGS
+
+CHECKPOINTS = {"ckpt": Output(kind="checkpoints", match="checkpoint-*", done="done")}
+# counts to E["STEPS"], one line a step in `steps`, a checkpoint after every second one
+COUNT = """
+resume = E.get("SLIPWAY_RESUME")
+last = int((pathlib.Path(resume) / "at").read_text()) if resume else 0
+say("starts", E["SLIPWAY_ATTEMPT"], last)
+for step in range(last + 1, int(E["STEPS"]) + 1):
+    time.sleep(0.1)
+    say("steps", step)
+    if step % 2 == 0:
+        folder = pathlib.Path(E["SLIPWAY_OUTPUTS"]) / "ckpt" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "at").write_text(str(step))
+        (folder / "done").touch()
+"""
+# the first attempt does not end by itself: on a busy machine it would be over before the test has seen where it is
+STAY = """
+if E["SLIPWAY_ATTEMPT"] == "1" and not resume:
+    time.sleep(600)
+"""
 
 
 class Machine:
@@ -41,6 +62,11 @@ class Machine:
         head = f"import json, os, pathlib, signal, sys, time\nE = os.environ\nhere = pathlib.Path({str(self.path)!r})\n"
         say = "def say(name, *words):\n    print(*words, file=open(here / name, 'a'), flush=True)\n"
         return job(name, head + say + script, store=self.store.url, **changes)
+
+    def count(self, steps: int = 8, **changes: Any) -> ResolvedJob:
+        """A job that counts, and whose first attempt stays when it has counted."""
+        env = {"STEPS": str(steps)}
+        return self.job("count", COUNT + STAY, outputs=CHECKPOINTS, role={"env": env}, **changes)
 
     def submit(self, *jobs: ResolvedJob) -> list[Submitted]:
         return submit(group(*jobs), self.store, self.backend)

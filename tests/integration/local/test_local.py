@@ -15,39 +15,14 @@ from launcher.backends.local import daemon
 from launcher.errors import BadInput
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
-from launcher.spec.model import Limits, Output, Ready, Resources, Role, Timing
+from launcher.spec.model import Limits, Ready, Resources, Role, Timing
 from launcher.store.layout import RunKeys, works
 from launcher.userdata import secrets
 from launcher.verbs.cancel import cancel
 from launcher.verbs.retry import retry
 from launcher.verbs.submit import submit
-from tests.integration.local.machine import Machine, alive, environ, machine, wait_for
+from tests.integration.local.machine import CHECKPOINTS, COUNT, Machine, environ, machine, wait_for
 from tests.support.jobs import OUT, changed, group, reads
-
-CHECKPOINTS = {"ckpt": Output(kind="checkpoints", match="checkpoint-*", done="done")}
-# counts to E["STEPS"], one line a step in `steps`, a checkpoint after every second one
-COUNT = """
-resume = E.get("SLIPWAY_RESUME")
-last = int((pathlib.Path(resume) / "at").read_text()) if resume else 0
-say("starts", E["SLIPWAY_ATTEMPT"], last)
-for step in range(last + 1, int(E["STEPS"]) + 1):
-    time.sleep(float(E.get("PACE", "0.1")))
-    say("steps", step)
-    if step % 2 == 0:
-        folder = pathlib.Path(E["SLIPWAY_OUTPUTS"]) / "ckpt" / f"checkpoint-{step}"
-        folder.mkdir(parents=True)
-        (folder / "at").write_text(str(step))
-        (folder / "done").touch()
-"""
-# the first attempt does not end by itself: on a busy machine it would be over before the test has seen where it is
-STAY = """
-if E["SLIPWAY_ATTEMPT"] == "1" and not resume:
-    time.sleep(600)
-"""
-
-
-def count(here: Machine, name: str = "count", steps: int = 8, **changes: object):  # type: ignore[no-untyped-def]
-    return here.job(name, COUNT + STAY, outputs=CHECKPOINTS, role={"env": {"STEPS": str(steps)}}, **changes)
 
 
 def test_a_pipeline_runs_in_order_and_only_once(here: Machine) -> None:
@@ -124,25 +99,8 @@ def test_killed_supervisor_the_run_goes_on_and_is_adopted(here: Machine) -> None
     assert here.attempts(one) == 1
 
 
-def test_killed_runtime_goes_on_from_its_checkpoint(here: Machine) -> None:
-    one = count(here, limits=Limits(grace=0.3))
-    here.submit(one)
-    done = RunKeys(run_id(one)).attempt(1).checkpoint_complete(4)
-    wait_for(lambda: here.store.head(done), explain=here.explain)
-    (record,) = here.runtimes().values()
-    os.kill(record.pid, signal.SIGKILL)
-    assert here.wait(one)[0].outcome == "succeeded"
-    assert here.attempts(one) == 2
-    starts = here.lines("starts")
-    assert len(starts) == 2
-    assert int(starts[1].split()[1]) >= 4
-    steps = [int(line) for line in here.lines("steps")]
-    assert sorted(set(steps)) == list(range(1, 9))
-    assert all(steps.count(step) == 1 for step in range(1, 5))
-
-
 def test_after_a_power_cut_it_goes_on_where_it_was(here: Machine) -> None:
-    one = count(here, limits=Limits(grace=0.3))
+    one = here.count(limits=Limits(grace=0.3))
     two = here.job("waits", "say('waited')", inputs={"x": reads(here.job("never", "pass"))})
     here.submit(one)
     here.submit(two)
@@ -157,28 +115,6 @@ def test_after_a_power_cut_it_goes_on_where_it_was(here: Machine) -> None:
     assert steps.count(1) == steps.count(2) == 1
     cancel(here.store, run_id(two), here.backend)
     here.wait(two)
-
-
-def test_cancel_ends_a_tree_that_does_not_want_to(here: Machine) -> None:
-    script = """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for _ in range(2):
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        break
-say("pids", os.getpid())
-time.sleep(600)
-"""
-    one = here.job("stubborn", script, limits=Limits(grace=0.3))
-    here.submit(one)
-    wait_for(lambda: len(here.lines("pids")) == 3, explain=here.explain)
-    assert cancel(here.store, run_id(one), here.backend, reason="enough").state == "stopping"
-    (result,) = here.wait(one)
-    assert (result.outcome, result.reason) == ("cancelled", Reason.CANCELLED)
-    assert not any(alive(pid) for pid in here.lines("pids"))
-    assert here.attempts(one) == 1
 
 
 def test_slots_are_kept(tmp_path: Path) -> None:
@@ -263,29 +199,8 @@ def test_secrets_reach_the_command_and_nothing_else(here: Machine) -> None:
     assert held == [here.state.secrets]
 
 
-@pytest.mark.s3
-def test_an_object_store_with_the_submitters_credentials(
-    tmp_path: Path, s3_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The supervisor was started by somebody without credentials; the run has its own submitter's."""
-    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    with machine(tmp_path, store=s3_url) as here:
-        for name in keys:
-            monkeypatch.delenv(name)
-        daemon.ensure(here.state.make(), here.backend.options)
-        for name, value in keys.items():
-            monkeypatch.setenv(name, value)
-        first = here.job("first", "pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out', 'x').touch(); say('ran', 1)", outputs=OUT)
-        second = here.job("second", "say('ran', 2)", inputs={"x": reads(first)})
-        here.submit(first, second)
-        assert [result.outcome for result in here.wait(first, second)] == ["succeeded"] * 2, here.explain()
-        assert here.lines("ran") == ["1", "2"]
-        secret = keys["AWS_SECRET_ACCESS_KEY"].encode()
-        assert not [path for path in here.path.rglob("*") if path.is_file() and secret in path.read_bytes()]
-
-
 def test_retry_resumes_with_another_limit(here: Machine) -> None:
-    one = count(here, steps=8, limits=Limits(deadline=3.0, grace=0.3))  # long enough for a checkpoint on any machine
+    one = here.count(steps=8, limits=Limits(deadline=3.0, grace=0.3))  # long enough for a checkpoint on any machine
     here.submit(one)
     (result,) = here.wait(one)
     assert (result.outcome, result.reason) == ("failed", Reason.DEADLINE)
@@ -351,7 +266,7 @@ def test_the_verbs_and_a_closed_terminal(tmp_path: Path) -> None:
 
 
 def test_stopping_with_the_runs_and_starting_again(here: Machine) -> None:
-    one = count(here, limits=Limits(grace=0.3), timing=Timing(beat=0.2, stale=30.0, fence=20.0))
+    one = here.count(limits=Limits(grace=0.3), timing=Timing(beat=0.2, stale=30.0, fence=20.0))
     here.submit(one)
     wait_for(lambda: here.store.head(RunKeys(run_id(one)).attempt(1).checkpoint_complete(2)), explain=here.explain)
     assert daemon.stop(here.state, runs=True)
