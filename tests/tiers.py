@@ -40,26 +40,49 @@ class Phase(NamedTuple):
 
 # What only CI runs, beside single tests that carry the mark `ci`: what needs root, an engine or many programs, and what
 # is long. tests/conftest.py marks it.
-CI_ONLY: Final = (
-    "tests/images/",
-    "tests/integration/agentnet/test_pipeline.py",
-    "tests/integration/campaigns/",
-    "tests/integration/desktops/",
-    "tests/integration/docker/",
-    "tests/integration/gtk_forms/",
-    "tests/integration/gtk_login/",
-    "tests/integration/images/",
-    "tests/integration/linux_desktop/",
-    "tests/integration/moving/",
-    "tests/integration/osworld/",
-    "tests/integration/runtime/test_storm.py",
-    "tests/integration/runtime/test_store_storm.py",
-)
+_CI_ONLY: Final = {
+    "tests": ("images",),
+    "tests/integration": (
+        *(
+            "agentnet/test_pipeline.py",
+            "android",
+            "campaigns",
+            "desktops",
+            "docker",
+            "gtk_forms",
+            "gtk_login",
+            "images",
+        ),
+        *("linux_desktop", "moving", "osworld", "own_parts", "own_recordings", "tracing", "view"),
+    ),
+    "tests/integration/azureml": ("test_storm.py",),
+    "tests/integration/backend": ("test_docker.py", "test_submit.py"),
+    "tests/integration/documents": ("test_run.py", "test_hints.py"),
+    "tests/integration/lambda_labs": ("test_renewal.py", "test_storm.py", "test_venv.py"),
+    "tests/integration/local": ("test_canary.py", "test_moving.py", "test_storm.py"),
+    "tests/integration/monitor": (  # in a browser
+        *("test_blind.py", "test_browser.py", "test_live_desktop.py", "test_odd_records.py", "test_trainings.py"),
+        "test_updates.py",
+    ),
+    "tests/integration/rl": (
+        *("test_asynchronous.py", "test_collapse.py", "test_example.py", "test_joined.py", "test_ranks.py"),
+        *("test_roles.py", "test_sdpo.py", "test_thousand.py", "test_tutorial.py", "test_vllm"),
+    ),
+    "tests/integration/runtime": ("test_storm.py", "test_store_storm.py"),
+    "tests/integration/training": (
+        *("test_accumulate.py", "test_before_after.py", "test_cards.py", "test_colocate.py", "test_data_scale.py"),
+        *("test_data_stream.py", "test_demonstrations.py", "test_ema.py", "test_export_vllm.py"),
+        *("test_grpo_reference.py", "test_grpo_two_processes.py", "test_learning_", "test_memory.py"),
+        *("test_padding_free.py", "test_pair_lengths.py", "test_precision.py", "test_preference_processes.py"),
+        *("test_seeds.py", "test_two_processes.py", "test_validation_loss.py", "test_vllm.py"),
+    ),
+}
+CI_ONLY: Final = tuple(f"{folder}/{name}" for folder, names in _CI_ONLY.items() for name in names)
 UNIT: Final = ("tests/unit", "tests/contract", "tests/smoke")
 TIERS: Final[dict[str, tuple[Phase, ...]]] = {
     "quick": (Phase(UNIT, "not nightly and not cluster and not ci", 2),),
-    "test": (Phase(("tests",), "not nightly and not cluster and not ci", 3),),
-    "ci": (Phase(("tests",), "ci and not nightly and not cluster", 3),),
+    "test": (Phase(("tests",), "not nightly and not cluster and not ci", 4),),
+    "ci": (Phase(("tests",), "ci and not nightly and not cluster", 4),),
     "cluster": (Phase(("tests/cluster", "tests/integration/backend"), "cluster and not nightly", 2),),
 }
 

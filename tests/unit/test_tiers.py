@@ -21,6 +21,10 @@ def test_every_test_is_in_one_tier_of_ci_or_in_a_part_of_the_night() -> None:
         assert sum(bool(eval(marks, {}, names)) for marks in parts) == 1, names
 
 
+def test_what_only_ci_runs_is_there() -> None:
+    assert not [path for path in tiers.CI_ONLY if not list(tiers.ROOT.glob(f"{path}*"))]
+
+
 def test_the_phases_of_a_tier_share_its_marks() -> None:
     assert all(len({phase.marks for phase in phases}) == 1 for phases in tiers.TIERS.values())
 
