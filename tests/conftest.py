@@ -19,7 +19,7 @@ from launcher.store.opening import open_store
 from tests.support.mounts import unmount_left_behind
 from tests.tiers import CI_ONLY
 
-pytest_plugins = ["tests.support.s3", "tests.support.azurite", "tests.support.cluster.fixtures"]
+pytest_plugins = ["tests.support.cases", "tests.support.s3", "tests.support.azurite", "tests.support.cluster.fixtures"]
 
 # No example has a deadline: on a busy machine each of them takes as long as it takes
 hypothesis.settings.register_profile(

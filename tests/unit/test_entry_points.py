@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.cases import every_case
 from tests.support.documented import ROOT, tracked
 
 # jobs in users' repositories and in stores hold these: none may go
@@ -118,7 +119,7 @@ def resolves(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", sorted(run_names()))
+@every_case("name", run_names)
 def test_a_name_for_python_m_starts(name: str) -> None:
     spec = find_spec(name)
     assert spec is not None, f"{run_names()[name]} runs `python -m {name}`: there is no such module"
@@ -131,7 +132,7 @@ def test_a_name_for_python_m_starts(name: str) -> None:
     assert starts, f"`python -m {name}` defines functions and calls none"
 
 
-@pytest.mark.parametrize("name", sorted(n for n in run_names() if re.match("training|eval", n) and n not in NO_HELP))
+@every_case("name", lambda: [n for n in run_names() if re.match("training|eval", n) and n not in NO_HELP])
 def test_an_entry_point_explains_itself(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +144,7 @@ def test_an_entry_point_explains_itself(
     assert f"python -m {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", sorted(documented_names()))
+@every_case("name", documented_names)
 def test_a_documented_name_resolves(name: str) -> None:
     assert resolves(name), f"{documented_names()[name]} names {name}"
 

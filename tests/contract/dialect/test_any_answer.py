@@ -20,6 +20,7 @@ from eval.actions.dialects.registry import DIALECTS, make_dialect
 from eval.actions.geometry import Cells
 from eval.benchmarks.agentnetbench.score import predicted_acts
 from tests.contract.dialect.answers import NASTY, damaged, fuzzed
+from tests.support.cases import every_case
 from tools.reference.actions import ACTIONS, GRAMMARS
 
 NAMES: Final = [*DIALECTS, "tests.contract.dialect.own:JsonLines"]
@@ -75,7 +76,7 @@ def is_strict(dialect: Dialect, text: str) -> None:
     outcome(partial(dialect.parse_turn, lenient=True), text, ParseError)
 
 
-@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
+@every_case("text", NASTY.values(), ids=NASTY.keys())
 @pytest.mark.parametrize("name", [*NAMES, *OTHER])
 def test_an_answer_known_to_be_nasty_is_at_worst_a_parse_error(name: str, text: str) -> None:
     dialect = (DIALECT | OTHER)[name]

@@ -14,6 +14,7 @@ from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.base import Dialect, read_answer
 from eval.actions.dialects.registry import DIALECTS, make_dialect
 from eval.actions.geometry import Cells
+from tests.support.cases import every_case
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "data/dialects"
 ROWS: Final[list[dict[str, Any]]] = [
@@ -46,7 +47,7 @@ def is_as_expected(actions: tuple[Action, ...], expected: list[dict[str, Any]]) 
                 assert given[name] == pytest.approx(fields[name])
 
 
-@pytest.mark.parametrize("row", READ, ids=lambda row: row["id"])
+@every_case("row", READ, ids=lambda row: row["id"])
 def test_an_answer_is_read_as_its_actions(row: dict[str, Any]) -> None:
     dialect = dialect_of(row)
     turn = dialect.parse_turn(row["text"])
@@ -62,7 +63,7 @@ def test_an_answer_is_read_as_its_actions(row: dict[str, Any]) -> None:
     assert dialect.format_turn(again.actions, again.thought) == written
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["id"])
+@every_case("row", REFUSED, ids=lambda row: row["id"])
 def test_a_wrong_answer_is_refused_for_its_reason_and_repaired_only_where_that_is_known(row: dict[str, Any]) -> None:
     dialect = dialect_of(row)
     with pytest.raises(ParseError, match=re.escape(row["error"])):
@@ -102,7 +103,7 @@ TYPES: Final = {
 }
 
 
-@pytest.mark.parametrize("row", [row for row in READ if "reference" in row], ids=lambda row: row["id"])
+@every_case("row", [row for row in READ if "reference" in row], ids=lambda row: row["id"])
 def test_the_published_reader_of_ui_tars_says_the_same(row: dict[str, Any]) -> None:
     """Its points are x / width, ours the cell's centre: they differ by half a cell at most."""
     width, height = row.get("frame", (1000, 1000))

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from launcher.reasons import Reason
+from tests.support.cases import every_case
 from tests.support.documented import FILLED, ROOT, literals, tracked
 
 PAGE = (ROOT / "docs/reference/troubleshooting.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def test_the_page_has_messages_of_every_kind() -> None:
         assert len(re.sub(r"[^a-z]", "", message.replace("...", "").lower())) >= SHORTEST
 
 
-@pytest.mark.parametrize("message", messages())
+@every_case("message", messages())
 def test_every_message_is_in_the_code(message: str, texts: list[str]) -> None:
     wanted = pattern(message)
     assert any(wanted.search(text.replace("`", "").replace(FILLED, "...")) for text in texts), (

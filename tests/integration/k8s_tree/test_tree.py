@@ -27,8 +27,8 @@ from tests.integration.k8s_tree.building import (
     pods,
     text,
 )
+from tests.support.cases import every_case
 
-EVERYTHING = [pytest.param(folder, id=folder) for folder in FOLDERS]
 # names that an overlay replaces by an image with its digest; the tree can not know it
 NAMED = {"slipway-cpu", "vllm-serve", "oauth2-proxy", "generic-device-plugin", plan.STORE_IMAGE}
 # kinds whose schemas are not among ours: Prometheus' operator's are looked at by hand
@@ -42,7 +42,7 @@ def test_there_is_what_the_issue_names() -> None:
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_a_cluster_takes_it(folder: str, version: str) -> None:
     """Strict schemas of every minor version, and the rules beyond them; Pod Security where the namespace says it."""
     checked = [one for one in objects(folder) if one["apiVersion"] not in UNCHECKED]
@@ -66,13 +66,13 @@ def test_every_component_is_in_an_overlay(component: str) -> None:
     assert used
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_no_object_stands_twice(folder: str) -> None:
     names = [name(one) for one in objects(folder)]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_what_is_named_is_there(folder: str) -> None:
     """Volumes, accounts, roles, ConfigMaps, claims: nothing points to what no folder brings."""
     base = {name(one) for one in (*objects(folder), *objects("base"), *objects("reaper"))}
@@ -99,7 +99,7 @@ def test_what_is_named_is_there(folder: str) -> None:
     assert {one for one in missing if not one.endswith("/default")} - base == set()
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_pods_have_no_token_but_the_reaper(folder: str) -> None:
     for one in objects(folder):
         template = pods(one)
@@ -109,7 +109,7 @@ def test_pods_have_no_token_but_the_reaper(folder: str) -> None:
             assert one["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_only_the_device_plugin_is_privileged_and_its_namespace_has_nothing_else(folder: str) -> None:
     for one in objects(folder):
         template = pods(one)
@@ -122,7 +122,7 @@ def test_only_the_device_plugin_is_privileged_and_its_namespace_has_nothing_else
     assert there <= {"ServiceAccount", "DaemonSet"}
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_no_secret_and_no_key_lies_in_the_tree(folder: str) -> None:
     assert not of_kind(folder, "Secret")
     from launcher.spec.problems import Problems
@@ -136,7 +136,7 @@ def test_no_secret_and_no_key_lies_in_the_tree(folder: str) -> None:
     assert not [problem for problem in found.found if "token" in problem.what or "key" in problem.what]
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_images_are_pinned_or_named_for_an_overlay_to_pin(folder: str) -> None:
     for one in objects(folder):
         template = pods(one)
@@ -220,7 +220,7 @@ def test_a_job_finds_in_the_second_namespace_what_it_finds_in_the_first() -> Non
     assert first - second == ours | within_runs | {"NetworkPolicy/allow-metrics"}
 
 
-@pytest.mark.parametrize("folder", EVERYTHING)
+@every_case("folder", FOLDERS)
 def test_a_namespace_with_pods_denies_by_default(folder: str) -> None:
     policies = of_kind(folder, "NetworkPolicy")
     # the base's namespace is closed in the base; device plugins talk to the kubelet by a socket and have no policy

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from eval.actions import FIELDS, Action, ActionError, ActionType
+from tests.support.cases import every_case
 from tests.unit.eval.strategies import actions
 
 
@@ -19,7 +20,7 @@ def test_every_type_says_what_it_takes() -> None:
     assert set(FIELDS) == set(ActionType)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "what"),
     [
         ({"type": "clack"}, "unknown action type"),

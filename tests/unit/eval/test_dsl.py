@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.dsl import PLACED, Dsl, quote, unquote
 from eval.actions.geometry import Screen
+from tests.support.cases import every_case
 from tests.unit.eval.strategies import TEXT, actions
 
 COORDINATES = ("x", "y", "x2", "y2", "width", "height")
@@ -120,7 +121,7 @@ def test_forms_with_marks(action: Action, text: str) -> None:
     assert Dsl(marks=True).parse(text) == action
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from eval.accessibility.shown import points_at_control
 from eval.accessibility.tree import Tree, TreeNode
@@ -18,6 +17,7 @@ from eval.desktop import Expected, Task
 from eval.episodes import Episode, Step, ToolCall, frame_name
 from eval.failures import RULES, FailedEpisode, failure
 from eval.records import TaskRecord, task_record
+from tests.support.cases import every_case
 
 DONE, FAIL, WAIT = Action(ActionType.DONE), Action(ActionType.FAIL), Action(ActionType.WAIT)
 TYPE = Action(ActionType.TYPE, text="a")
@@ -56,7 +56,7 @@ def varied(count: int) -> list[Action]:
     return [Action(ActionType.TYPE, text=str(number)) for number in range(count)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("expected", "parts", "more"),
     [
         ("infrastructure", [click(0.1)], {"outcome": "infra", "success": None, "score": None, "error": "gone"}),

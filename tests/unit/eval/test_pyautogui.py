@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.calls import MAX_CODE, calls
 from eval.actions.dialects.pyautogui import PyAutoGui, actions
+from tests.support.cases import every_case
 from tests.unit.eval.strategies import actions as any_action
 
 KIND = ActionType
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("code", "action"),
     [
         ("pyautogui.click(x=0.9722, y=0.9701)", Action(KIND.CLICK, x=0.9722, y=0.9701)),
@@ -118,7 +119,7 @@ def test_a_turn_that_would_read_back_as_another_is_not_written() -> None:
         PyAutoGui().format_turn(moved)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "code",
     [
         "",

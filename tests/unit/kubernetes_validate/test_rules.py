@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from launcher.backends.kubernetes import schemas
+from tests.support.cases import every_case
 from tests.unit.kubernetes_validate.support import BASES, JOB, JOB_SET, cases, changed, said, spoiled
 
 CASES = cases()
 POD = "spec.template.spec"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['of']}-{case.get('drop') or next(iter(case['set']))}")
+@every_case("case", CASES, ids=lambda case: f"{case['of']}-{case.get('drop') or next(iter(case['set']))}")
 def test_what_is_said(case: dict[str, Any]) -> None:
     assert case["says"]
     assert said(spoiled(case)) == case["says"]
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
-@pytest.mark.parametrize("name", BASES)
+@every_case("name", BASES)
 def test_of_sound_objects_nothing_is_said(name: str, version: str) -> None:
     assert said(BASES[name], version) == []
 

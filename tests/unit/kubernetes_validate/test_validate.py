@@ -14,6 +14,7 @@ from launcher.backends.kubernetes.check.files import gather
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFindings
 from launcher.cli import main
 from launcher.errors import BadInput
+from tests.support.cases import every_case
 from tests.unit.kubernetes.support import ROOT
 from tests.unit.kubernetes_validate.support import GOLDEN, TREE
 
@@ -37,7 +38,7 @@ spec:
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.parent.name)
+@every_case("path", GOLDEN, ids=lambda path: path.parent.name)
 def test_what_is_rendered_is_sound(path: Path, version: str) -> None:
     assert validate.problems({path.name: path.read_text(encoding="utf-8")}, version) == []
 

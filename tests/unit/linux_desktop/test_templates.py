@@ -28,6 +28,7 @@ from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import answer, made
 from eval.config import ConfigError
 from eval.desktop import BrokenByAgent, Score
+from tests.support.cases import every_case
 from tests.support.folder_stage import FolderStage
 
 SEEDS = 100
@@ -66,6 +67,7 @@ def stage(tmp_path: Path) -> FolderStage:
 
 async def at_start(template: Instance, stage: FolderStage) -> dict[str, bytes]:
     """The start state on an empty home, and its files."""
+    stage.app = None
     for entry in stage.home.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     await template.prepare(stage)
@@ -80,14 +82,14 @@ async def score(template: Instance, stage: FolderStage, done: list[Action] = DON
         return None
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every_case("name", TEMPLATES)
 def test_the_same_seed_draws_the_same_and_another_seed_another(name: str) -> None:
     drawn = [instance(name, "test", seed) for seed in range(SEEDS)]
     assert drawn == [instance(name, "test", seed) for seed in range(SEEDS)]
     assert len({repr(one.asked()) for one in drawn}) > SEEDS // 2
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every_case("name", TEMPLATES)
 def test_no_split_asks_what_another_asks(name: str) -> None:
     """By the words of the task and by all that was drawn, not by the seed."""
     told = {split: [instance(name, split, seed) for seed in range(3 * SEEDS)] for split in SPLITS}
@@ -103,7 +105,7 @@ def test_no_word_is_in_two_splits(kind: str) -> None:
     assert {WordPool("t", split, 0).number(0, 99) % 3 for split in SPLITS} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every_case("name", TEMPLATES)
 def test_what_is_known_of_it_holds(name: str) -> None:
     about = TEMPLATES[name].about
     assert about.name == name
@@ -116,7 +118,7 @@ def test_a_tenth_is_infeasible() -> None:
     assert len(TEMPLATES) - len(FEASIBLE) >= 0.1 * len(TEMPLATES)
 
 
-@pytest.mark.parametrize("name", FEASIBLE)
+@every_case("name", FEASIBLE)
 def test_the_start_state_is_worth_nothing(name: str, stage: FolderStage) -> None:
     async def go() -> None:
         for seed in range(20):
@@ -130,7 +132,7 @@ def test_the_start_state_is_worth_nothing(name: str, stage: FolderStage) -> None
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("name", WITH_TARGETS)
+@every_case("name", WITH_TARGETS)
 def test_the_right_files_are_the_solution(name: str, stage: FolderStage) -> None:
     """However they came there: the judge asks for the state."""
 
@@ -149,22 +151,22 @@ def test_the_right_files_are_the_solution(name: str, stage: FolderStage) -> None
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("name", FEASIBLE)
-def test_no_hack_is_worth_anything(name: str, stage: FolderStage) -> None:
+@pytest.mark.parametrize("seed", range(HACKED))
+@every_case("name", FEASIBLE)
+def test_no_hack_is_worth_anything(name: str, seed: int, stage: FolderStage) -> None:
     """Each on a fresh start state, and all of them one after the other."""
 
     async def go() -> None:
-        for seed in range(HACKED):
-            template = instance(name, "test", seed)
-            start = await at_start(template, stage)
-            for fresh in (True, False):
-                for hack in hacks(template, start):
-                    if fresh:
-                        await at_start(template, stage)
-                    for path, content in hack.files.items():
-                        await stage.write_file(path, content)
-                    found = await score(template, stage)
-                    assert found is None or (found.value, found.success) == (0.0, False), f"{seed} {hack.name}: {found}"
+        template = instance(name, "test", seed)
+        start = await at_start(template, stage)
+        for fresh in (True, False):
+            for hack in hacks(template, start):
+                if fresh:
+                    await at_start(template, stage)
+                for path, content in hack.files.items():
+                    await stage.write_file(path, content)
+                found = await score(template, stage)
+                assert found is None or (found.value, found.success) == (0.0, False), f"{hack.name}: {found}"
 
     asyncio.run(go())
 
@@ -187,7 +189,7 @@ def gone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("trap", [folder, fifo, link, gone])
-@pytest.mark.parametrize("name", WITH_TARGETS)
+@every_case("name", WITH_TARGETS)
 def test_a_trap_in_the_place_of_the_work_is_worth_nothing(name: str, trap: object, stage: FolderStage) -> None:
     async def go() -> None:
         template = instance(name, "test", 0)
@@ -248,7 +250,7 @@ def crawled(app: WebApp, text: str | None) -> int:
     return len(seen)
 
 
-@pytest.mark.parametrize("name", SITES)
+@every_case("name", SITES)
 def test_no_form_that_is_sent_without_the_right_words_is_worth_anything(name: str, stage: FolderStage) -> None:
     """What a hacker does to a web application who reads no page: all links, all forms, the goal in every field."""
 
@@ -275,7 +277,7 @@ def test_a_web_application_takes_what_is_broken_and_goes_on() -> None:
     assert app.state() == {"cart": {}, "orders": []}
 
 
-@pytest.mark.parametrize("name", [name for name in TEMPLATES if name not in FEASIBLE])
+@every_case("name", [name for name in TEMPLATES if name not in FEASIBLE])
 def test_what_cannot_be_done_is_solved_by_saying_so(name: str, stage: FolderStage) -> None:
     async def go() -> None:
         template = instance(name, "test", 0)

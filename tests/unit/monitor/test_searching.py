@@ -16,6 +16,7 @@ from launcher.spec.model import Output
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys
+from tests.support.cases import every_case
 from tests.support.fakerun import FakeAttempt, fake_job, login_pipeline, write_run
 from tests.unit.monitor.test_ingest import evaluation
 
@@ -61,7 +62,15 @@ def searched(request: pytest.FixtureRequest, engine: Engine, monkeypatch: pytest
     return engine
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def told(searched: Engine, file_store: Store) -> Engine:
+    """A database that has read SAID."""
+    said(file_store, SAID)
+    StoreFollower(searched, file_store).once()
+    return searched
+
+
+@every_case(
     ("words", "places"),
     [
         ("PRESS save", [0]), ("save. 1", [0]), ("0 %", [0]), ("%", [0]), ("_", [1]), ("\\", [1]),
@@ -71,10 +80,8 @@ def searched(request: pytest.FixtureRequest, engine: Engine, monkeypatch: pytest
         ("e\n", [4]), ("form-1I press", []), ("%%%", []), ("___", []),
     ],
 )  # fmt: skip
-def test_what_is_found(searched: Engine, file_store: Store, words: str, places: list[int]) -> None:
-    said(file_store, SAID)
-    StoreFollower(searched, file_store).once()
-    assert found(searched, words) == [f"form-{place}" for place in places]
+def test_what_is_found(told: Engine, words: str, places: list[int]) -> None:
+    assert found(told, words) == [f"form-{place}" for place in places]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,6 +8,7 @@ import pytest
 
 from launcher.cli import VERBS
 from launcher.cli.arguments import parser
+from tests.support.cases import every_case
 from tests.support.documented import ROOT
 from tools.reference.cli import PROGRAMS, program_parser
 
@@ -24,7 +25,7 @@ def options(command: argparse.ArgumentParser) -> set[str]:
     return names - {"-h", "--help"}
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@every_case("verb", VERBS)
 def test_every_option_of_every_verb_is_on_the_page(verb: str) -> None:
     text = section(f"## launcher {verb}")
     assert [name for name in sorted(options(parser(verb, VERBS[verb][0]))) if name not in text] == []

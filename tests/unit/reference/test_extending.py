@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-import pytest
-
+from tests.support.cases import every_case
 from tools.reference.extending import CONTRACTS, load
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/extending.md").read_text(encoding="utf-8")
 NAMES = [name for _, names in CONTRACTS.values() for name in names]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_case("name", NAMES)
 def test_every_part_of_a_contract_is_on_the_page(name: str) -> None:
     item = load(name)
     assert f"### `{name.partition(':')[2] or name}`" in PAGE

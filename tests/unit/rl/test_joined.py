@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.support.cases import every_case
 from training.rl.joined import joined, rows_per_rollout, split_warning, whole_rollouts
 from training.rl.policy import SampledTurn
 from training.rl.rows import LossRow
@@ -54,7 +55,7 @@ def test_by_hand() -> None:
     assert torch.equal(spread[0], torch.tensor([-0.6, -1.1, 0.0, 0.0, 0.0, -2.1]))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@every_case("seed", range(200))
 def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
     """Some turns are left out, and some answers' texts were tokenised otherwise than sampled."""
     draw = random.Random(seed)

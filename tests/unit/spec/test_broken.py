@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from tests.support.cases import every_case
 from tests.unit.spec import corpus
 
 
-@pytest.mark.parametrize("path", corpus.files(), ids=lambda path: path.stem)
+@every_case("path", corpus.files(), ids=lambda path: path.stem)
 def test_message(path: Path, tmp_path: Path) -> None:
-    said = corpus.said(path, tmp_path)
+    folder = tmp_path / path.stem
+    folder.mkdir()
+    said = corpus.said(path, folder)
     assert said == path.with_suffix(".txt").read_text(encoding="utf-8")
     assert not any(token in said for token in corpus.TOKENS.values())
 

@@ -17,6 +17,7 @@ from launcher.spec.profile import load_profile
 from launcher.spec.resolve import resolve
 from launcher.spec.schema import BLOCKS, JOB, json_schema
 from launcher.spec.source import read_text
+from tests.support.cases import every_case
 from tests.unit.spec import corpus
 
 ROOT = Path(__file__).parents[3]
@@ -100,6 +101,7 @@ def test_there_are_examples() -> None:
     assert len(list(examples())) >= 1
 
 
+<<<<<<< HEAD
 def brings_code(path: Path) -> bool:
     """Then git lists the files: tests/integration/spec/test_schema.py."""
     return "\ncode:" in path.read_text(encoding="utf-8")
@@ -114,6 +116,10 @@ def test_examples_load_resolve_and_fit_the_schema(name: str) -> None:
 
 
 def whole_example(path: Path) -> None:
+=======
+@every_case("path", examples, ids=lambda path: str(path.relative_to(ROOT)))
+def test_examples_load_resolve_and_fit_the_schema(path: Path) -> None:
+>>>>>>> 92b5a860 (Many cheap cases of one test are one item of pytest's: every case runs, each that fails is named by the line that runs it alone)
     for document in documents(path.read_text(encoding="utf-8")):
         VALIDATOR.validate(document)
     whole = str(path.parent.relative_to(ROOT))
@@ -127,9 +133,7 @@ def test_the_project_has_a_profile_that_fits_its_schema() -> None:
         jsonschema.Draft202012Validator(profile.json_schema()).validate(documents(path.read_text())[0])
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in corpus.files() if path.stem[:5] != "yaml_"], ids=lambda path: path.stem
-)
+@every_case("path", [path for path in corpus.files() if path.stem[:5] != "yaml_"], ids=lambda path: path.stem)
 def test_broken_files_do_not_fit_the_schema(path: Path) -> None:
     errors = [error for one in documents(corpus.text(path).decode()) for error in VALIDATOR.iter_errors(one)]
     assert bool(errors) == (path.stem not in BEYOND)

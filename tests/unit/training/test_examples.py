@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from eval.config import convert
 from eval.run import RunConfig
 from eval.steps import StepsConfig
+from tests.support.cases import every_case
 from training.data.make_episodes import MakeEpisodesConfig
 from training.grpo.train import GrpoConfig
 from training.rl.config import RlConfig
@@ -44,7 +44,7 @@ def documents() -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize(("job", "module", "config"), documents())
+@every_case(("job", "module", "config"), documents)
 def test_a_program_takes_the_configuration_that_an_example_gives_it(
     job: str, module: str, config: dict[str, Any]
 ) -> None:

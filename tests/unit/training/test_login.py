@@ -16,6 +16,7 @@ from eval.desktop import Observation, Score
 from eval.environments import login
 from eval.environments.login import SIZE, LoginForm, credentials, layout, normalised, pairs
 from eval.environments.splits import SPLIT_SEED
+from tests.support.cases import every_case
 
 SEEDS = range(SPLIT_SEED, SPLIT_SEED + 40)
 
@@ -54,14 +55,14 @@ def play(seed: int, actions: Sequence[Action] | None, **options: Any) -> tuple[l
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@every_case("seed", SEEDS)
 def test_the_expert_logs_in_with_six_actions(seed: int) -> None:
     seen, score = play(seed, None)
     assert score.success
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every_case("seed", range(40))
 def test_the_expert_recovers_from_whatever_meddles(seed: int) -> None:
     _, score = play(seed, None, split="train", disturb=0.4)
     assert score.success
@@ -73,7 +74,7 @@ def test_the_same_seed_gives_the_same_pixels_and_another_one_others() -> None:
     assert first[0].image.tobytes() != other[0].image.tobytes()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@every_case("seed", SEEDS)
 def test_a_pixel_presses_an_element_exactly_when_it_lies_in_its_box(seed: int) -> None:
     screen = Screen(SIZE, SIZE)
     for name, rect in form(seed).layout.fields.items():

@@ -15,6 +15,7 @@ from eval.actions import Action, ActionType
 from eval.config import ConfigError, convert
 from eval.prompts import PastStep, PromptConfig
 from eval.prompts.wording import Style
+from tests.support.cases import every_case
 from training.rl.config import RlConfig
 from training.rl.sampler import SamplerConfig, lora_rank, visible
 from training.rl.train import main, one_device
@@ -123,7 +124,7 @@ def test_a_good_configuration_passes(change: dict[str, Any]) -> None:
     convert({**GOOD, **change}, RlConfig, "test").check()
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=[said for _, said in WRONG])
+@every_case(("change", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_a_contradiction_is_one_line(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as error:
         convert({**GOOD, **change}, RlConfig, "test").check()

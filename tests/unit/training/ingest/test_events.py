@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
+from tests.support.cases import every_case
 from tests.unit.training.ingest.material import START, click, down, key, scroll, stroke, typed, up
 from training.data.faults import BadSample
 from training.data.ingest.events import InputEvent, Rules, derive
@@ -51,7 +52,7 @@ def hold(modifier: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [key("press", first - 0.01, modifier), *rows, key("release", last + 0.01, modifier)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rows", "expected"),
     [
         (click(0, 5, 5), [("click",)]),

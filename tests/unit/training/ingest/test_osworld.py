@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
 from eval.episodes import Episode, iter_episodes, read_episode
+from tests.support.cases import every_case
 from tests.unit.training.ingest.material import FRAME, number_of, osworld, report, scene, snapshot
 from training.data.__main__ import main
 from training.data.faults import BadSample
@@ -276,7 +277,7 @@ def act(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"action_type": kind, "parameters": parameters}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("action", "expected"),
     [
         (act("MOVE_TO", x=10, y=20), Action(ActionType.HOVER, **at(10, 20))),
