@@ -80,12 +80,12 @@ def test_the_time_of_a_test_ends_it(run: pytest.Pytester) -> None:
     """The limit is the test's: after it nothing would end the next case."""
     run.makepyfile(
         test_slow="""
-        import time
+        import threading
         from tests.support.cases import every_case
 
         @every_case("seconds", [60, 61])
         def test_slow(seconds):
-            time.sleep(seconds)
+            threading.Event().wait(seconds)
         """
     )
     counts, said = outcome(run, "test_slow.py", "--timeout=0.2")

@@ -101,7 +101,6 @@ def test_there_are_examples() -> None:
     assert len(list(examples())) >= 1
 
 
-<<<<<<< HEAD
 def brings_code(path: Path) -> bool:
     """Then git lists the files: tests/integration/spec/test_schema.py."""
     return "\ncode:" in path.read_text(encoding="utf-8")
@@ -110,16 +109,12 @@ def brings_code(path: Path) -> bool:
 EXAMPLES = {str(path.relative_to(ROOT)): path for path in examples()}
 
 
-@pytest.mark.parametrize("name", [name for name, path in EXAMPLES.items() if not brings_code(path)])
+@every_case("name", [name for name, path in EXAMPLES.items() if not brings_code(path)])
 def test_examples_load_resolve_and_fit_the_schema(name: str) -> None:
     whole_example(EXAMPLES[name])
 
 
 def whole_example(path: Path) -> None:
-=======
-@every_case("path", examples, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_load_resolve_and_fit_the_schema(path: Path) -> None:
->>>>>>> 92b5a860 (Many cheap cases of one test are one item of pytest's: every case runs, each that fails is named by the line that runs it alone)
     for document in documents(path.read_text(encoding="utf-8")):
         VALIDATOR.validate(document)
     whole = str(path.parent.relative_to(ROOT))
