@@ -25,7 +25,6 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 PACKAGES: Final = ("training", "eval")
-DONE: Final = ".made"
 KEPT: Final = 2
 _used: dict[Path, int] = {}  # folder -> a file descriptor with a shared lock on it, until this process ends
 
@@ -40,11 +39,11 @@ def made_once(name: str, make: Callable[..., object], *given: Any) -> Path:
     with (place / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            if not (folder / DONE).exists():
+            if not _whole(folder).exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir()
                 make(folder, *given)
-                (folder / DONE).touch()
+                _whole(folder).touch()
                 _forget(place)
             _used[folder] = os.open(folder, os.O_RDONLY)
             fcntl.flock(_used[folder], fcntl.LOCK_SH)
@@ -60,16 +59,22 @@ def _root() -> Path:
     return root
 
 
+def _whole(folder: Path) -> Path:
+    """A file that is there when the folder is whole; beside it, so that no copy of the folder has it."""
+    return folder.with_suffix(".whole")
+
+
 def _forget(place: Path) -> None:
     """Removes the older folders that no process uses."""
 
     def made(folder: Path) -> float:
-        return (folder / DONE).stat().st_mtime if (folder / DONE).exists() else 0.0
+        return _whole(folder).stat().st_mtime if _whole(folder).exists() else 0.0
 
     for old in sorted((path for path in place.iterdir() if path.is_dir()), key=made)[:-KEPT]:
         descriptor = os.open(old, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _whole(old).unlink(missing_ok=True)
             shutil.rmtree(old, ignore_errors=True)
         except BlockingIOError:
             continue

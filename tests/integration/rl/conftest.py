@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pytest
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from eval.run import TasksConfig
-from tests.integration.training import clicks
+from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.rl.config import RlConfig
@@ -33,7 +32,7 @@ CHAT = PromptConfig(decimals=2, system="", history_style="chat")
 
 @pytest.fixture(scope="session")
 def start() -> Path:
-    """A model folder, kept where the preference trainings keep theirs."""
+    """A model that was taught with prompts of pictures and texts of the last steps."""
     return taught("rl-start", PROMPT)
 
 
@@ -45,10 +44,10 @@ def chat_start() -> Path:
 
 def taught(name: str, prompt: PromptConfig, sizes: dict[str, int] = SIZES) -> Path:
     """The folder of a model that was taught the login form a little."""
-    root = clicks.cache() / name
-    if (root / ".done").exists():
-        return root / "model"
-    shutil.rmtree(root, ignore_errors=True)
+    return made_once(name, _teach, prompt, sizes) / "model"
+
+
+def _teach(root: Path, prompt: PromptConfig, sizes: dict[str, int]) -> None:
     options = {"split": "train", "disturb": 0.25}
     tasks = TasksConfig(count=60, seed=0)
     make(MakeEpisodesConfig(environment="login", tasks=tasks, options=options, prompt=prompt), root)
@@ -66,7 +65,6 @@ def taught(name: str, prompt: PromptConfig, sizes: dict[str, int] = SIZES) -> Pa
         predictions=0,
     )
     assert sft(config, root, None)
-    return root / "model"
 
 
 def rl_config(model: Path, **changes: Any) -> RlConfig:

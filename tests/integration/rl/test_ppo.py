@@ -12,6 +12,7 @@ import torch
 
 from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import same
+from tests.support.made_once import made_once
 from training.rl.config import CriticConfig, RlConfig
 from training.rl.credit import turns_of
 from training.rl.train import make_trainer, train
@@ -29,12 +30,14 @@ def config(model: Path, **changes: Any) -> RlConfig:
 
 
 @pytest.fixture(scope="module")
-def straight(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("ppo")
+def straight(start: Path) -> Path:
+    return made_once("rl-ppo", undisturbed, start)
+
+
+def undisturbed(out: Path, start: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
         assert train(config(start), out, None)
-    return out
 
 
 def test_the_policy_waits_for_the_critic_and_then_learns(straight: Path, start: Path) -> None:

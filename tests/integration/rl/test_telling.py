@@ -16,6 +16,7 @@ from eval.run import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
+from tests.support.made_once import made_once
 from training.common.evaluation import EvaluationConfig
 from training.rl.config import RlConfig
 from training.rl.train import train
@@ -37,11 +38,13 @@ def of(kind: type[Any], folder: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def out(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(start: Path) -> Path:
     """A training of three generations of two groups of four, by GiGPO and M-GRPO's mean."""
-    folder = tmp_path_factory.mktemp("told")
+    return made_once("rl-told", play, start)
+
+
+def play(folder: Path, start: Path) -> None:
     assert train(config(start), folder, None)
-    return folder
 
 
 def test_every_rollout_and_turn_is_there_once(out: Path) -> None:

@@ -21,6 +21,7 @@ from eval.run import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
+from tests.support.made_once import made_once
 from training.common.entry import read_state
 from training.rl.config import FreshConfig
 from training.rl.train import main, train
@@ -41,13 +42,15 @@ def same(a: Path, b: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def straight(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(start: Path) -> Path:
     """The outputs of a training that nothing disturbed: four generations."""
-    out = tmp_path_factory.mktemp("straight")
+    return made_once("rl-straight", undisturbed, start)
+
+
+def undisturbed(out: Path, start: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
         assert train(rl_config(start), out, None)
-    return out
 
 
 def test_it_trains_and_tells_so(straight: Path, start: Path) -> None:

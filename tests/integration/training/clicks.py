@@ -1,14 +1,13 @@
 """The click task at the size at which GRPO is measured: episodes, a start checkpoint of about 60 %, accuracy.
 
-Made once per seed and kept in $SLIPWAY_TEST_CACHE (default: a folder of the machine's temporary files).
+Made once per seed (tests/support/made_once.py); with $SLIPWAY_TEST_CACHE set they stay there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from eval.environments import click
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
+from tests.support.made_once import made_once
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.weights.tiny import TinyConfig, build
 
@@ -30,21 +30,14 @@ TEMPERATURE = 0.7  # of that sampling: at 1 the tail of rare digits costs 5 % of
 EVERY = 2  # SFT steps between two looks
 
 
-def cache() -> Path:
-    folder = Path(os.environ.get("SLIPWAY_TEST_CACHE") or Path(tempfile.gettempdir()) / "slipway-clicks")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def episodes(count: int = 1024) -> Path:
     """A folder of `count` episodes by the expert."""
-    folder = cache() / f"episodes-{count}"
-    if not (folder / "done").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        tasks = TasksConfig(count=count, seed=0)
-        make(MakeEpisodesConfig(environment="click", tasks=tasks, options=OPTIONS, prompt=PROMPT), folder)
-        (folder / "done").touch()
-    return folder / "episodes"
+    return made_once(f"clicks-{count}", _play, count) / "episodes"
+
+
+def _play(folder: Path, count: int) -> None:
+    tasks = TasksConfig(count=count, seed=0)
+    make(MakeEpisodesConfig(environment="click", tasks=tasks, options=OPTIONS, prompt=PROMPT), folder)
 
 
 def judge(agent: Any, count: int) -> tuple[float, float]:
@@ -87,13 +80,13 @@ def sampled(model: Path, *, count: int = 128) -> float:
 
 def start(seed: int) -> Path:
     """A model that an SFT of this seed brought to about START, and no further: what GRPO starts from."""
+    return made_once(f"clicks-start-{seed}", _teach, seed) / "model"
+
+
+def _teach(folder: Path, seed: int) -> None:
     from training.data import samples
     from training.sft.train import SftConfig, make_trainer
 
-    folder = cache() / f"start-{seed}-{START:g}-{TEMPERATURE:g}"
-    if (folder / "start.txt").exists():
-        return folder / "model"
-    shutil.rmtree(folder, ignore_errors=True)
     made = episodes()
     tiny, probe = folder / "tiny", folder / "probe"
     build(TinyConfig(episodes=str(made), prompt=PROMPT, seed=seed), tiny)
@@ -136,7 +129,6 @@ def start(seed: int) -> Path:
     text = f"seed {seed}: SFT step {step}, {how}"
     print(text, flush=True)
     (folder / "start.txt").write_text(text + "\n")
-    return folder / "model"
 
 
 def reward_model(seed: int, *, pairs: int = 200, flipped: float = 0.2) -> tuple[Path, float]:
@@ -144,7 +136,12 @@ def reward_model(seed: int, *, pairs: int = 200, flipped: float = 0.2) -> tuple[
 
     Wrong answers click another cell; none is malformed, so that what it says of other texts is anybody's guess.
     """
-    import json
+    folder = made_once(f"clicks-reward-{seed}-{pairs}-{flipped:g}", _judge, seed, pairs, flipped)
+    rows = json.loads((folder / "results" / "summary.json").read_text())
+    return folder / "model", next(row["value"] for row in rows if "accuracy" in row["metric"])
+
+
+def _judge(folder: Path, seed: int, pairs: int, flipped: float) -> None:
     import random
 
     from training.data.pairs.run import PairsConfig, make
@@ -152,30 +149,24 @@ def reward_model(seed: int, *, pairs: int = 200, flipped: float = 0.2) -> tuple[
     from training.data.pairs.synthetic import SyntheticSource
     from training.reward.train import RewardConfig, train
 
-    folder = cache() / f"reward-{seed}-{pairs}-{flipped:g}"
-    if not (folder / ".done").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        source = SyntheticSource(episodes=[str(episodes(pairs))], ways=["element"], seed=seed)
-        made = folder / "pairs"
-        make(PairsConfig(sources=[source], prompt=PROMPT, test_share=0.2), made)
-        rng = random.Random(seed)
-        lines = [json.loads(line) for line in (made / PAIRS).read_text().splitlines()]
-        for line in lines:
-            if line["split"] == "train" and rng.random() < flipped:
-                line["chosen"], line["rejected"] = line["rejected"], line["chosen"]
-        (made / PAIRS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert (made / REPORT).exists()
-        config = RewardConfig(
-            model=str(start(seed)),
-            pairs=str(made),
-            steps=120,
-            batch_size=16,
-            learning_rate=5e-4,
-            adam_beta2=0.98,
-            seed=seed,
-            save_every=1000,
-        )
-        train(config, folder, None)
-    rows = json.loads((folder / "results" / "summary.json").read_text())
-    return folder / "model", next(row["value"] for row in rows if "accuracy" in row["metric"])
+    source = SyntheticSource(episodes=[str(episodes(pairs))], ways=["element"], seed=seed)
+    made = folder / "pairs"
+    make(PairsConfig(sources=[source], prompt=PROMPT, test_share=0.2), made)
+    rng = random.Random(seed)
+    lines = [json.loads(line) for line in (made / PAIRS).read_text().splitlines()]
+    for line in lines:
+        if line["split"] == "train" and rng.random() < flipped:
+            line["chosen"], line["rejected"] = line["rejected"], line["chosen"]
+    (made / PAIRS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert (made / REPORT).exists()
+    config = RewardConfig(
+        model=str(start(seed)),
+        pairs=str(made),
+        steps=120,
+        batch_size=16,
+        learning_rate=5e-4,
+        adam_beta2=0.98,
+        seed=seed,
+        save_every=1000,
+    )
+    train(config, folder, None)

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from eval.prompts import PromptConfig
+from tests.support.made_once import made_once
 from tests.unit.training.material import episodes, model
 from training.data.pairs.run import PairsConfig
 from training.data.pairs.run import make as make_pairs
@@ -24,12 +25,20 @@ PROMPT = PromptConfig(decimals=2, system="", history=2, images=2)  # prompts of 
 WAYS: Any = ["element", "perturbed", "type", "text", "malformed"]
 
 
-def material(root: Path) -> tuple[Path, Path]:
-    """(a folder of pairs with a test split, a tiny model)"""
+def material() -> Path:
+    """A folder with `episodes`, `pairs` of them with a test split, and a tiny `model`; not to be written in."""
+    return made_once("preference", _fill)
+
+
+def _fill(root: Path) -> None:
     seen = episodes(root, 6, PROMPT)
     source = SyntheticSource(episodes=[str(seen)], per_step=2, ways=WAYS)
     make_pairs(PairsConfig(sources=[source], prompt=PROMPT, test_share=0.35), root / "pairs")
-    return root / "pairs", model(root / "model", seen, PROMPT)
+    model(root / "model", seen, PROMPT)
+
+
+def pairs_and_model() -> tuple[Path, Path]:
+    return material() / "pairs", material() / "model"
 
 
 def weights(folder: Path) -> dict[str, Any]:

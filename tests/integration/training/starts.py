@@ -1,17 +1,17 @@
 """Where preference training begins: policies that an SFT on the click task brought to about 60 %, or to its end.
 
-Made once per seed and kept where clicks.py keeps its own.
+Made once per seed (tests/support/made_once.py).
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from tests.integration.training import clicks
+from tests.support.made_once import made_once
 from training.common.evaluation import undisturbed
 from training.data import samples
 from training.sft.train import SftConfig, make_trainer, train
@@ -23,35 +23,35 @@ LOOK: Final = 2  # SFT steps between two looks
 
 def expert(seed: int) -> Path:
     """A model folder after 300 steps, nearly always right: what a reward model begins with."""
-    folder = clicks.cache() / f"expert-{seed}"
-    if not (folder / ".done").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        made = clicks.episodes()
-        build(TinyConfig(episodes=str(made), prompt=clicks.PROMPT, seed=seed), folder / "tiny")
-        config = SftConfig(
-            model=str(folder / "tiny"),
-            episodes=str(made),
-            prompt=clicks.PROMPT,
-            steps=300,
-            learning_rate=1.2e-3,
-            adam_beta2=0.98,
-            seed=seed,
-            save_every=1000,
-            predictions=0,
-        )
-        assert train(config, folder, None)
-    return folder / "model"
+    return made_once(f"clicks-expert-{seed}", _finish, seed) / "model"
+
+
+def _finish(folder: Path, seed: int) -> None:
+    made = clicks.episodes()
+    build(TinyConfig(episodes=str(made), prompt=clicks.PROMPT, seed=seed), folder / "tiny")
+    config = SftConfig(
+        model=str(folder / "tiny"),
+        episodes=str(made),
+        prompt=clicks.PROMPT,
+        steps=300,
+        learning_rate=1.2e-3,
+        adam_beta2=0.98,
+        seed=seed,
+        save_every=1000,
+        predictions=0,
+    )
+    assert train(config, folder, None)
 
 
 def policy(seed: int) -> Path:
     """A model folder, stopped at about GOAL, decoded greedily; `start.txt` beside it tells its accuracy."""
+    return made_once(f"clicks-policy-{seed}", _stop, seed) / "model"
+
+
+def _stop(folder: Path, seed: int) -> None:
     from eval.agents.transformers import TransformersAgent
     from training.common.models import load_processor
 
-    folder = clicks.cache() / f"policy-{seed}"
-    if (folder / "start.txt").exists():
-        return folder / "model"
-    shutil.rmtree(folder, ignore_errors=True)
     made = clicks.episodes()
     build(TinyConfig(episodes=str(made), prompt=clicks.PROMPT, seed=seed), folder / "tiny")
     config = SftConfig(
@@ -92,4 +92,3 @@ def policy(seed: int) -> Path:
     text = f"seed {seed}: SFT step {min(found)[1]}, {reached:.3f} right, {malformed:.3f} malformed (greedy, n 512)"
     print(text, flush=True)
     (folder / "start.txt").write_text(text + "\n")
-    return folder / "model"

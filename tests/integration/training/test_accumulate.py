@@ -62,9 +62,9 @@ def chats(count: int = 6) -> list[Sample]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def made() -> tuple[Path, Path]:
     """(pairs, model)"""
-    return preference.material(tmp_path_factory.mktemp("accumulate"))
+    return preference.pairs_and_model()
 
 
 def gradient(trainer: Any) -> tuple[dict[str, Any], float]:

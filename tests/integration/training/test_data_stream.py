@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eval.prompts import PromptConfig
+from tests.support.made_once import made_once
 from tests.unit.training.material import episodes, model
 from training.data.packed.pack import PackConfig, pack
 from training.data.packed.stream import PackedSamples
@@ -28,18 +29,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with episodes/, packed/, general/ and model/."""
     import datasets
 
-    made = tmp_path_factory.mktemp("stream")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(made / "cache"))
-        model(made / "model", episodes(made, 8, PROMPT), PROMPT)
-        pack(PackConfig(episodes=[str(made / "episodes")]), made / "packed")
-        (made / "general").mkdir()
-        lines = [
-            {"messages": [{"role": "user", "content": f"Say {i}"}, {"role": "assistant", "content": f"{i}"}]}
-            for i in range(20)
-        ]
-        (made / "general" / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        yield made
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield made_once("data-stream", fill)
+
+
+def fill(made: Path) -> None:
+    model(made / "model", episodes(made, 8, PROMPT), PROMPT)
+    pack(PackConfig(episodes=[str(made / "episodes")]), made / "packed")
+    (made / "general").mkdir()
+    lines = [
+        {"messages": [{"role": "user", "content": f"Say {i}"}, {"role": "assistant", "content": f"{i}"}]}
+        for i in range(20)
+    ]
+    (made / "general" / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def mixture(root: Path) -> Spec:
@@ -68,10 +71,12 @@ def weights(folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def straight(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("straight")
+def straight(root: Path) -> Path:
+    return made_once("data-stream-straight", undisturbed, root)
+
+
+def undisturbed(out: Path, root: Path) -> None:
     assert train(config(root), out, None)
-    return out
 
 
 def test_packed_data_trains_to_the_weights_of_the_folders(root: Path, straight: Path, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import yaml
 
 from eval.config import ConfigError
 from eval.run import TasksConfig
-from tests.integration.training.preference import PROMPT, material, run_cut_off, same, weights
+from tests.integration.training.preference import PROMPT, pairs_and_model, run_cut_off, same, weights
+from tests.support.made_once import made_once
 from training.common.evaluation import EvaluationConfig
 from training.data.pairs.store import Pairs, read_pairs
 from training.data.samples import open_image
@@ -31,8 +32,8 @@ STEPS = 10
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return material(tmp_path_factory.mktemp("dpo"))
+def made() -> tuple[Path, Path]:
+    return pairs_and_model()
 
 
 def config(made: tuple[Path, Path], **changes: Any) -> DpoConfig:
@@ -53,13 +54,15 @@ def config(made: tuple[Path, Path], **changes: Any) -> DpoConfig:
 
 
 @pytest.fixture(scope="module")
-def straight(made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(made: tuple[Path, Path]) -> Path:
     """The outputs of a training that nothing disturbed."""
-    out = tmp_path_factory.mktemp("straight")
+    return made_once("dpo-straight", undisturbed, made)
+
+
+def undisturbed(out: Path, made: tuple[Path, Path]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
         assert train(config(made), out, None)
-    return out
 
 
 def test_it_learns_and_leaves_everything(straight: Path) -> None:

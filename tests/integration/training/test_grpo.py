@@ -20,6 +20,7 @@ import yaml
 
 from eval.config import ConfigError
 from eval.desktop import DesktopGone
+from tests.support.made_once import made_once
 from tests.unit.training.material import PROMPT, SIZES, episodes
 from training import rewards as reward_functions
 from training.data.faults import Faults
@@ -75,16 +76,19 @@ def broken(attempts: Sequence[SampledAnswer]) -> list[float | None]:
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def material() -> tuple[Path, Path]:
     """(episodes, model): prompts of different lengths, with one image or two."""
-    root = tmp_path_factory.mktemp("grpo")
+    root = made_once("grpo", fill)
+    return root / "episodes", root / "model"
+
+
+def fill(root: Path) -> None:
     made = episodes(root, 7)
     model = root / "model"
     build(TinyConfig(episodes=str(made), prompt=PROMPT, max_pixels=64 * 64, **SIZES), model)
     settings = json.loads((model / "tokenizer_config.json").read_text())
     settings["padding_side"] = "right"  # as the real ones have it
     (model / "tokenizer_config.json").write_text(json.dumps(settings))
-    return made, model
 
 
 def config(material: tuple[Path, Path], **changes: Any) -> GrpoConfig:
@@ -137,13 +141,15 @@ def summary_of(out: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def straight(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(material: tuple[Path, Path]) -> Path:
     """The outputs of a training that nothing disturbed: five generations of two prompts."""
-    out = tmp_path_factory.mktemp("straight")
+    return made_once("grpo-straight", undisturbed, material)
+
+
+def undisturbed(out: Path, material: tuple[Path, Path]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
         assert train(config(material), out, None)
-    return out
 
 
 def test_it_trains_and_tells_so(straight: Path, material: tuple[Path, Path]) -> None:

@@ -5,6 +5,7 @@ the start checkpoints and the plots stay there."""
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def test_a_learned_reward_rises_and_the_true_one_does_not_follow(seed: int, tmp_
         {"name": "inside_box", "weight": 0},
         {"name": "format", "weight": 0},
     ]
-    out = clicks.cache() / f"hacking-{seed}"
+    out = Path(os.environ.get("SLIPWAY_TEST_CACHE") or tmp_path) / f"hacking-{seed}"
     found = grpo.run(seed, out, **{**grpo.HACKING, "rewards": rewards})
 
     def ends(name: str) -> tuple[float, float, float]:

@@ -217,11 +217,10 @@ def test_what_is_not_proved_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def material() -> tuple[Path, Path, Path]:
     """(pairs, model, episodes)"""
-    root = tmp_path_factory.mktemp("padding")
-    pairs, model = preference.material(root)
-    return pairs, model, root / "episodes"
+    root = preference.material()
+    return root / "pairs", root / "model", root / "episodes"
 
 
 def assert_same(make: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.training.preference import PROMPT, material, same
+from tests.integration.training.preference import PROMPT, pairs_and_model, same
 from training.data.pairs.store import read_pairs
 from training.dpo import train as dpo
 from training.reward import train as reward
@@ -22,9 +22,9 @@ KINDS: dict[str, tuple[Any, Any]] = {"dpo": (dpo.DpoConfig, dpo), "reward": (rew
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def made() -> tuple[Path, Path]:
     """(a folder of pairs with a test split, a tiny model)"""
-    return material(tmp_path_factory.mktemp("pair-lengths"))
+    return pairs_and_model()
 
 
 def config(kind: str, made: tuple[Path, Path], **changes: Any) -> Any:

@@ -6,6 +6,7 @@ The reference is `precision: float32`. With bfloat16 weights a step of 1e-6 move
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from eval.config import ConfigError, load
 from eval.prompts import PromptConfig
 from tests.integration.training import preference
 from tests.integration.training.test_two_processes import TORCHRUN, environment
+from tests.support.made_once import made_once
 from training.common.entry import check_resume
 from training.dpo import train as dpo
 from training.grpo import train as grpo
@@ -40,15 +42,19 @@ COMMON: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def made() -> dict[str, Path]:
     """episodes, pairs, model: its weights are bfloat16 numbers, as published models' are."""
+    material = preference.material()
+    model = made_once("preference-rounded", rounded, material / "model")
+    return {"episodes": material / "episodes", "pairs": material / "pairs", "model": model}
+
+
+def rounded(folder: Path, model: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    root = tmp_path_factory.mktemp("precision")
-    pairs, model = preference.material(root)
-    file = model / "model.safetensors"
+    shutil.copytree(model, folder, dirs_exist_ok=True)
+    file = folder / "model.safetensors"
     save_file({name: value.bfloat16().float() for name, value in load_file(file).items()}, file, {"format": "pt"})
-    return {"episodes": root / "episodes", "pairs": pairs, "model": model}
 
 
 def config(method: str, made: dict[str, Path], **changes: Any) -> Any:

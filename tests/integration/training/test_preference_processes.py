@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.integration.training.preference import PROMPT, difference, material, same
+from tests.integration.training.preference import PROMPT, difference, pairs_and_model, same
 from tests.integration.training.test_two_processes import LOSS, TORCHRUN, WEIGHT, environment, losses
 from training.dpo.train import DpoConfig
 from training.reward.train import RewardConfig
@@ -33,8 +33,8 @@ UNEVEN = 0.1
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return material(tmp_path_factory.mktemp("two"))
+def made() -> tuple[Path, Path]:
+    return pairs_and_model()
 
 
 def run(folder: Path, module: str, config: Any, *, two: bool, resume: Path | None = None) -> Path:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from tests.integration.training.preference import difference, material, run_cut_off, same, weights
+from tests.integration.training.preference import difference, pairs_and_model, run_cut_off, same, weights
+from tests.support.made_once import made_once
 from training.data.pairs.store import read_pairs
 from training.options import LoraConfig
 from training.reward.model import RewardModel, encode, with_response
@@ -23,8 +24,8 @@ STEPS = 10
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return material(tmp_path_factory.mktemp("reward"))
+def made() -> tuple[Path, Path]:
+    return pairs_and_model()
 
 
 def config(made: tuple[Path, Path], **changes: Any) -> RewardConfig:
@@ -42,13 +43,15 @@ def config(made: tuple[Path, Path], **changes: Any) -> RewardConfig:
 
 
 @pytest.fixture(scope="module")
-def straight(made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(made: tuple[Path, Path]) -> Path:
     """The outputs of a training that nothing disturbed."""
-    out = tmp_path_factory.mktemp("straight")
+    return made_once("reward-straight", undisturbed, made)
+
+
+def undisturbed(out: Path, made: tuple[Path, Path]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
         assert train(config(made), out, None)
-    return out
 
 
 def test_it_learns_and_leaves_everything(straight: Path, made: tuple[Path, Path]) -> None:

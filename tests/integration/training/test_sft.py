@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from eval.prompts import PromptConfig
+from tests.support.made_once import made_once
 from tests.unit.training.material import episodes, model
 from training.options import LoraConfig
 from training.sft.train import SftConfig, train
@@ -25,11 +26,14 @@ STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def material() -> tuple[Path, Path]:
     """(episodes, model)"""
-    root = tmp_path_factory.mktemp("sft")
-    made = episodes(root, 4, PROMPT)
-    return made, model(root / "model", made, PROMPT)
+    root = made_once("sft", fill)
+    return root / "episodes", root / "model"
+
+
+def fill(root: Path) -> None:
+    model(root / "model", episodes(root, 4, PROMPT), PROMPT)
 
 
 def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
@@ -62,15 +66,17 @@ def same(a: Path, b: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def straight(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def straight(material: tuple[Path, Path]) -> Path:
     """The outputs of a training that nothing disturbed."""
-    out = tmp_path_factory.mktemp("straight")
+    return made_once("sft-straight", undisturbed, material)
+
+
+def undisturbed(out: Path, material: tuple[Path, Path]) -> None:
     metrics, progress = out / "metrics.jsonl", out / "progress.jsonl"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(metrics))
         patch.setenv("SLIPWAY_PROGRESS", str(progress))
         assert train(config(material), out, None)
-    return out
 
 
 def test_it_learns_and_tells_so(straight: Path) -> None:
@@ -115,10 +121,12 @@ def test_going_on_from_a_checkpoint_gives_the_same_bits(
 def test_sigterm_saves_the_step_and_the_next_try_ends_with_the_same_bits(
     straight: Path, material: tuple[Path, Path], tmp_path: Path
 ) -> None:
+    """To the whole group of processes: those that read the data live until the step is saved."""
     import msgspec
 
     file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, predictions=0, save_every=100))))
+    chosen = config(material, predictions=0, save_every=100, workers=1)
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(chosen)))
     out = tmp_path / "out"
     progress = tmp_path / "progress.jsonl"
     environment = {
@@ -129,12 +137,16 @@ def test_sigterm_saves_the_step_and_the_next_try_ends_with_the_same_bits(
     }
     program = ["tests.integration.training.until_sigterm", "training.sft", "--config", str(file)]
     command = [sys.executable, "-m", *program]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         while '"train"' not in (progress.read_text() if progress.exists() else ""):  # the first step is done
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        os.killpg(process.pid, signal.SIGTERM)
+        told, errors = process.communicate()
+    assert process.returncode == 0, errors[-2000:]
+    assert "stopped after step" in told
     assert not (out / ".done").exists()
     assert not (out / "model").exists()
     (saved,) = (out / "checkpoints").glob("checkpoint-*")

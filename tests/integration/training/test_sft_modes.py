@@ -16,6 +16,7 @@ from eval.config import ConfigError
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
+from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
@@ -36,16 +37,19 @@ LORA = LoraConfig(rank=4, alpha=8)
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def material() -> tuple[Path, Path]:
     """(episodes: 8 of one step, model)"""
-    root = tmp_path_factory.mktemp("modes")
+    root = made_once("sft-modes", fill)
+    return root / "episodes", root / "model"
+
+
+def fill(root: Path) -> None:
     options = {**OPTIONS, "split": "train"}
     make(
         MakeEpisodesConfig(environment="click", tasks=TasksConfig(count=8, seed=0), options=options, prompt=PROMPT),
         root,
     )
     build(TinyConfig(episodes=str(root / "episodes"), prompt=PROMPT, **SIZES), root / "model")  # type: ignore[arg-type]
-    return root / "episodes", root / "model"
 
 
 def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
@@ -94,11 +98,13 @@ def test_a_frozen_vision_tower_stays_what_it_was(
 
 
 @pytest.fixture(scope="module")
-def adapted(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def adapted(material: tuple[Path, Path]) -> Path:
     """The outputs of a LoRA training."""
-    out = tmp_path_factory.mktemp("adapted")
+    return made_once("sft-modes-lora", adapt, material)
+
+
+def adapt(out: Path, material: tuple[Path, Path]) -> None:
     assert train(config(material, lora=LORA), out, None)
-    return out
 
 
 def test_an_adapter_is_gone_on_from_wherever_its_base_lies_now(
@@ -437,12 +443,11 @@ def test_a_quantised_model_answers_with_the_trainings_bounds_and_adapter(
     from tests.integration.training.test_precision import config as of_method
     from training.common import answering, models
 
-    pairs, model = preference.material(tmp_path)
     agents = []
     final = answering.final_agent
     monkeypatch.setattr(models, "merged", lambda model: None)
     monkeypatch.setattr(answering, "final_agent", lambda *given: agents.append(final(*given)) or agents[-1])
-    made = {"episodes": tmp_path / "episodes", "pairs": pairs, "model": model}
+    made = {name: preference.material() / name for name in ("episodes", "pairs", "model")}
     changes = {"lora": LORA, "min_pixels": 100 * 100, "max_pixels": 128 * 128, "attention": "eager"}
     settings = msgspec.structs.replace(of_method(method, made, **changes), max_new_tokens=3)
     if method == "sft":

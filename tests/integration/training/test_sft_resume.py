@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from eval.config import ConfigError
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
+from tests.support.made_once import made_once
 from tests.support.mounts import small_file_system
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig
@@ -41,16 +39,19 @@ IGNORE = "ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def material() -> tuple[Path, Path]:
     """(episodes: 11 of one step, model)"""
-    root = tmp_path_factory.mktemp("resume")
+    root = made_once("sft-resume", fill)
+    return root / "episodes", root / "model"
+
+
+def fill(root: Path) -> None:
     options = {**OPTIONS, "split": "train"}
     make(
         MakeEpisodesConfig(environment="click", tasks=TasksConfig(count=11, seed=0), options=options, prompt=PROMPT),
         root,
     )
     build(TinyConfig(episodes=str(root / "episodes"), prompt=PROMPT, **SIZES), root / "model")  # type: ignore[arg-type]
-    return root / "episodes", root / "model"
 
 
 def config(material: tuple[Path, Path], **changes: Any) -> SftConfig:
@@ -167,10 +168,12 @@ def test_a_run_that_was_cut_off_after_its_last_step_trains_no_more(material: tup
 
 
 @pytest.fixture(scope="module")
-def checkpoint(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("checkpoint")
+def checkpoint(material: tuple[Path, Path]) -> Path:
+    return made_once("sft-resume-checkpoint", save, material) / "checkpoints" / "checkpoint-1"
+
+
+def save(out: Path, material: tuple[Path, Path]) -> None:
     assert train(config(material, steps=2, save_every=1, lora=None), out, None)
-    return out / "checkpoints" / "checkpoint-1"
 
 
 @pytest.mark.parametrize(
@@ -265,28 +268,6 @@ def test_a_full_disk_is_one_line_and_leaves_no_torn_checkpoint(
     (folder / "full").unlink()
     assert main(["--config", str(file), "--out", str(out), "--resume", str(first)]) == 0
     assert same(out, tmp_path / "straight")
-
-
-def test_sigterm_to_the_whole_group_spares_the_workers_until_the_step_is_saved(
-    material: tuple[Path, Path], tmp_path: Path
-) -> None:
-    file = tmp_path / "config.yaml"
-    changes = {"lora": None, "steps": 400, "workers": 1, "warmup_steps": 0, "learning_rate": 1e-5}
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, **changes))))
-    progress = tmp_path / "progress.jsonl"
-    environment = {**os.environ, "SLIPWAY_OUTPUTS": str(tmp_path / "out"), "SLIPWAY_PROGRESS": str(progress)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.training.until_sigterm", "training.sft", "--config", str(file)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        while '"train"' not in (progress.read_text() if progress.exists() else ""):
-            assert process.poll() is None
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGTERM)
-        told, errors = process.communicate()
-    assert process.returncode == 0, errors[-2000:]
-    assert "stopped after step" in told
-    assert len(list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))) == 1
 
 
 def tokens(metrics: Path) -> dict[int, float]:

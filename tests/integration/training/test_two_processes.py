@@ -19,6 +19,7 @@ from eval.config import load
 from eval.prompts import PromptConfig
 from eval.run import TasksConfig
 from tests.integration.training import best_rank
+from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
@@ -38,15 +39,18 @@ LOSS, WEIGHT = 2e-4, 2e-3
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def material() -> tuple[Path, Path]:
     """(episodes: 16 of one step, model)"""
-    root = tmp_path_factory.mktemp("two")
+    root = made_once("two-processes", fill)
+    return root / "episodes", root / "model"
+
+
+def fill(root: Path) -> None:
     make(
         MakeEpisodesConfig(environment="click", tasks=TasksConfig(count=16, seed=0), options=OPTIONS, prompt=PROMPT),
         root,
     )
     build(TinyConfig(episodes=str(root / "episodes"), prompt=PROMPT, **SIZES), root / "model")  # type: ignore[arg-type]
-    return root / "episodes", root / "model"
 
 
 def write(folder: Path, material: tuple[Path, Path], **changes: Any) -> Path:
@@ -111,13 +115,16 @@ def assert_close(two: Path, one: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def one(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one(material: tuple[Path, Path]) -> Path:
     """The same global batches in one process."""
-    config = write(tmp_path_factory.mktemp("one"), material, batch_size=4, predictions=0)
+    return made_once("two-processes-one", alone, material)
+
+
+def alone(out: Path, material: tuple[Path, Path]) -> None:
+    config = write(out, material, batch_size=4, predictions=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_METRICS", str(config.parent / "metrics.jsonl"))
-        assert train(load(config, SftConfig), config.parent, None)
-    return config.parent
+        patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
+        assert train(load(config, SftConfig), out, None)
 
 
 def test_data_parallel_is_one_process(material: tuple[Path, Path], one: Path, tmp_path: Path) -> None:

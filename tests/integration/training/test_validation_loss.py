@@ -20,6 +20,7 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of
 from tests.integration.training.test_two_processes import OPTIONS, PROMPT, TORCHRUN, run, write
+from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig, check_sharded
 from training.data import samples
@@ -40,15 +41,18 @@ HELD_OUT = 7  # of an odd number two processes get unequal parts
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def material() -> dict[str, Path]:
     """episodes, held_out, model"""
-    root = tmp_path_factory.mktemp("loss")
+    root = made_once("validation-loss", fill)
+    seen, held_out = (root / name / "episodes" for name in ("seen", "held"))
+    return {"episodes": seen, "held_out": held_out, "model": root / "model"}
+
+
+def fill(root: Path) -> None:
     for name, count, seed in (("seen", 16, 0), ("held", HELD_OUT, 500)):
         tasks = TasksConfig(count=count, seed=seed)
         make(MakeEpisodesConfig(environment="click", tasks=tasks, options=OPTIONS, prompt=PROMPT), root / name)
-    seen = root / "seen" / "episodes"
-    build(TinyConfig(episodes=str(seen), prompt=PROMPT, **SIZES), root / "model")
-    return {"episodes": seen, "held_out": root / "held" / "episodes", "model": root / "model"}
+    build(TinyConfig(episodes=str(root / "seen" / "episodes"), prompt=PROMPT, **SIZES), root / "model")
 
 
 def settings(folder: Path, material: dict[str, Path], evaluation: dict[str, Any], **changes: Any) -> Path:
@@ -120,12 +124,13 @@ RISING: dict[str, Any] = {"steps": 40, "learning_rate": 0.3, "max_grad_norm": 0.
 
 
 @pytest.fixture(scope="module")
-def one(material: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one(material: dict[str, Path]) -> Path:
     """A training alone that keeps its last weights."""
-    config = settings(
-        tmp_path_factory.mktemp("one"), material, {"every": 3, "keep": "last", "at_start": True}, batch_size=4
-    )
-    return alone(config)
+    return made_once("validation-loss-one", keep_last, material)
+
+
+def keep_last(out: Path, material: dict[str, Path]) -> None:
+    alone(settings(out, material, {"every": 3, "keep": "last", "at_start": True}, batch_size=4))
 
 
 def test_alone_it_is_transformers_own_loss(material: dict[str, Path], one: Path) -> None:
@@ -203,11 +208,9 @@ def test_a_loss_has_no_minimum(material: dict[str, Path]) -> None:
 
 
 @pytest.fixture(scope="module")
-def preferred(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def preferred() -> dict[str, Path]:
     """episodes, pairs, model"""
-    root = tmp_path_factory.mktemp("preferred")
-    pairs, model = preference.material(root)
-    return {"episodes": root / "episodes", "pairs": pairs, "model": model}
+    return {name: preference.material() / name for name in ("episodes", "pairs", "model")}
 
 
 BY_LOSS = EvaluationConfig(metric="loss", every=2, count=5, keep="last")

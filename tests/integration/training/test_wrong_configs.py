@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.integration.training import preference
+from tests.support.made_once import made_once
 from tests.support.refusing import refused
 
 pytestmark = [
@@ -58,10 +59,13 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made() -> Path:
     """episodes, pairs, model, and models whose files are broken."""
-    root = tmp_path_factory.mktemp("wrong")
-    preference.material(root)
+    return made_once("wrong-configs", spoil, preference.material())
+
+
+def spoil(root: Path, material: Path) -> None:
+    shutil.copytree(material, root, dirs_exist_ok=True)
     for name in ("torn-weights", "no-processor", "torn-config"):
         shutil.copytree(root / "model", root / "bad" / name)
     weights = root / "bad" / "torn-weights" / "model.safetensors"
@@ -70,7 +74,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if file.name not in ("config.json", "model.safetensors"):
             file.unlink()
     (root / "bad" / "torn-config" / "config.json").write_text("{")
-    return root
 
 
 def good(method: str, root: Path) -> dict[str, Any]:
