@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from launcher.store.base import Store
 from launcher.store.one_body import VARIABLE, VIOLATIONS
 from launcher.store.opening import open_store
+from tests.support import needs
 from tests.support.mounts import unmount_left_behind
 from tests.tiers import CI_ONLY
 
@@ -26,6 +28,9 @@ hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
 )
 hypothesis.settings.load_profile("busy")
+
+# As in an activated environment: `python` and `launcher` are those of this one
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 # A shell that starts us in the background ignores SIGINT for us and for every process below: a test that interrupts a
 # verb, as a person at a terminal does, would wait for ever.
@@ -56,6 +61,7 @@ WITH_AN_ENGINE: Final = 7200.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(needs)
     if not hasattr(config, "workerinput"):
         unmount_left_behind()
 

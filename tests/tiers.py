@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from tests.support import outcomes
+from tests.support import needs, outcomes
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 BUDGETS: Final = ROOT / "tests/budgets.yaml"
@@ -160,10 +160,12 @@ def run(tier: str) -> int:
     for phase in TIERS[tier]:
         line = command(phase, "-p", "tests.support.outcomes", "--outcomes", str(file))
         codes.append(subprocess.run(line, check=False, cwd=ROOT).returncode)
-    found = folders(list(outcomes.read(file).values()))
+    results = list(outcomes.read(file).values())
+    found = folders(results)
     collecting = outcomes.collecting(file)
     before, memory = sum(one.cpu for one in collecting), max((one.megabytes for one in collecting), default=0)
-    print(*table(found), sep="\n")
+    skips = needs.lines(one.why for one in results if one.how == "skipped")
+    print(*table(found), *skips, sep="\n")
     print(
         f"{tier}: {time.monotonic() - began:.0f} s, {before + sum(folder.cpu for folder in found):.0f} core-seconds, "
         f"{before:.0f} of them collecting (at most {memory} MB a process); "

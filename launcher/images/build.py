@@ -103,7 +103,7 @@ def context_tar(definition: Definition) -> bytes:
         for path, file in definition.context().items():
             info = tarfile.TarInfo(path)
             info.size = file.stat().st_size
-            info.mode = 0o755 if file.stat().st_mode & 0o100 else 0o644
+            info.mode = _mode(file)
             info.mtime = epoch
             with file.open("rb") as body:
                 tar.addfile(info, body)
@@ -116,13 +116,17 @@ def context_folder(definition: Definition, folder: Path) -> None:
     BuildKit caches files and fetches only those whose size or time differs. All files have the time SOURCE_DATE_EPOCH
     in seconds, so the nanoseconds are set from the content; an image's layers store no nanoseconds.
     """
-    with tarfile.open(fileobj=io.BytesIO(context_tar(definition))) as tar:
-        tar.extractall(folder, filter="data")
-    epoch = definition.epoch
-    for path in definition.context():
-        file = folder / path
-        time_ns = epoch * 10**9 + int(hashlib.sha256(file.read_bytes()).hexdigest(), 16) % 10**9
+    for path, source in definition.context().items():
+        file, body = folder / path, source.read_bytes()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+        file.chmod(_mode(source))
+        time_ns = definition.epoch * 10**9 + int(hashlib.sha256(body).hexdigest(), 16) % 10**9
         os.utime(file, ns=(time_ns, time_ns))
+
+
+def _mode(file: Path) -> int:
+    return 0o755 if file.stat().st_mode & 0o100 else 0o644
 
 
 def build(

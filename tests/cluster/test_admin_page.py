@@ -14,9 +14,9 @@ import yaml
 from launcher.store.opening import open_store
 from tests.cluster.pages import Reader, section, store_keys
 from tests.support.cluster.cluster import Cluster, running
-from tests.support.cluster.fixtures import without
 from tests.support.cluster.sandbox import NoCluster
 from tests.support.documented import ROOT, blocks
+from tests.support.needs import lacking
 
 # nightly: each test starts a cluster of its own, with a DNS server and kube-proxy, which CI does not build
 pytestmark = [
@@ -52,7 +52,7 @@ def empty() -> Iterator[Cluster]:
             cluster.kwok(1)
             yield cluster
     except NoCluster as error:
-        without(error)
+        lacking("cluster", str(error))
 
 
 def reader_of(cluster: Cluster, folder: Path) -> Reader:

@@ -9,13 +9,14 @@ import pytest
 from tests.cluster.scene import scene_of
 from tests.support.cluster import programs
 from tests.support.cluster.cluster import Cluster
+from tests.support.needs import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def test_a_committed_job_runs_once_and_is_left_alone_by_the_next_sync(cluster: Cluster, tmp_path: Path) -> None:
     if not programs.built("flux"):
-        pytest.skip("Flux' controllers are not built: `make gitops-tools`")
+        lacking("gitops")
     with scene_of("flux", cluster, tmp_path) as scene:
         desk = scene.desk
         (run,) = scene.render(desk.job("committed", "print(1)"))

@@ -23,11 +23,10 @@ import yaml
 from launcher.store.opening import open_store
 from tests.support.cluster import sandbox
 from tests.support.cluster.cluster import Cluster
-from tests.support.cluster.fixtures import without
 from tests.support.cluster.pods import job, pod
 from tests.support.cluster.proxy import Kind
-from tests.support.cluster.sandbox import NoCluster
 from tests.support.engine import ROOT, Engine
+from tests.support.needs import lacking
 
 pytestmark = pytest.mark.cluster
 RunPod = Callable[..., str]
@@ -100,7 +99,7 @@ def test_a_killed_api_server_comes_back_and_pods_live_on(cluster: Cluster, names
 
 def test_an_image_of_the_docker_engine_runs_by_its_digest(cluster: Cluster, engine: Engine, run_pod: RunPod) -> None:
     if engine.base is None:
-        pytest.skip("the machine's Docker makes its base from a registry")
+        lacking("root")
     reference = cluster.import_image(engine, engine.base)
     assert re.fullmatch(r"test\.local/base@sha256:[0-9a-f]{64}", reference)
     assert run_pod("debian", "cat", "/etc/debian_version", image=reference).startswith("12")
@@ -233,19 +232,6 @@ def _words(process: Path) -> str:
         return (process / "cmdline").read_text(errors="replace")
     except OSError:
         return ""
-
-
-def test_without_a_cluster_tests_are_skipped_and_in_ci_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no cluster: only root"):
-        without(NoCluster("only root"))
-    monkeypatch.setenv("CI", "true")
-    monkeypatch.delenv("SLIPWAY_ALLOW_NO_CLUSTER", raising=False)
-    with pytest.raises(pytest.fail.Exception, match="SLIPWAY_ALLOW_NO_CLUSTER=1 skips"):
-        without(NoCluster("only root"))
-    monkeypatch.setenv("SLIPWAY_ALLOW_NO_CLUSTER", "1")
-    with pytest.raises(pytest.skip.Exception):
-        without(NoCluster("only root"))
 
 
 def test_the_build_says_what_it_cannot_do(tmp_path: Path) -> None:

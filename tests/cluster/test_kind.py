@@ -16,14 +16,13 @@ import pytest
 
 from tests.cluster.pages import section
 from tests.integration.docker.test_login import CHANCE, GOAL
-from tests.support.cluster.fixtures import without
-from tests.support.cluster.sandbox import NoCluster
 from tests.support.documented import ROOT
 from tests.support.engine import Engine, NoEngine
 from tests.support.kind.engine import running
 from tests.support.kind.images import controller_image, small_cpu_image
 from tests.support.kind.node_image import node_image
 from tests.support.kind.user import RELEASES, KindUser
+from tests.support.needs import lacking
 from tests.support.waiting import until
 
 pytestmark = [
@@ -72,7 +71,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindUser]:
             print(f"\n| step | seconds |\n|---|---|\n{table}")
             (engine.state / "seconds.md").write_text(table)
     except NoEngine as error:
-        without(NoCluster(str(error)))
+        lacking("docker", str(error))
 
 
 @pytest.fixture

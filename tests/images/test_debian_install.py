@@ -25,20 +25,14 @@ import pytest
 
 from tests.images.guest_programs import environment, free_ports
 from tests.support.engine import ROOT, STATE
+from tests.support.needs import marked
 
-NEEDED = {
-    "qemu-system-x86": "/usr/bin/qemu-system-x86_64",
-    "qemu-utils": "/usr/bin/qemu-img",
-    "ovmf": "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd",
-    "swtpm": "/usr/bin/swtpm",
-}
-MISSING = [package for package, file in NEEDED.items() if not Path(file).exists()]
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.alone,
     pytest.mark.timeout(3 * 3600),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the medium: run it as root"),
-    pytest.mark.skipif(bool(MISSING), reason=f"no QEMU as in the image: apt-get install {' '.join(MISSING)}"),
+    marked("root", missing=os.geteuid() != 0),
+    marked("qemu"),
 ]
 HARDWARE = {"firmware": "secure", "tpm": True, "memory": "1G", "cpus": 1, "bus": "sata", "clock": "localtime"}
 

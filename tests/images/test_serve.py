@@ -18,6 +18,7 @@ import pytest
 from tests.images.serving import SERVE, adapter, entry, reserved, serving, value
 from tests.support import old_driver
 from tests.support.engine import ROOT
+from tests.support.needs import marked
 from tests.support.waiting import HANGS
 
 PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
@@ -271,7 +272,7 @@ for config in json.load(sys.stdin):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1")
+@marked("vllm", missing=not PYTHON.exists())
 def test_vllms_own_parser_takes_every_option_as_it_is_meant(tmp_path: Path) -> None:
     adapters = {name: adapter(tmp_path / name, rank) for name, rank in (("a", 8), ("b", 20))}
     full: dict[str, object] = {"model": "a/b", "adapters": adapters, "max_loras": 1, "runtime_lora": True}
@@ -315,7 +316,7 @@ def test_vllms_own_parser_takes_every_option_as_it_is_meant(tmp_path: Path) -> N
 @pytest.mark.nightly
 @pytest.mark.alone
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1")
+@marked("vllm", missing=not PYTHON.exists())
 def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -> None:
     """The image's own smoke: ready with a key, every name answers, and not the same; a schema, a tool, metrics, health
     check, SIGTERM to exit 0."""

@@ -1,7 +1,6 @@
 """Azurite, Microsoft's own stand-in for Azure's storage, on loopback, and stores in its containers.
 
-It is a program of Node: `npm install --prefix .tools/azurite azurite@3.35.0` puts it where it is looked for; PATH will
-do, too.
+It is a program of Node. tests/support/needs.py has the command that puts it where it is looked for; PATH will do, too.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ import pytest
 
 from launcher.store.base import Store
 from launcher.store.opening import open_store
+from tests.support.needs import lacking
 from tests.support.s3 import ROOT, free_port
 
-VERSION = "3.35.0"
-INSTALL = f"npm install --prefix .tools/azurite azurite@{VERSION}"
 ACCOUNT = "devstoreaccount1"
 # of every Azurite, as its documentation says
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -76,7 +74,7 @@ class Azurite:
 def azurite() -> Iterator[Azurite]:
     found = program()
     if found is None:
-        pytest.skip(f"Azurite is missing: {INSTALL}")
+        lacking("azurite")
     with tempfile.TemporaryDirectory(prefix="slipway-azurite-") as folder:
         server = Azurite(Path(folder), found)
         try:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-
+from tests.support.needs import lacking
 from tests.support.s3 import REGION, S3Server, free_port, versitygw
 
 # With characters that URLs and base64 write differently; none looks like a service's token, which is masked anyway.
@@ -123,7 +122,7 @@ def served(folder: Path) -> Iterator[S3Server]:
     """A server whose key is a canary, and its bucket `bucket`, in `folder`/served."""
     program = versitygw()
     if program is None:
-        pytest.skip("needs versitygw: run `make tools` (needs Go)")
+        lacking("versitygw")
     (folder / "served").mkdir()
     port = free_port()
     command = [str(program), "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet"]

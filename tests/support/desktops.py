@@ -5,29 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
 from eval.desktops.isolation import isolation
 from eval.desktops.session import DesktopSession
-from tests.support.lacking import lacking
+from tests.support.needs import lacking, need
 
 T = TypeVar("T")
 KNOWN: dict[Path, set[str]] = {}  # a test's folder: the shared memory that was there before
-PROGRAMS = ("Xvfb", "openbox", "dbus-daemon", "galculator", "mousepad", "xprop", "xmodmap")
 
 
 def need_desktops() -> None:
-    """Skips the test where a program is missing, with the command that installs it; in CI it fails."""
-    missing = [name for name in PROGRAMS if not shutil.which(name)]
-    if not Path("/usr/lib/python3/dist-packages/pyatspi").is_dir():
-        missing.append("pyatspi")
-    if missing:
-        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
+    """Skips the test where a program of the desktop packages is missing."""
+    need("desktop")
 
 
 def need_isolation() -> None:
@@ -35,7 +27,7 @@ def need_isolation() -> None:
     need_desktops()
     machine = isolation()
     if not machine.complete:
-        pytest.skip(f"this machine cannot keep a hostile program within limits: {'; '.join(machine.missing)}")
+        lacking("isolation", "; ".join(machine.missing))
 
 
 def memory_mb(pids: Iterable[int]) -> float:

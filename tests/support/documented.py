@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch, fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -51,12 +51,29 @@ class Shown:
         return found
 
 
+def _kept(folder: Path, ignored: tuple[str, ...] = (".git",)) -> Iterator[Path]:
+    """The files below `folder` but what a .gitignore names: names and patterns of names, no paths."""
+    if (listed := folder / ".gitignore").exists():
+        ignored = (*ignored, *(line.rstrip("/") for line in listed.read_text().split()))
+    for path in folder.iterdir():
+        if not any(fnmatch(path.name, pattern) for pattern in ignored):
+            if path.is_dir() and not path.is_symlink():
+                yield from _kept(path, ignored)
+            elif path.is_file():
+                yield path
+
+
+@cache
+def _files() -> tuple[str, ...]:
+    return tuple(sorted(path.relative_to(ROOT).as_posix() for path in _kept(ROOT)))
+
+
 @cache
 def tracked(*patterns: str) -> tuple[Path, ...]:
-    """Files of the repository, new ones included."""
-    git = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
-    names = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
-    return tuple(ROOT / name for name in names if name and (ROOT / name).is_file())
+    """Files of the repository, new ones included. A pattern is a folder, or as for `git ls-files`: `*` takes `/`, too.
+    Does not ask git: the clone may have been made elsewhere."""
+    wanted = [pattern for one in patterns for pattern in ([one, f"{one}/*"] if one != "." else ["*"])]
+    return tuple(ROOT / name for name in _files() if any(fnmatchcase(name, pattern) for pattern in wanted))
 
 
 def place(path: Path, text: str, at: int) -> str:

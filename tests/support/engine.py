@@ -8,7 +8,7 @@ The base stands in for debian:bookworm-slim: debootstrap's minimal Debian, with 
 package registries (certificates, mirrors, proxies). None of that is in a shipped Dockerfile.
 
 Who is not root, or has SLIPWAY_ENGINE=host, gets the Docker of the machine and the Dockerfiles' own base. Without any,
-tests are skipped with the reason; in CI they fail, unless SLIPWAY_ALLOW_NO_ENGINE=1.
+tests are skipped with the reason; in CI they fail, unless SLIPWAY_MAY_LACK=docker.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.support.needs import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path(os.environ.get("SLIPWAY_ENGINE_DIR", ROOT / ".tools" / "engine"))
@@ -146,7 +148,7 @@ def run_folder(state: Path) -> Path:
 def another(engine: Engine, state: Path) -> Iterator[Engine]:
     """An engine that nobody else is at work on, its data in the folder `state`, with the tests' base in it."""
     if engine.base is None:
-        pytest.skip("only root can start an engine of its own")
+        lacking("root")
     made = Engine(f"unix://{run_folder(state)}/docker.sock", base=engine.base, state=state)
     made.start()
     try:
@@ -325,13 +327,9 @@ def running(state: Path = STATE) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """A Docker engine. Skips where there can be none; fails in CI."""
+    """A Docker engine. Skips where there can be none."""
     try:
         with running() as found:
             yield found
     except NoEngine as error:
-        if os.environ.get("CI") and os.environ.get("SLIPWAY_ALLOW_NO_ENGINE") != "1":
-            pytest.fail(
-                f"no Docker engine for the tests: {error} (SLIPWAY_ALLOW_NO_ENGINE=1 skips them)", pytrace=False
-            )
-        pytest.skip(f"no Docker engine: {error}")
+        lacking("docker", str(error))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import pytest
+from tests.support.needs import lacking, need_root
 
 MOUNTS: Final = Path("/proc/self/mounts")
 
@@ -19,13 +19,12 @@ MOUNTS: Final = Path("/proc/self/mounts")
 def small_file_system(folder: Path, options: str) -> Iterator[None]:
     """A tmpfs on `folder`, which is made, with these mount options (`size=1m`). Skips the test where none can be
     mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a tmpfs needs root")
+    need_root()
     folder.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
-        pytest.skip(f"mounting a tmpfs needs CAP_SYS_ADMIN: {made.stderr.strip()}")
+        lacking("root", f"with CAP_SYS_ADMIN: {made.stderr.strip()}")
     try:
         yield
     finally:

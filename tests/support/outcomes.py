@@ -164,6 +164,10 @@ class Recorder:
         if (found := getattr(node, "workeroutput", {}).get("collecting")) is not None:
             self.write(found)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.write(asdict(Outcome(report.nodeid, "skipped", _why(report))))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome = self._running.setdefault(report.nodeid, Outcome(report.nodeid))
         outcome.seconds = round(outcome.seconds + report.duration, 3)
@@ -174,7 +178,7 @@ class Recorder:
             self.write(asdict(self._running.pop(report.nodeid)))
 
 
-def _why(report: pytest.TestReport) -> str:
+def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
     if isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)

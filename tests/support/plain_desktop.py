@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import struct
 import subprocess
@@ -13,23 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from eval.desktops.place import Place
+from tests.support.needs import need
 
-# program -> Debian's package
-NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon", "mousepad": "mousepad"}
 QUIET_GTK = "[Settings]\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"
-
-
-def require_desktop_programs() -> None:
-    """Skips with the name of the package that is missing; on CI it fails instead."""
-    missing = [package for program, package in NEEDED.items() if shutil.which(program) is None]
-    if missing:
-        message = f"not installed: {' '.join(missing)}; `make desktop-tools` installs them"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 class PlainDesktop:
@@ -117,7 +103,7 @@ def wait_until(condition: object, seconds: float = 60.0) -> None:
 @contextmanager
 def plain_desktop(folder: Path, size: str = "1280x800") -> Iterator[PlainDesktop]:
     """A desktop that ends with the block."""
-    require_desktop_programs()
+    need("desktop")
     desktop = PlainDesktop(folder, size)
     try:
         yield desktop

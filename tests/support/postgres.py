@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 
 WHERE = ("/usr/lib/postgresql/*/bin", "/usr/local/bin")
 USER = "nobody"  # the server refuses to run as root
@@ -67,7 +67,7 @@ def a_postgres() -> Postgres:
     found = [path for pattern in WHERE for path in Path("/").glob(f"{pattern[1:]}/postgres")]
     programs = [path.parent for path in found if (path.parent / "initdb").exists()]
     if not programs:
-        lacking("needs PostgreSQL: apt-get install postgresql")
+        lacking("postgres")
     folder = Path(tempfile.mkdtemp(prefix="slipway-postgres-"))
     folder.chmod(0o755)
     server = Postgres(programs[0], folder)

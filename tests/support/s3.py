@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import socket
@@ -21,6 +20,7 @@ import pytest
 
 from launcher.store.base import Store
 from launcher.store.opening import open_store
+from tests.support.needs import required
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY, SECRET, REGION = "testkey", "testsecret", "us-east-1"
@@ -44,7 +44,7 @@ class S3Server:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180  # moto is Python, and imports for long on a busy machine
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -53,6 +53,7 @@ class S3Server:
                 raise OSError
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
                     raise RuntimeError(f"no S3 server on {self.endpoint}: {self.log.read_text()[-2000:]}") from None
                 time.sleep(0.02)
 
@@ -117,7 +118,7 @@ def running() -> Iterator[S3Server]:
         access = ["--access", KEY, "--secret", SECRET, "--region", REGION]
         command = [str(program), "--port", f"127.0.0.1:{port}", *access, "--quiet", "posix", str(folder / "data")]
     else:
-        if os.environ.get("SLIPWAY_REQUIRE_REAL_S3") == "1":
+        if required("versitygw"):
             raise RuntimeError("versitygw is required here and not built: run `make tools` (needs Go)")
         print("S3 tests run against moto: versitygw is not built (`make tools`, needs Go)", file=sys.stderr)
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

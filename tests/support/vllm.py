@@ -11,17 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from tests.support.needs import marked
 from training.common.vllm_client import Client, ServerGone
 
 ROOT: Final = Path(__file__).parents[2]
 COLOCATED: Final = Path(os.environ.get("SLIPWAY_COLOCATE_PYTHON") or ROOT / ".venv-colocate/bin/python")
 APART: Final = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or ROOT / ".venv-vllm/bin/python")
-needs_colocated = pytest.mark.skipif(
-    not COLOCATED.exists(), reason="no TRL with vLLM here: `make colocate-env`, and Debian's libnuma1"
-)
-needs_server = pytest.mark.skipif(not APART.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1")
+needs_colocated = marked("colocate", missing=not COLOCATED.exists())
+needs_server = marked("vllm", missing=not APART.exists())
 
 
 def alone() -> Mapping[str, str]:

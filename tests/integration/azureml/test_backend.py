@@ -30,6 +30,7 @@ from launcher.verbs.cancel import cancel
 from launcher.verbs.reap import Reaped, reap
 from tests.fakes.azureml import cloud
 from tests.integration.azureml.conftest import IMAGE, PLACE, Tenant
+from tests.support.needs import need
 from tests.support.stepping import Killed
 from tests.support.waiting import until
 
@@ -83,6 +84,7 @@ def test_a_run_of_several_roles_is_there_when_its_leader_is(tenant: Tenant) -> N
 
 def test_the_same_request_from_any_folder(tenant: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK adds the Git state of the folder that it runs in."""
+    need("git")
     repository = tmp_path / "repository"
     identity = ["-c", "user.name=n", "-c", "user.email=n@example.test"]
     subprocess.run(["git", "init", "-q", str(repository)], check=True)

@@ -13,7 +13,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from eval.actions import Action, ActionType
+from tests.support.needs import TOOLS
+
+pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
+
 from eval.desktops.computer import LocalComputer
 from eval.desktops.executor import Executor
 from eval.desktops.session import DesktopOptions, DesktopSession

@@ -13,6 +13,10 @@ from PIL import Image
 
 from eval.actions import Action
 from eval.desktop import ActionRefused, DesktopGone
+from tests.support.needs import TOOLS
+
+pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
+
 from eval.desktops.executor import Executor
 from tests.support.event_window import EventWindow
 from tests.support.plain_desktop import PlainDesktop, plain_desktop, wait_until

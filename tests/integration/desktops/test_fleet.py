@@ -17,6 +17,7 @@ import eval as package
 from eval.desktops.keeping import kernel
 from eval.desktops.session import DesktopSession
 from tests.support.desktops import descriptors, left, memory_mb, run
+from tests.support.needs import need, need_root
 from tests.support.waiting import until
 
 DEBIAN_PYTHON = "/usr/bin/python3"
@@ -95,10 +96,8 @@ def test_sixteen_desktops_at_once(folder: Path) -> None:
 def test_a_user_without_rights_has_desktops(folder: Path, user: int) -> None:
     """The keeper as another user, without this user's rights and without control groups. Docker's jobs run as a number
     that the image has no name for, and D-Bus refuses a user without one."""
-    if os.geteuid() != 0:
-        pytest.skip("this user has no special rights, so the other tests show it")
-    if not Path(DEBIAN_PYTHON).exists() or not shutil.which("setpriv"):
-        pytest.skip("install python3 and util-linux from Debian: this Python may lie in root's home")
+    need_root()  # for who is not root the other tests show it
+    need("debian-python")  # this Python may lie in root's home
     source = Path(package.__file__).parent
     (folder / "code" / "eval").mkdir(parents=True)
     shutil.copy(source / "__init__.py", folder / "code" / "eval")

@@ -15,6 +15,10 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.human import HumanAgent
 from eval.config import ConfigError
+from tests.support.needs import TOOLS, lacking
+
+pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
+
 from eval.desktops import live
 from eval.desktops.executor import Executor
 from eval.desktops.live import LiveDesktop
@@ -27,7 +31,6 @@ from eval.environments.desktop import NoteScene
 from eval.environments.registry import environment
 from eval.episodes import Step, read_episode
 from eval.rollout import Rollout, RolloutLimits, rollout
-from tests.support.lacking import lacking
 from tests.support.vnc import ALT, CONTROL, RETURN, VncPerson
 from tests.support.vnc import END as END_KEY
 from tests.support.waiting import until
@@ -141,7 +144,7 @@ def test_a_person_who_begins_at_once_loses_nothing(monkeypatch: pytest.MonkeyPat
 def test_a_person_at_the_vnc_page_solves_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Through websockify and x11vnc, as a browser connects."""
     if missing := missing_viewers():
-        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
+        lacking("desktop", f"no {', '.join(missing)}")
 
     async def at_the_page(session: DesktopSession, seen_to: Callable[[Callable[[], None]], None]) -> None:
         view = await start_view(session, control=True)

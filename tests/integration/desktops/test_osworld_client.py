@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.desktops import need_isolation
 from tests.support.documented import ROOT, blocks
-from tests.support.lacking import lacking
+from tests.support.needs import need
 
 PYTHON = ROOT / ".venv-osworld/bin/python"
 PAGE = ROOT / "docs/howto/desktop.md"
@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.usefixtures("folder"), pytest.mark.nightly]
 
 def test_osworld_s_own_controllers_work(tmp_path: Path) -> None:
     need_isolation()
-    if not PYTHON.exists():
-        lacking("`make osworld-env` installs OSWorld's client")
+    need("osworld")
 
     (line,) = [each.line for block in blocks(PAGE) for each in block if "--open-port" in each.line]
     port = line.split()[-1]

@@ -8,6 +8,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support.needs import TOOLS
+
+pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
+
 import xcffib
 import xcffib.xproto
 from xcffib.xproto import CW, GC

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -25,7 +24,7 @@ from eval.desktops.server.service import Permissions
 from eval.desktops.session import DesktopOptions
 from eval.desktops.wire import WantedPicture
 from tests.support.desktops import left, need_isolation, output, run
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.support.served import TOKEN, Served, served
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -231,8 +230,7 @@ def test_what_is_switched_off_is_refused() -> None:
 
 
 def test_a_recording_is_a_whole_video(tmp_path: Path) -> None:
-    if not shutil.which("ffmpeg"):
-        lacking("ffmpeg: install with `make desktop-tools`")
+    need("ffmpeg")
 
     async def go() -> None:
         async with served() as desk:

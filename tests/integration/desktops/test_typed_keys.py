@@ -17,7 +17,7 @@ from eval.desktops.computer import LocalComputer
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.stage import LocalStage
 from tests.support.desktops import run
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 from tests.support.typed_programs import PROGRAMS
 
 SEED = int(os.environ.get("SLIPWAY_TYPED_SEED", "17"))
@@ -50,7 +50,7 @@ async def typed(name: str, screen: tuple[int, int], count: int, seed: int) -> li
 def need(name: str) -> None:
     program = PROGRAMS[name].needs
     if not shutil.which(program):
-        lacking(f"{program}: install with `make desktop-tools office-tools`")
+        lacking("desktop" if name in IN_CI else "office", f"no {program}")
 
 
 @pytest.mark.timeout(300)

@@ -21,7 +21,7 @@ from eval.desktops.server import recording
 from eval.desktops.session import DesktopOptions
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.support.served import TOKEN, served
 from tests.support.waiting import until
 
@@ -32,8 +32,7 @@ pytestmark = [pytest.mark.usefixtures("folder"), pytest.mark.timeout(300)]
 
 @pytest.fixture(autouse=True)
 def _recorder() -> None:
-    if not shutil.which("ffmpeg"):
-        lacking("ffmpeg: install with `make desktop-tools`")
+    need("ffmpeg")
 
 
 def frames(file: Path, folder: Path) -> list[Image.Image]:

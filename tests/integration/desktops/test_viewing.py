@@ -16,7 +16,7 @@ from eval.config import EXIT_CONFIG
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from tests.support.desktops import left, run
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 from tests.support.vnc import frame, send, websocket
 from tests.support.waiting import until
 
@@ -24,7 +24,7 @@ from tests.support.waiting import until
 @pytest.fixture(autouse=True)
 def _viewers() -> None:
     if missing := missing_viewers():
-        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
+        lacking("desktop", f"no {', '.join(missing)}")
 
 
 def test_a_person_can_look_on_with_the_sessions_password_only(folder: Path) -> None:

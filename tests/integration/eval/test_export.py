@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from eval.actions import Action, ActionType
+from tests.support.needs import marked
 from tests.unit.eval.test_export import DONE, keep, record, results, run
 
 
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg: apt-get install ffmpeg")
+@marked("ffmpeg")
 def test_a_video_shows_each_frame_with_its_action(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     middle = Action(ActionType.CLICK, x=0.5, y=0.5)

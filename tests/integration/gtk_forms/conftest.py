@@ -7,7 +7,7 @@ import pytest
 from eval.benchmarks.gtk_forms import environment as gtk_forms
 from eval.config import ConfigError
 from tests.support.desktops import need_desktops
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 
 
 @pytest.fixture(autouse=True)
@@ -16,4 +16,4 @@ def _desktops() -> None:
     try:
         gtk_forms.desktop({})
     except ConfigError as error:
-        lacking(f"{error} (`make desktop-tools`)")
+        lacking("desktop", str(error))

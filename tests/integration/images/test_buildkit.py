@@ -24,6 +24,7 @@ from launcher.spec.images.definition import FOLDER, Definition
 from tests.integration.images import buildkit
 from tests.integration.images.conftest import Registry
 from tests.support.engine import ROOT, Engine
+from tests.support.needs import lacking
 
 pytestmark = [pytest.mark.nightly, pytest.mark.alone, pytest.mark.timeout(3000)]
 
@@ -61,7 +62,7 @@ class Builder:
 def builder(engine: Engine, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """buildkitd, which takes the base from the registry: it does not see the engine's images."""
     if engine.base is None:
-        pytest.skip("run the tests as root: that makes the image on which these builds stand")
+        lacking("root", "to make the image on which these builds stand")
     base = f"127.0.0.1:{registry.port}/base:1"
     engine.docker("tag", engine.base, base)
     engine.docker("push", base)

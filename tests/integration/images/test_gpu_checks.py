@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from tests.support.engine import ROOT
+from tests.support.needs import lacking, need
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_a_missing_compiler_is_named(
     checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    headers = Path(sysconfig.get_path("include"), "Python.h")
-    if not all(map(shutil.which, ("gcc", "g++", "as", "ld"))) or not headers.is_file():
-        pytest.skip(f"install gcc, g++ and Python's headers ({headers}; Debian: libpython3-dev)")
+    need("compilers")
+    if not (headers := Path(sysconfig.get_path("include"), "Python.h")).is_file():
+        lacking("compilers", f"no {headers}")
     checks.compilers()
     for name in {"gcc", "g++", "as", "ld"} - {missing}:
         (tmp_path / name).symlink_to(str(shutil.which(name)))
@@ -37,8 +38,7 @@ def test_a_missing_compiler_is_named(
 
 
 def test_missing_headers_are_named(checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not shutil.which("gcc"):
-        pytest.skip("install gcc")
+    need("compilers")
     monkeypatch.setattr(checks.sysconfig, "get_path", lambda _: str(tmp_path))
     monkeypatch.delenv("CPATH", raising=False)
     with pytest.raises(checks.CheckError, match=r"gcc cannot compile a file with Python's headers: .*Python\.h"):

@@ -15,6 +15,7 @@ from tests.integration.images import buildkit
 from tests.integration.images.conftest import Registry
 from tests.support.engine import ROOT, Engine
 from tests.support.image_diff import differences
+from tests.support.needs import lacking
 
 pytestmark = [pytest.mark.nightly, pytest.mark.alone, pytest.mark.timeout(7200)]
 
@@ -67,7 +68,7 @@ class Twice:
 @pytest.fixture
 def twice(engine: Engine, registry: Registry, tmp_path: Path) -> Twice:
     if engine.base is None:
-        pytest.skip("run the tests as root: that makes the image on which these builds stand")
+        lacking("root", "to make the image on which these builds stand")
     base = f"127.0.0.1:{registry.port}/base:1"
     for words in (("tag", engine.base, base), ("push", base), ("rmi", base)):
         engine.docker(*words)

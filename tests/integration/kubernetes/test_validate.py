@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.needs import need
 from tests.unit.kubernetes.support import ROOT
 
 
@@ -23,8 +23,7 @@ def test_the_schemas_are_read_only_when_they_are_needed() -> None:
 @pytest.mark.nightly
 def test_the_schemas_are_what_the_modules_give() -> None:
     """Fetches the modules through Go's proxy, where they are not cached."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go here")
+    need("go")
     tool = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
     done = subprocess.run(tool, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

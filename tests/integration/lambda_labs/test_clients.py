@@ -16,7 +16,7 @@ from launcher.backends.lambda_labs.render import parse, render, request_of
 from launcher.spec.hashing import run_id
 from tests.fakes.lambda_cloud.running import KEY
 from tests.integration.lambda_labs.conftest import Account
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.unit.lambda_labs.test_render import JOBS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,8 +33,7 @@ def launch() -> dict[str, Any]:
 
 
 def other(which: str, account: Account, body: dict[str, Any]) -> dict[str, Any]:
-    if not PYTHON.exists():
-        lacking("`make lambda-env` installs the clients that others made")
+    need("lambda")
     environ = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1"}
     command = [str(PYTHON), str(Path(__file__).with_name("other_clients.py")), which, account.cloud.url, KEY]
     done = subprocess.run(command, input=json.dumps(body), capture_output=True, text=True, env=environ)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import configparser
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from tests.fakes.lambda_cloud.running import KEY
 from tests.integration.lambda_labs.conftest import Account
+from tests.support.needs import need
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = ROOT / "deploy/reap"
@@ -93,14 +93,12 @@ def test_it_ends_a_machine_whose_run_is_over(account: Account, tmp_path: Path, c
 
 
 def test_the_units_are_what_systemd_takes(tmp_path: Path) -> None:
-    verify = shutil.which("systemd-analyze")
-    if verify is None:
-        pytest.skip("install systemd, which has systemd-analyze")
+    need("systemd")
     for name in ("slipway-reap.service", "slipway-reap.timer"):
         text = (FILES / name).read_text().replace("/opt/slipway/bin/launcher", str(LAUNCHER))
         (tmp_path / name).write_text(text)
     checked = subprocess.run(
-        [verify, "verify", "--man=no", *map(str, sorted(tmp_path.glob("slipway-reap.*")))],
+        ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.glob("slipway-reap.*")))],
         capture_output=True,
         text=True,
     )

@@ -35,6 +35,7 @@ from launcher.verbs.overlays import upload_overlays
 from launcher.verbs.submit import submit
 from tests.integration.lambda_labs.conftest import Account, account_with_machines
 from tests.integration.lambda_labs.test_access import aws  # noqa: F401
+from tests.support.needs import marked
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -160,9 +161,9 @@ def test_what_is_not_as_the_lock_says_starts_nothing(account: Account, lock: Pat
     assert not read_run(account.store, run_id(job)).attempts
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or subprocess.run(["sh", "-c", "unshare --mount true"], capture_output=True).returncode != 0,
-    reason="needs root, who may make namespaces",
+@marked(
+    "root",
+    missing=os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
 )
 def test_the_command_is_no_root_and_sees_no_home(tmp_path: Path) -> None:
     for folder in [tmp_path, *tmp_path.parents][:-2]:

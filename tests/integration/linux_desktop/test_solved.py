@@ -17,7 +17,7 @@ from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.benchmarks.linux_desktop.scene import ROUTES
 from eval.benchmarks.linux_desktop.template import LARGE
 from eval.rollout import RolloutLimits, rollout
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 
 SEED = 1_000_000
 
@@ -51,7 +51,7 @@ def test_the_sample_has_every_set_of_small_programs() -> None:
 )
 def test_its_two_ways_solve_it_and_its_mistake_does_not(name: str, tmp_path: Path) -> None:
     if missing := [program for program in TEMPLATES[name].about.programs if not shutil.which(program)]:
-        lacking(f"{', '.join(missing)}: install with `make desktop-tools office-tools`")
+        lacking("office" if set(LARGE) & set(missing) else "desktop", f"no {', '.join(missing)}")
     task = replace(task_of(TEMPLATES[name], "test", SEED), max_steps=200)  # on a busy machine the oracle waits long
     found = {}
     for route in ROUTES:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.opening import open_store
+from tests.support.needs import need
 
 VALUE = "hush-6b1f0c-hush"
 JOB = "name: a\ncommand: [python, main.py]\ncode: .\n"
@@ -28,6 +29,7 @@ LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def git(folder: Path, *arguments: str) -> None:
+    need("git")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, env=environment)
 

@@ -11,6 +11,7 @@ import pytest
 
 from launcher.cli import VERBS, main
 from launcher.cli.verbs import completion
+from tests.support.needs import need
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -30,10 +31,8 @@ def test_completion_knows_every_verb_and_option(shell: str, capsys: pytest.Captu
 
 
 def test_bash_completes(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("no bash here")
+    need("bash")
     script = completion.bash() + 'COMP_WORDS=(launcher submit --f); COMP_CWORD=2; _launcher; echo "${COMPREPLY[@]}"\n'
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"--fresh", "--follow"}
     assert re.search(r"complete .* launcher", completion.bash())

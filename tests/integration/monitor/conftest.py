@@ -17,7 +17,7 @@ from launcher.store.base import Store
 from launcher.store.file import FileStore
 from tests.integration.monitor.served import Monitor
 from tests.support.fakerun import FakeAttempt, Pipeline, fake_job, login_pipeline, loss_curve, write_run
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.support.waiting import until
 from tests.unit.monitor.test_ingest import evaluation
 
@@ -75,8 +75,7 @@ def apart(tmp_path: Path) -> Iterator[tuple[Monitor, Store]]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if BROWSER is None:
-        lacking("a browser: apt-get install chromium")
+    need("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield browser

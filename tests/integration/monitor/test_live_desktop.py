@@ -21,7 +21,7 @@ from tests.integration.monitor.screens import POINTER, DesktopServer, differing,
 from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits
 from tests.support.desktops import need_desktops
-from tests.support.lacking import lacking
+from tests.support.needs import lacking
 from tests.support.verbs import local_project
 from tests.support.waiting import until
 
@@ -41,7 +41,7 @@ def launcher(*words: str, text: str = "") -> str:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     need_desktops()
     if missing := missing_viewers():
-        lacking(f"{', '.join(missing)}: install with `make desktop-tools`")
+        lacking("desktop", f"no {', '.join(missing)}")
     with local_project(tmp_path, monkeypatch) as project:
         yield project
 

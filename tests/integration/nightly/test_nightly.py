@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import nightly
+from tests.support.needs import need
 
 TESTS = """
 import pytest
@@ -81,6 +82,8 @@ def test_an_interrupted_part_goes_on_with_what_has_not_passed(folder: Path, tmp_
 
 
 def test_outcomes_belong_to_a_commit(tmp_path: Path) -> None:
+    need("git")
+
     def git(*words: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)

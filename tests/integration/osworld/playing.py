@@ -12,15 +12,14 @@ from eval.desktop import Task
 from eval.desktops.live import LiveDesktop
 from tests.support.desktops import need_isolation
 from tests.support.documented import ROOT
-from tests.support.lacking import lacking
+from tests.support.needs import need
 
 JUDGE = ROOT / ".venv-osworld/bin/python"
 
 
 def need_judge() -> None:
     need_isolation()
-    if not JUDGE.exists():
-        lacking("`make osworld-env` installs the public evaluators")
+    need("osworld")
 
 
 def options(folder: Path, **more: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import pytest
 from eval.benchmarks.osworld.judging import JudgeFailed, PublicJudge, PublicVerdict
 from eval.desktop import BrokenByAgent, SetupFailed
 from tests.integration.osworld.playing import JUDGE, need_judge
+from tests.support.needs import marked
 from tests.support.osworld_tasks import printed, rule, vm_file
 
 TOKEN = "a-token"
@@ -199,7 +200,7 @@ def test_a_package_that_is_left_out_is_missing_also_where_its_metric_goes_on_wit
         judged(evaluator, {}, picture=b"")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user has nothing to take away")
+@marked("root", missing=os.geteuid() != 0)  # another user has nothing to take away
 def test_what_the_desktop_prints_runs_as_code_of_nobody_without_our_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """`check_gnome_favorite_apps` evaluates it."""
     monkeypatch.setenv("A_SECRET", "s3cret")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shutil
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from eval.desktop import BrokenByAgent, Score
 from eval.desktops.live import LiveDesktop
 from tests.integration.osworld.playing import JUDGE, need_judge, opened
 from tests.support.documented import ROOT
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.support.osworld_tasks import DONE, FAIL, OFFICE, OS, OwnTask, serving, written
 
 pytestmark = pytest.mark.timeout(600)
@@ -30,8 +29,7 @@ def folder(task: OwnTask, tmp_path: Path) -> Iterator[Path]:
     need_judge()
     (tmp_path / "files").mkdir()
     if task in OFFICE:
-        if not shutil.which("soffice") or not Path("/usr/lib/libreoffice/program/libswlo.so").exists():
-            lacking("LibreOffice Calc and Writer: `make office-tools`")
+        need("office")
         subprocess.run([JUDGE, ROOT / "tests/support/osworld_files.py", tmp_path / "files"], check=True)
     with serving(tmp_path / "files", [task]) as address:
         yield written(tmp_path / "tasks", [task], address)

@@ -24,6 +24,7 @@ from launcher.runtime import procs
 from launcher.runtime.procs import MARK
 from launcher.spec.model import Input, Limits, Output, Timing
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
+from tests.support.needs import lacking
 from tests.support.s3 import ENVIRONMENT, S3Server
 
 NOTHING = ("sh", "-c", "true")
@@ -372,7 +373,7 @@ def small_memory() -> Iterator[Path]:
         until(lambda members=members: not members.read_text())
         group.rmdir()
         return
-    pytest.skip("no cgroup can be made here")
+    lacking("cgroup")
 
 
 @pytest.mark.parametrize("worker", [False, True])

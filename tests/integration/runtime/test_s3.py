@@ -17,6 +17,7 @@ from launcher.spec.model import Input, Output, Timing
 from tests.integration.runtime.rig import TIMING, Rig, python, terminate, until
 from tests.integration.runtime.test_checkpoints import CHECKPOINTS, TRAINER
 from tests.integration.runtime.test_data import CAT
+from tests.support.needs import lacking
 from tests.support.s3 import ENVIRONMENT, S3Server
 
 
@@ -55,7 +56,7 @@ def test_preempted_then_done(tmp_path: Path, s3_server: S3Server) -> None:
 )
 def test_an_outage_does_not_end_a_run(tmp_path: Path, s3_server: S3Server, seconds: float, timing: Timing) -> None:
     if not s3_server.real:
-        pytest.skip("moto forgets its buckets when it stops: install Go and run `make tools`")
+        lacking("versitygw", "moto forgets its buckets when it stops")
     code = f"touch $SLIPWAY_OUTPUTS/../up; sleep {seconds}; echo x > $SLIPWAY_OUTPUTS/m/a"
     rig = Rig.of(tmp_path, ("sh", "-c", code), store=s3_server.url(), outputs={"m": Output()}, timing=timing)
     process = rig.start()

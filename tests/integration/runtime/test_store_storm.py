@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.store_storm import SHOTS, storm
 from tests.support.faultproxy import Kind
+from tests.support.needs import lacking
 from tests.support.s3 import S3Server
 
 
@@ -19,7 +20,7 @@ from tests.support.s3 import S3Server
 @pytest.mark.timeout(3600)
 def test_storm(s3_server: S3Server, tmp_path: Path, trials: int) -> None:
     if not s3_server.real:
-        pytest.skip("moto is no real S3 server: build versitygw with `make tools` (needs Go)")
+        lacking("versitygw")
     seed = int(os.environ.get("SLIPWAY_STORM_SEED") or random.SystemRandom().randrange(1 << 32))
     tally = storm(s3_server, trials, seed, tmp_path)
     print(f"seed {seed}\n{tally.table()}")

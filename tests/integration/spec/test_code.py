@@ -14,6 +14,7 @@ from launcher.errors import BadInput
 from launcher.spec import code
 from launcher.spec.code import Overlay
 from launcher.store import layout
+from tests.support.needs import need
 
 
 def write(folder: Path, names: dict[str, str]) -> Path:
@@ -24,6 +25,7 @@ def write(folder: Path, names: dict[str, str]) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> None:
+    need("git")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, env=environment)
 

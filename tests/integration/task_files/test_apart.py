@@ -3,15 +3,13 @@ end, without a desktop."""
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.templates.file_tasks import FileTask
 from tests.bench.apart.checkers import CHECKERS
 from tests.bench.apart.state import State
-from tests.support.lacking import lacking
+from tests.support.needs import need
 
 PROGRAMS = {"mousepad", "galculator", "thunar", "xterm", "gpicview", "localc", "lowriter", "chromium"}
 BY_FILES = [name for name in CHECKERS if issubclass(TEMPLATES[name], FileTask)]
@@ -25,8 +23,8 @@ def test_there_are_many_of_all_programs() -> None:
 
 @pytest.mark.parametrize("name", BY_FILES)
 def test_a_checker_tells_the_start_from_the_end(name: str) -> None:
-    if name.startswith(OFFICE) and shutil.which("soffice") is None:
-        lacking("LibreOffice: install with `make office-tools`")
+    if name.startswith(OFFICE):
+        need("office")
     seeds = [("test", 1_000_000)] if name.startswith(OFFICE) else [("test", 1_000_001), ("train", 5)]
     for split, seed in seeds:
         drawn = instance(name, split, seed)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import marked
 from tests.unit.training.material import PROMPT, episodes
 from training.data.samples import load, open_images
 from training.weights.export import ExportConfig, export
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.ml,
     pytest.mark.nightly,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve-env`, and Debian's libnuma1"),
+    marked("vllm", missing=not PYTHON.exists()),
 ]
 
 

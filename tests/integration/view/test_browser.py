@@ -17,11 +17,12 @@ from launcher.selection.select import select
 from launcher.spec.model import Output
 from launcher.store.file import FileStore
 from tests.support.fakerun import FakeAttempt, episode_files, eval_files, fake_job, login_pipeline, write_run
+from tests.support.needs import marked
 from tests.support.waiting import until
 
 BROWSER = shutil.which("chromium")
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\u202e<b>"
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium")
+pytestmark = marked("chromium")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from launcher.cli.verbs.submit import keep_names
 from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from tests.support.fakerun import fake_job, write_group, write_run
+from tests.support.needs import marked
 
 BIN = Path(sys.executable).parent
 CLEAR = "\x15"  # ctrl+u: empties the line that is being typed
@@ -71,10 +71,7 @@ def _run(command: list[str]) -> list[str]:
     return [line for line in done.stdout.splitlines() if line]
 
 
-SHELLS = [
-    pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell.__name__), reason=f"install {shell.__name__}"))
-    for shell in (bash, fish)
-]
+SHELLS = [pytest.param(shell, marks=marked(shell.__name__)) for shell in (bash, fish)]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -101,7 +98,7 @@ def test_files_where_files_are_meant(runs: list[str], tmp_path: Path, shell) -> 
         assert "-o default" in subprocess.run(["launcher", "completion", "bash"], capture_output=True, text=True).stdout
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh: apt-get install zsh")
+@marked("zsh")
 def test_zsh_reads_its_script(runs: list[str]) -> None:
     """The function is defined and offers names; `compadd` is replaced, because outside a prompt it is an error."""
     script = """
@@ -157,10 +154,7 @@ PROMPTS = {
 
 @pytest.mark.parametrize(
     "shell",
-    [
-        pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"install {name}"))
-        for name in PROMPTS
-    ],
+    [pytest.param(name, marks=marked(name)) for name in PROMPTS],
 )
 def test_the_tab_key_at_a_prompt(runs: list[str], tmp_path: Path, shell: str) -> None:
     """The script as a person loads it, and the key that a person presses."""

@@ -15,6 +15,7 @@ from launcher.report.page import render
 from launcher.selection.select import select
 from launcher.store.base import Store
 from tests.support.fakerun import login_pipeline
+from tests.support.needs import marked
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTH = 375
@@ -43,7 +44,7 @@ frame.onload = () => {{
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium")
+@marked("chromium", missing=BROWSER is None)
 @pytest.mark.parametrize("word", ["", WORD], ids=["as it is", "long words"])
 def test_nothing_sticks_out_of_a_narrow_page(word: str, file_store: Store, tmp_path: Path) -> None:
     pipeline = login_pipeline(file_store, n=40, thought="I click the field.")

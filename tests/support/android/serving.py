@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -12,16 +11,10 @@ from contextlib import ExitStack, contextmanager
 
 from tests.support.android.adbd import Adbd
 from tests.support.android.device import Device
-from tests.support.lacking import lacking
+from tests.support.needs import need
 from tests.support.waiting import until
 
 PORT = "ANDROID_ADB_SERVER_PORT"
-
-
-def need_adb() -> None:
-    """Skips the test where `adb` is missing, with the command that installs it; in CI it fails."""
-    if not shutil.which("adb"):
-        lacking("adb: install with `make phone-tools`")
 
 
 def adb(*words: str) -> str:
@@ -33,7 +26,7 @@ def adb(*words: str) -> str:
 @contextmanager
 def adb_server() -> Iterator[None]:
     """A server of adb with a home of its own. Until the end every client of this process and its children uses it."""
-    need_adb()
+    need("adb")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     before = os.environ.get(PORT)

@@ -6,22 +6,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import NoReturn
 
 import pytest
 
 from tests.support.cluster import programs
 from tests.support.cluster.cluster import Cluster, running
 from tests.support.cluster.sandbox import NoCluster
-
-
-def without(error: NoCluster) -> NoReturn:
-    """Skips; in CI fails, unless that was allowed."""
-    if os.environ.get("CI") and os.environ.get("SLIPWAY_ALLOW_NO_CLUSTER") != "1":
-        pytest.fail(f"no cluster for the tests: {error} (SLIPWAY_ALLOW_NO_CLUSTER=1 skips them)", pytrace=False)
-    pytest.skip(f"no cluster: {error}")
+from tests.support.needs import lacking
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -48,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
         with running() as found:
             yield found
     except NoCluster as error:
-        without(error)
+        lacking("cluster", str(error))
 
 
 @pytest.fixture(scope="session")
@@ -58,4 +50,4 @@ def other_cluster() -> Iterator[Cluster]:
         with running() as found:
             yield found
     except NoCluster as error:
-        without(error)
+        lacking("cluster", str(error))

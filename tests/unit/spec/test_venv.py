@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from launcher import install
 from launcher.errors import BadInput
+from launcher.runtime.command import unpack
 from launcher.spec.hashing import encode_job, run_id, work_hash
 from launcher.spec.resolve import Group
 from tests.unit.spec.support import PROFILE, group
@@ -50,8 +50,7 @@ def test_the_archive_is_the_lock_and_the_source_of_the_installed_packages(tmp_pa
     (digest,) = packed.packed
     assert packed.packed[digest].pack(tmp_path / "archive") == digest
     assert hashlib.sha256((tmp_path / "archive").read_bytes()).hexdigest() == digest
-    with tarfile.open(tmp_path / "archive") as tar:
-        tar.extractall(tmp_path / "out", filter="data")
+    unpack(tmp_path / "archive", tmp_path / "out")
     assert (tmp_path / "out" / "requirements.lock").read_text() == LOCK
     assert (tmp_path / "out" / "python").read_text() == "3.12\n"
     package = Path(install.__file__).parent

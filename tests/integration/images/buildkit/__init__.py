@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NoReturn
 
-import pytest
+from tests.support.needs import lacking
 
 HERE = Path(__file__).parent
 TOOLS = Path(__file__).resolve().parents[4] / ".tools"
@@ -56,7 +55,7 @@ def programs() -> Path:
         path = os.pathsep.join((os.environ["PATH"], *GO))
         go = shutil.which("go", path=path)
         if go is None:
-            _absent("there is no Go to build BuildKit with")
+            lacking("buildkit", "there is no Go to build BuildKit with")
         with TemporaryDirectory() as work:
             for name in ("go.mod", "go.sum"):
                 shutil.copy(HERE / name, work)
@@ -72,12 +71,6 @@ def programs() -> Path:
                 (folder / f"{name}.new").rename(folder / name)
         stamp.write_text(wanted)
     return folder
-
-
-def _absent(why: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(f"no BuildKit for the tests: {why}", pytrace=False)
-    pytest.skip(f"no BuildKit: {why}")
 
 
 # Stands in for runc, so that the programs of a build see another time: libfaketime is mounted over an empty folder that
@@ -109,7 +102,7 @@ def _another_clock(root: Path, shift: str) -> Path:
         subprocess.run(["apt-get", "install", "-qy", "libfaketime"], capture_output=True, check=False)
         library = next(Path("/usr").glob(pattern), None)
     if library is None:
-        _absent("install Debian's libfaketime, which gives a build another clock")
+        lacking("buildkit", "install Debian's libfaketime, which gives a build another clock")
     program = root / "runc"
     text = ANOTHER_CLOCK.format(python=sys.executable, library=library, shift=shift, runc=shutil.which("runc"))
     program.write_text(text, encoding="utf-8")
@@ -122,7 +115,7 @@ def running(root: Path, registry: str, clock: str | None = None) -> Iterator[Bui
     """buildkitd with runc, its state in `root`, the host's network, and `registry` spoken to without TLS; `clock`
     shifts the time of what it runs."""
     if os.geteuid() != 0 or shutil.which("runc") is None:
-        _absent("only root, with runc installed, can start one")
+        lacking("buildkit", "only root, with runc installed, can start one")
     folder = programs()
     runc = "runc" if clock is None else str(_another_clock(root, clock))
     settings = root / "buildkitd.toml"
