@@ -13,8 +13,9 @@ from tests.support.postgres import a_postgres
 from tests.unit.monitor import test_searching
 from tests.unit.monitor.test_searching import SAID, found, said
 from tests.unit.monitor.test_searching import searched as searched
+from tests.unit.monitor.test_searching import told as told
 
-globals().update(asking_for({"engine", "searched", "url"}, test_searching))
+globals().update(asking_for({"engine", "told", "searched", "url"}, test_searching))
 
 
 def test_without_the_right_to_an_extension_every_text_is_read(
