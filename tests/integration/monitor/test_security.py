@@ -197,7 +197,7 @@ def test_a_log_line_of_100_megabytes(apart: tuple[Monitor, Store]) -> None:
     answer = monitor.ask(f"{page}/log")
     assert len(answer.body) < 200_000
     assert "more characters" in answer.text
-    assert re.search(r"last\n</pre>\s*</div>\s*$", answer.text)
+    assert re.search(r"last\n</span></pre>\s*</div>\s*$", answer.text)
     resident = Path(f"/proc/{monitor.process.pid}/status").read_text()
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", resident)[1])  # type: ignore[index]
     assert peak < 500_000  # of the process as a whole: the line was not read
