@@ -88,10 +88,16 @@ class Watcher(Visitor):
         until(lambda: f"{self.beats} of 9" in self.monitor.ask("/").text.partition(self.run)[2].partition("</tr>")[0])
 
     def press(self, target: Locator) -> None:
+        """Once the pointer is on it: what is above it may still be drawn."""
         target.scroll_into_view_if_needed()
-        box = target.bounding_box()
-        assert box is not None
-        self.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+        def reached() -> bool:
+            box = target.bounding_box()
+            assert box is not None
+            self.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            return bool(target.evaluate("(one) => one.matches(':hover')"))
+
+        until(reached)
         self.page.mouse.down()
 
 
@@ -115,8 +121,10 @@ def watcher(browser: Browser, place: tuple[Monitor, Store], request: pytest.Fixt
 
 def test_a_press_on_a_link_of_a_row_that_changes(watcher: Watcher) -> None:
     watcher.live()
-    watcher.press(watcher.page.locator(f"tr[data-run='{watcher.run}'] a"))
+    held = Held(watcher.page, "**/now/runs")
     watcher.report()
+    watcher.press(watcher.page.locator(f"tr[data-run='{watcher.run}'] a"))
+    held.go_on()
     watcher.page.evaluate(UPDATE)
     watcher.page.mouse.up()
     watcher.page.wait_for_url("**/runs/*")
@@ -143,13 +151,27 @@ def test_a_press_while_a_row_comes_above(watcher: Watcher) -> None:
 
 def test_a_press_on_a_process_while_its_run_reports_and_writes(watcher: Watcher) -> None:
     page = watcher.open_run()
-    watcher.press(page.get_by_role("link", name="main-1, attempt 1"))
+    held = Held(page, "**/runs/*/*")  # the facts and the log
     watcher.write(1)
     watcher.report()
+    watcher.press(page.get_by_role("link", name="main-1, attempt 1"))
+    held.go_on()
     page.evaluate(UPDATE)
     page.mouse.up()
     holds(page, "document.querySelector('pre.log').innerText.includes('I am 1')")
     holds(page, f"document.querySelector('#facts').innerText.includes('{watcher.beats} of 9')")
+
+
+def test_an_update_that_waits_with_the_answer_to_a_click_does_not_undo_it(watcher: Watcher) -> None:
+    """Both wait for the end of a press; the update was asked for by the log of a process that is no longer shown."""
+    page = watcher.open_run()
+    page.mouse.move(5, 5)
+    page.mouse.down()
+    with page.expect_event("requestfinished", lambda request: "member=main-1" in request.url):
+        page.evaluate("document.querySelector(\"#log a[hx-get*='member=main-1']\").click()")
+    page.evaluate(UPDATE)
+    page.mouse.up()
+    holds(page, "document.querySelector('pre.log').innerText.includes('I am 1')")
 
 
 def test_a_late_answer_does_not_undo_a_choice(watcher: Watcher) -> None:

@@ -91,8 +91,9 @@
     const { shouldSwap, target, serverResponse, requestConfig: { elt: asker } } = event.detail;
     if (!shouldSwap) return;
     event.detail.shouldSwap = false;
-    // after htmx has ended the request, whose state is kept at the element
-    queueMicrotask(() => whenReleased(target, () => {
+    // After htmx has ended the request, whose state is kept at the element. By who asked, not by the target: the answer to a
+    // click must not give way to an update of the same part that was asked for before it.
+    queueMicrotask(() => whenReleased(asker, () => {
       if (asker.isConnected || !asker.hasAttribute("hx-trigger")) show(target, serverResponse);
     }));
   });
