@@ -25,6 +25,12 @@ def test_what_only_ci_runs_is_there() -> None:
     assert not [path for path in tiers.CI_ONLY if not list(tiers.ROOT.glob(f"{path}*"))]
 
 
+def test_what_only_ci_runs_is_not_even_collected_by_make_test() -> None:
+    ignored = {f"--ignore-glob={path}*" for path in tiers.CI_ONLY}
+    assert ignored <= set(tiers.command(tiers.TIERS["test"][0]))
+    assert not ignored & set(tiers.command(tiers.TIERS["ci"][0]))
+
+
 def test_the_phases_of_a_tier_share_its_marks() -> None:
     assert all(len({phase.marks for phase in phases}) == 1 for phases in tiers.TIERS.values())
 
