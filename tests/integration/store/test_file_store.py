@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.base import Store
+from tests.support.waiting import until
 
 WRITER = """
 import sys, hashlib, os
@@ -35,6 +36,7 @@ def test_kill_9_leaves_no_part_of_an_object(file_store: Store) -> None:
         process = subprocess.Popen([sys.executable, "-c", WRITER, file_store.url], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
+        until(lambda: list(file_store.scan("")))  # on a busy machine its first object takes a while
         time.sleep(0.15)
         process.send_signal(signal.SIGKILL)
         process.wait()
