@@ -29,9 +29,7 @@ def always(task: Any, picture: Any, actions: Any) -> bool:
     return True
 
 
-def test_what_the_pages_name_is_measured(
-    start: Path, chat_start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_pages_name_is_measured(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = {
         name
         for page in ("howto/reinforcement-learning.md", "tutorials/own-task.md", "explanation/algorithms.md")
@@ -48,13 +46,13 @@ def test_what_the_pages_name_is_measured(
         },
         "sdpo": {"sdpo": SdpoConfig()},
         "ppo": {"advantage": "gae", "critic": CriticConfig()},
-        "whole rollouts": {"model": chat_start, "prompt": CHAT, "rows": "trajectory"},
+        "whole rollouts": {"prompt": CHAT, "rows": "trajectory"},
         "asynchronous": {"asynchronous": AsyncConfig(staleness=1), "batching": "ready"},
     }
     measured: set[str] = set()
     for name, changes in trainings.items():
         file = tmp_path / f"{name}.jsonl"
         monkeypatch.setenv("SLIPWAY_METRICS", str(file))
-        assert train(rl_config(**{"model": start, "steps": 1, **changes}), tmp_path / name, None)
+        assert train(rl_config(start, steps=1, **changes), tmp_path / name, None)
         measured |= {json.loads(line)["name"] for line in file.read_text().splitlines()}
     assert named - measured == set()
