@@ -2,7 +2,7 @@
 # Runs `make test`, or another command, where nothing is installed but Debian's python3, python3-venv, make and
 # ca-certificates: in a chroot, as a user that is not root, without git, gcc, Go and X.
 #
-#   tools/bare_chroot.sh FOLDER [COMMAND...]     # root; needs Debian's mmdebstrap, git and about 20 GB in FOLDER
+#   tools/bare_chroot.sh FOLDER [COMMAND...]     # root; needs Debian's mmdebstrap, git and about 10 GB in FOLDER
 #
 # The chroot is made once, from this machine's own package sources; the commit that is checked out here is laid into it
 # each time, and what an earlier command installed there (.venv) stays. Remove FOLDER for a fresh machine.
