@@ -53,10 +53,19 @@ class Preset:
         return self.inner.desktop({**self.options, **options})
 
 
+class NeedsPrograms:
+    """An environment whose tasks are drawn anywhere, and whose desktops need the programs."""
+
+    def __init__(self, inner: Environment) -> None:
+        self.inner, self.tasks = inner, inner.tasks
+
+    def desktop(self, options: Mapping[str, Any]) -> Desktop:
+        need_desktops()
+        return self.inner.desktop(options)
+
+
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    if request.param in REAL:
-        need_desktops()
     with ExitStack() as stack:
         if request.param == "android":
             stack.enter_context(adb_server())
@@ -68,4 +77,4 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             found = Preset(found, folder=str(folder), screen=(640, 480), tree=False)
         if request.param == "sources":
             found = Preset(found, sources=[{"source": "demo_eval", "environment": "login"}])
-        yield found
+        yield NeedsPrograms(found) if request.param in REAL else found
