@@ -93,7 +93,7 @@ JOB_SET: dict[str, Any] = {
 
 
 def read(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(text)
+    found: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
     return found
 
 
@@ -133,7 +133,8 @@ BASES: dict[str, dict[str, Any]] = {
 
 def cases() -> list[dict[str, Any]]:
     """`of`: which base; `set` (path and value) or `drop` (path): what is changed; `says`: the findings."""
-    found: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8"))
+    text = (Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = yaml.load(text, yaml.CSafeLoader)
     return found
 
 

@@ -35,7 +35,7 @@ WRONG: dict[str, list[Any]] = {
 def _objects() -> list[dict[str, Any]]:
     found = [JOB, JOB_SET]
     for path in [*GOLDEN, *TREE]:
-        for value in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for value in yaml.load_all(path.read_text(encoding="utf-8"), yaml.CSafeLoader):
             if isinstance(value, dict) and f"{value.get('apiVersion')}/{value.get('kind')}" in KNOWN.kinds:
                 found.append(value)
     return found

@@ -34,7 +34,7 @@ SCREEN = Screen(1920, 1080)
 SHIPPED = [
     pytest.param(job["config"], id=f"{path.stem}-{number}")
     for path in sorted((ROOT / "examples").rglob("*.yaml"))
-    for number, job in enumerate(yaml.safe_load_all(path.read_text()))
+    for number, job in enumerate(yaml.load_all(path.read_text(), yaml.CSafeLoader))
     if isinstance(job, dict) and "training.grpo" in job.get("command", [])
 ]
 CODES = [  # points with more places than an answer has, as AgentNet's own
