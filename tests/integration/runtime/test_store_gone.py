@@ -71,7 +71,8 @@ def test_a_deleted_store_ends_the_command_at_the_fence_and_is_not_made_anew(tmp_
     rig = Rig.of(tmp_path, WAITS, timing=timing, limits=Limits(grace=0.3))
     process = rig.start()
     until(lambda: b"up 1\n" in rig.log())
-    shutil.rmtree(tmp_path / "store")
+    (tmp_path / "store").rename(tmp_path / "deleted")  # at once: the runtime writes into it meanwhile
+    shutil.rmtree(tmp_path / "deleted")
     assert process.wait(60) == 75
     assert rig.start().wait(60) == 75  # and so does the next, which its supervisor starts
     assert said(rig, f"{Reason.STORE_UNREACHABLE}: ")
