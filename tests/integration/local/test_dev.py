@@ -88,7 +88,8 @@ def test_it_ends_when_nobody_was_in_it_and_not_while_somebody_is(call: Call, her
     wait_for(lambda: runs(call)[run]["state"] == "succeeded", explain=lambda: str(runs(call)))
     assert "nobody was in it" in call("logs", run).stdout
     assert not Path(f"/tmp/slipway-dev-{run}").exists()
-    assert here.state.queued() == []
+    # the supervisor looks a little later
+    wait_for(lambda: here.state.queued() == [], explain=lambda: str(here.state.queued()))
 
 
 def test_a_session_is_neither_the_jobs_run_nor_its_result(call: Call) -> None:
