@@ -24,8 +24,7 @@ from launcher.store.layout import RunKeys
 from launcher.userdata import secrets
 from launcher.verbs.cancel import cancel
 from tests.integration.docker.conftest import TUNING, Containers
-from tests.integration.local.machine import wait_for
-from tests.integration.local.test_local import CHECKPOINTS, COUNT, STAY
+from tests.integration.local.machine import CHECKPOINTS, COUNT, STAY, wait_for
 from tests.support.engine import ROOT, Engine, run_folder
 from tests.support.forwarding import fetch, forwarding
 from tests.support.jobs import OUT, reads
