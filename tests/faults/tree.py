@@ -38,7 +38,7 @@ class Tree:
         self._git(self.path, "checkout", "-q", "--detach", commit)
         self.reset()
         self._link()
-        self._python = self._environment()
+        self._python = self._made()
         self._check()
 
     def reset(self) -> None:
@@ -63,7 +63,7 @@ class Tree:
         file.unlink(missing_ok=True)
         command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.support.outcomes"]
         command += ["--outcomes", str(file), "-m", marks, *options, *(f"--ignore={own}" for own in OWN), *tests]
-        done = subprocess.run(command, cwd=self.path, env={**ENVIRONMENT, **os.environ}, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=self.path, env=_environment(), capture_output=True, text=True)
         ended = list(outcomes.read(file).values())
         file.unlink(missing_ok=True)
         wrong = done.returncode not in (0, 1, 5) or (done.returncode == 1 and not ended)
@@ -89,7 +89,7 @@ class Tree:
             if tool.exists() and not link.exists():
                 link.symlink_to(tool)
 
-    def _environment(self) -> str:
+    def _made(self) -> str:
         """A virtual environment with the packages of ours, in which the tree comes before the editable install. A
         variable would not do: tests start processes with a PYTHONPATH of their own."""
         ours, venv = Path(sys.prefix), self.path / ".venv"
@@ -116,6 +116,12 @@ class Tree:
         for package in ("launcher", "training", "eval"):
             if (self.path / package).is_dir():
                 program = f"import {package}; print({package}.__file__)"
-                done = subprocess.run([self._python, "-c", program], cwd="/", capture_output=True, text=True)
+                command = [self._python, "-c", program]
+                done = subprocess.run(command, cwd="/", env=_environment(), capture_output=True, text=True)
                 if not done.stdout.startswith(f"{self.path}/"):
                     raise Wrong(f"{package} is not imported from {self.path}: {done.stdout}{done.stderr}")
+
+
+def _environment() -> dict[str, str]:
+    """Without PYTHONPATH, which may lead to the clone."""
+    return {**ENVIRONMENT, **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}}

@@ -115,7 +115,7 @@ def outcomes(root: Path) -> list[dict[str, Any]]:
 
 def test_who_notices_a_fault_also_after_an_interruption(repository: Path) -> None:
     with start(repository) as running:
-        until(lambda: outcomes(repository))
+        until(lambda: outcomes(repository) or running.poll() is not None)
         running.kill()
     # the line that it was writing, and the fault that it had applied
     file = next(repository.glob("build/faults/*/quick.jsonl"))
