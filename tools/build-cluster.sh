@@ -7,6 +7,7 @@
 #   tools/build-cluster.sh jobset-release ...        the manifests of a project's release, into .tools/cluster/releases (needs kubectl)
 #   tools/build-cluster.sh --pin NAME ...                 writes go.mod and go.sum of tools/cluster anew, after a change of version
 # SLIPWAY_CLUSTER_SET=oldest or newest takes the pins of tools/cluster/SET where it has them, and builds into .tools/SET.
+# tools/cluster/go.work names the pins that are built with one set of versions; the others stand alone.
 # Go is found on PATH, in SLIPWAY_GO (/usr/local/go/bin) or in .tools/go/bin. tools/cluster/*/go.mod pins the versions, go.sum every hash. Exit 3: no Go here, and something was to be built.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,7 +15,7 @@ set=${SLIPWAY_CLUSTER_SET:-}
 case $set in "" | oldest | newest) ;; *) echo "build-cluster: SLIPWAY_CLUSTER_SET is $set; allowed: oldest, newest" >&2; exit 2 ;; esac
 bin=$root/.tools${set:+/$set}/bin
 state=$root/.tools${set:+/$set}/cluster
-export PATH="$PATH:${SLIPWAY_GO:-/usr/local/go/bin}:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false"
+export PATH="$PATH:${SLIPWAY_GO:-/usr/local/go/bin}:$root/.tools/go/bin" CGO_ENABLED=0 GOFLAGS="-buildvcs=false" GOWORK=off
 mode=readonly
 if [ "${1:-}" = --pin ]; then mode=mod; shift; fi
 mkdir -p "$bin" "$state"
@@ -66,10 +67,17 @@ folder_of() { # pin: the folder with its go.mod
 
 version_of() { sed -n 's/^require [^ ]* v\([^ ]*\).*/\1/p' "$(folder_of "$1")/go.mod" | head -n 1; }
 
+workspace_of() { # pin: the go.work that names its folder, or `off`. go.mod is written without one
+    local work=$root/tools/cluster/go.work
+    if [ $mode = readonly ] && [ "$(folder_of "$1")" = "$root/tools/cluster/$1" ] && grep -qx "	./$1" "$work"; then echo "$work"; else echo off; fi
+}
+
 # the first field: raised when the flags of a build change
 wanted() (
     shopt -s nullglob
-    cd "$(folder_of "$1")" && cat go.mod go.sum ./*.go 2>/dev/null | cksum | sed 's/^/1 /'
+    work=$(workspace_of "$1")
+    [ "$work" = off ] && work=
+    cd "$(folder_of "$1")" && cat go.mod go.sum ./*.go ${work:+"$work" "$work.sum"} | cksum | sed 's/^/2 /'
 )
 
 done_before() { # name pin
@@ -113,6 +121,13 @@ manifests() { # name pin
     chmod -R u+w "$state/$2"
 }
 
+copy_kwok() { # the copy that go.work names: go builds nothing in the workspace without it
+    local copy=$root/.tools/cluster/kwok source
+    source=$(source_of kwok sigs.k8s.io/kwok)
+    rm -rf "$copy" && mkdir -p "${copy%/*}" && cp -r "$source" "$copy" && chmod -R u+w "$copy"
+    sed -i 's|metav1.InitialEventsListBlueprintAnnotationKey|"kubernetes.io/initial-events-list-blueprint"|' "$copy/pkg/utils/informer/informer.go"
+}
+
 release_of() { echo "$state/releases/$1-$(version_of "$1").yaml"; } # as `launcher cluster up --manifests` names it
 
 release() { # pin: what the project publishes with a release, made by its own kustomization; its images' names differ
@@ -134,10 +149,19 @@ compile() { # pin name...: one call of go for all programs of a pin, so that two
         flags+=" -X $variable.gitVersion=v$version -X $variable.gitMajor=${version%%.*} -X $variable.gitMinor=${minor%%.*}"
     fi
     for name; do packages+=("$(package_of "$name")"); done
+    local workspace sums=$root/tools/cluster/go.work.sum pinned
+    workspace=$(workspace_of "$pin") pinned=$(cksum <"$sums")
+    [ "$workspace" = off ] || copy_kwok
     rm -rf "$work" && mkdir -p "$work"
     echo "build-cluster: $* ($pin $version; minutes, once)"
     local start=$SECONDS
-    (cd "$(folder_of "$pin")" && go build -mod=$mode -trimpath -ldflags "$flags" -o "$work/" "${packages[@]}")
+    # without debugging data, which -s and -w would drop in the end: a sixth of the time
+    (cd "$(folder_of "$pin")" && GOWORK=$workspace go build -mod=$mode -trimpath -gcflags=all=-dwarf=false \
+        -ldflags "$flags" -o "$work/" "${packages[@]}")
+    if [ "$pinned" != "$(cksum <"$sums")" ]; then # of a workspace, go adds the hashes that it lacks
+        echo "build-cluster: the build of $pin wanted modules that tools/cluster/go.work.sum did not pin" >&2
+        exit 1
+    fi
     for name; do
         local made=$work/$(written_as "$name")
         mv "$made" "$bin/$name.new" && mv "$bin/$name.new" "$bin/$name"
