@@ -243,6 +243,9 @@ def test_a_receiver_that_fails_is_asked_again_with_the_same_key_and_then_given_u
     assert said == ["unsent"] * 3 + ["given up"]
     assert len(slack.keys()) == ledger.TRIES
     assert len(set(slack.keys())) == 1
+    # another process remembers nothing: what is over stands in the store
+    assert notifier(store, slack).once(cache) == []
+    assert len(slack.keys()) == ledger.TRIES
 
 
 def test_a_receiver_that_recovers_gets_it(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.deleting.choose import Wanted, needed, selected
 from launcher.deleting.garbage import BYTES, MANIFEST, MARKER, RECORD, stage
-from launcher.deleting.survey import Known
+from launcher.deleting.survey import Known, survey
+from launcher.spec.hashing import work_hash
+from launcher.spec.model import Input
 from launcher.store.layout import RunKeys
+from tests.support.fakerun import fake_job, write_run
+from tests.support.memory_store import MemoryStore
 
 DAY = 86400.0
 
@@ -67,6 +72,23 @@ def test_what_a_living_run_needs_stays() -> None:
     assert set(kept) == {"named-1", "resumed-1", "served-1", "served-2", "same-1", "open-1"}
     assert "launcher cancel open-1" in kept["open-1"]
     assert "open-1 reads it" in kept["served-1"]
+
+
+def test_every_form_of_an_input_keeps_the_runs_that_it_reads() -> None:
+    """Read out of job.json, as a submit writes it."""
+    store = MemoryStore("memory:", lambda: 1000.0)
+    jobs = {name: fake_job(name) for name in ("plain", "first", "second", "named", "resumed", "unread")}
+    jobs = {name: msgspec.structs.replace(job, config={"name": name}) for name, job in jobs.items()}
+    runs = {name: write_run(store, job) for name, job in jobs.items()}
+    inputs = {
+        "a": Input(work=work_hash(jobs["plain"]), output="model"),
+        "b": Input(works={name: work_hash(jobs[name]) for name in ("first", "second")}, output="model"),
+        "c": Input(run=runs["named"], output="model"),
+        "d": Input(url="s3://bucket/data"),
+    }
+    reader = write_run(store, fake_job("reader", inputs=inputs, resume=runs["resumed"]), outcome=None)
+    found = survey(store).runs
+    assert set(needed(found, list(found))) == {reader, *runs.values()} - {runs["unread"]}
 
 
 def test_adopted_results_go_together_or_not_at_all() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from launcher.protocol.decide import (
@@ -208,6 +210,16 @@ def test_an_end_writes_its_exit_first() -> None:
     assert end(waits._replace(run=run(other, leading=2))) == WriteExit(Reason.SUCCEEDED)
     assert end(waits._replace(run=run(BOTH, leading=1))) == WriteExit(Reason.SUCCEEDED)
     assert end(waits._replace(member=1)) == WriteExit(Reason.SUCCEEDED)
+
+
+@pytest.mark.parametrize("leading", [1, 2, 3, 4])
+def test_the_leader_has_succeeded_when_every_other_leading_rank_has(leading: int) -> None:
+    """However many there are. The last member is a helper, whose end does not count."""
+    many = AttemptFacts((True,) * (leading + 1), (None,) * (leading + 1), (False,) * (leading + 1), own=True)
+    for others in product((None, Reason.SUCCEEDED, Reason.PREEMPTED), repeat=leading - 1):
+        step = end(Ending(run(many._replace(exits=(None, *others, None)), leading=leading), 1, 0, Reason.SUCCEEDED))
+        done = all(reason is Reason.SUCCEEDED for reason in others)
+        assert step == WriteExit(Reason.SUCCEEDED) if done else isinstance(step, Wait), others
 
 
 @pytest.mark.parametrize(
