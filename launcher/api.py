@@ -88,7 +88,7 @@ def load(
     _check_options(backend, fresh)
     where = _folder(cwd)
     if isinstance(jobs, Mapping):
-        loaded = load_value(dict(jobs), {}, cwd=where, overrides=overrides)
+        loaded = load_value(jobs, {}, cwd=where, overrides=overrides)
     else:
         paths = [jobs] if isinstance(jobs, str | Path) else jobs
         loaded = read([str(path) for path in paths], overrides=overrides, cwd=where)
@@ -368,7 +368,10 @@ def _lines(store: Store, run: str, role: str | None, rank: int, attempt: int | N
 
 
 def _folder(cwd: Path | str | None) -> Path:
-    return Path.cwd() if cwd is None else Path(cwd).absolute()
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that no system allows
+        raise BadInput(f"cwd: {folder} is not a folder")
+    return folder
 
 
 def _chosen(

@@ -115,8 +115,10 @@ def of_store(url: str) -> str:
     if not separator or scheme == "file":
         return ""
     place, _, query = rest.partition("?")
-    # a key may hold a slash, where URL parsers end the host; a bucket's name has no colon
-    if re.search(r"[@:]", place.partition("/")[0]) or has_token(url):
+    # a key may hold a slash, where URL parsers end the host; a bucket's name has no colon, but the address of a server
+    # that somebody wrote in its place has a port
+    host = place.partition("/")[0]
+    if "@" in host or re.fullmatch(r"[^:]*:(?![0-9]{1,5}\Z).*", host) or has_token(url):
         return "the URL holds credentials, which would be written into every job"
     if not query:
         return ""

@@ -18,7 +18,7 @@ from launcher.spec.disclosure import disclosures
 from launcher.spec.loaded import Loaded, LoadedJob, Variant
 from launcher.spec.problems import Problems, show
 from launcher.spec.profile import FILE as PROFILE_FILE
-from launcher.spec.refusals import refuse_nul, refuse_tokens
+from launcher.spec.refusals import plain, refuse_nul, refuse_tokens
 from launcher.spec.schema import JOB
 from launcher.spec.source import STDIN, Places, Route, YamlDocument, read_file
 from launcher.spec.types import Context
@@ -45,12 +45,14 @@ def load(paths: Sequence[str], *, overrides: Sequence[str] = (), cwd: Path) -> L
 
 
 def load_value(
-    value: dict[str, Any], sources: dict[Route, tuple[str, int, int]], *, cwd: Path, overrides: Sequence[str] = ()
+    value: Mapping[str, Any], sources: dict[Route, tuple[str, int, int]], *, cwd: Path, overrides: Sequence[str] = ()
 ) -> Loaded:
     """Reads a job that is not in a file as `load` would. `sources`: field -> (its place for messages, 0, 0). Local
     paths are relative to `cwd`. Raises BadInput."""
     problems = Problems()
-    at = Context(YamlDocument("the job", value), problems, sources)
+    at = Context(YamlDocument("the job", None), problems, sources)
+    at.document.value = plain(at, value)
+    problems.check()
     return _loaded([at], [cwd], overrides, problems)
 
 

@@ -1,12 +1,49 @@
-"""Refuses what no value of a job or a profile may hold: secrets and NUL characters."""
+"""Refuses what no value of a job or a profile may hold: secrets, NUL characters, values of Python that no file has."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from launcher.spec.source import Route
 from launcher.spec.tokens import has_token
 from launcher.spec.types import Context
+
+_DEEPEST: Final = 100  # levels of a value; one that holds itself has no end
+
+
+def plain(at: Context, value: Any, route: Route = ()) -> Any:
+    """A value of Python as a file would give it: a mapping as a dict, a tuple as a list, an Enum's member as its value.
+    Adds a problem for what is none, without showing it: it may hold a secret."""
+    if len(route) > _DEEPEST:
+        at.problem(route, f"is nested deeper than {_DEEPEST} levels, or holds itself", "a shallower value")
+        return None
+    if isinstance(value, str):  # or an Enum's member that is one
+        text = str.__str__(value)
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            at.problem(route, "holds half of a character (a lone surrogate), which no file can", "Unicode texts")
+            return None
+        return text
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, Mapping):
+        made = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                told = str(key) if key is None or type(key) in (bool, int, float) else f"of type {type(key).__name__}"
+                at.problem(route, f"the key {told} is not a text", "texts")
+                continue
+            if (name := plain(at, key, route)) is not None:
+                made[name] = plain(at, item, (*route, name))
+        return made
+    if isinstance(value, list | tuple):
+        return [plain(at, item, (*route, index)) for index, item in enumerate(value)]
+    for kind in (int, float):  # an Enum's member, a number of numpy's
+        if isinstance(value, kind):
+            return kind(value)
+    allowed = "texts, numbers, true, false, null, and lists and mappings of them"
+    at.problem(route, f"a value of type {type(value).__name__} stands in no file", allowed)
+    return None
 
 
 def refuse_tokens(at: Context, value: Any, route: Route = ()) -> None:

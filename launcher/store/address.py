@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,8 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "gs": ("anonymous",),
     "az": ("account", "endpoint", "anonymous"),
 }
+_NAME: Final = re.compile(r"[A-Za-z0-9._$-]+")
+_SERVER: Final = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?(?:/[!-~]*)?")
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,24 @@ class StoreUrl:
     @classmethod
     def parse(cls, url: str) -> StoreUrl:
         """Raises BadInput for a malformed URL and for one with credentials: the URL is written into job.json."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise BadInput(f"store `{url.partition(':')[0]}://...`: {error}; write scheme://bucket/prefix") from None
         allowed = OPTIONS[parts.scheme]
         if "@" in parts.netloc:
             raise BadInput(f"store `{parts.scheme}://...`: credentials do not belong in the URL")
+        if ":" in parts.netloc:  # a server's address in the place of the bucket's name
+            raise BadInput(
+                f"store `{url}`: `{parts.netloc}` is no name of a bucket; write "
+                f"{parts.scheme}://bucket/prefix?endpoint=http://{parts.netloc}"
+            )
         if not parts.netloc or parts.fragment:
             raise BadInput(f"store `{url}`: write {parts.scheme}://bucket/prefix")
+        if not _NAME.fullmatch(parts.netloc):
+            raise BadInput(
+                f"store `{url}`: `{parts.netloc}` is no name of a bucket; allowed: letters, digits, dots, dashes"
+            )
         try:
             query = parse_qsl(parts.query, strict_parsing=True) if parts.query else []
         except ValueError:
@@ -53,12 +68,16 @@ class StoreUrl:
                 f"store `{parts.scheme}://{parts.netloc}{parts.path}`: unknown option `{unknown[0]}`; "
                 f"allowed: {', '.join(allowed)}"
             )
+        if "endpoint" in options:
+            check_endpoint(options["endpoint"], f"store `{parts.scheme}://{parts.netloc}{parts.path}`: endpoint")
         for name in ("region", "account"):
             if "/" in options.get(name, ""):
                 right = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/{options[name].partition('/')[2]}?..."
                 raise BadInput(
                     f"store `{url}`: {name} has a `/`; what belongs to the path stands before the `?`: {right}"
                 )
+            if name in options and not _NAME.fullmatch(options[name]):
+                raise BadInput(f"store `{url}`: {name} is letters, digits and dashes")
         if options.get("anonymous", "1") not in ("1", "true", "0", "false"):
             raise BadInput(f"store `{url}`: anonymous is true or false")
         return cls(url, parts.scheme, parts.netloc, parts.path.strip("/"), options)
@@ -69,9 +88,25 @@ class StoreUrl:
 
     @property
     def endpoint(self) -> str:
-        """Of the URL, or for S3 of the environment; empty for the provider's own."""
-        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if self.scheme == "s3" else ()
-        return self.options.get("endpoint") or next((os.environ[name] for name in named if os.environ.get(name)), "")
+        """Of the URL, or for S3 of the environment; empty for the provider's own. Raises BadInput."""
+        if given := self.options.get("endpoint"):
+            return given
+        for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if self.scheme == "s3" else ():
+            if given := os.environ.get(name):
+                check_endpoint(given, f"store `{self.url}`: the environment's {name}")
+                return given
+        return ""
+
+
+def check_endpoint(given: str, where: str) -> None:
+    """Raises BadInput for what is no address of a server. obstore answers some of them with a panic of Rust's."""
+    if (found := _SERVER.fullmatch(given)) is not None and int(found[1] or 1) in range(1, 65536):
+        return
+    if "@" in given:
+        raise BadInput(f"{where}: credentials do not belong in the address of a server")
+    bare = given.strip().rpartition("//")[2]
+    right = bare if _SERVER.fullmatch(f"http://{bare}") and "://" not in given else "HOST:PORT"
+    raise BadInput(f"{where}: `{given}` is no address of a server; write http://{right} or https://{right}")
 
 
 def client(address: StoreUrl, *, timeout: float, deadline: float, retries: int = 0) -> S3Store | GCSStore | AzureStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from launcher.clock import boottime
-from launcher.errors import BadInput, Conflict, NotFound, Unreachable
+from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 from launcher.store.address import StoreUrl, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
 from launcher.store.retrying import Exists, Missing, StoreFault, retrying
@@ -30,6 +31,8 @@ BULK: Final = 300.0  # seconds, the longest a request with a piece of a large ob
 IN_FLIGHT: Final = 48 << 20  # bytes of parts that are sent at the same time
 PARTS: Final = 9000  # parts of one upload, at most; the services' limit is 10,000
 CLOCK_KEPT: Final = 600.0  # seconds after which the store's clock is read again, because clocks drift apart
+# the process that used obstore first: a fork has none of its threads, and would wait for them for ever
+_process = 0
 
 
 class ObjectStore:
@@ -216,6 +219,13 @@ class ObjectStore:
         return client(self._address, timeout=BULK, deadline=self._deadline, retries=4)
 
     def _call(self, key: str, act: Callable[[], T], *, bulk: bool = False) -> T:
+        global _process
+        _process = _process or os.getpid()
+        if _process != os.getpid():
+            raise SlipwayError(
+                f"store {self.url}: this process was forked from one that had used an object store and cannot use any; "
+                'start it by spawn, as multiprocessing.get_context("spawn") does'
+            )
         return retrying(act, url=self.url, key=key, deadline=self._deadline, bulk=bulk)
 
     def _written(self, key: str, act: Callable[[], T], *, bulk: bool = False) -> T:

@@ -135,3 +135,8 @@ def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: p
                 fault.refuse(url, key, tried)
             time.sleep(max(SLOWER, wait) * random.uniform(1, 2) if fault.busy else random.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)
+        except BaseException as error:
+            # Rust's own, no Exception: `except Exception` of a caller would not meet it
+            if type(error).__name__ == "PanicException":
+                raise SlipwayError(f"store {url}: {key}: obstore failed: {error}") from None
+            raise

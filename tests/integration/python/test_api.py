@@ -132,6 +132,10 @@ def test_what_is_wrong_is_raised(pipeline: Pipeline, file_store: Store, capfd: p
         launcher.load({"name": "No Name", "command": ["x"]})
     with pytest.raises(BadInput, match="no such file"):
         launcher.load("nowhere.yaml")
+    with pytest.raises(BadInput, match="cwd: /nonexistent is not a folder"):
+        launcher.status(cwd="/nonexistent")
+    with pytest.raises(BadInput, match="the key 0 is not a text"):
+        launcher.load({"name": "x", "command": ["x"], "config": {"id2label": {0: "a"}}})
     with pytest.raises(BadInput, match="did you mean"):
         launcher.load({"name": "x", "command": ["x"]}, backend="locla")
     with pytest.raises(BadInput, match="4 runs and this verb takes one"):

@@ -105,6 +105,8 @@ def test_what_jobs_really_hold_passes() -> None:
         "s3://KEY:SECRET@bucket/x",
         "s3://KEY:SEC/RET@bucket/x",
         "s3://KEY@bucket",
+        "s3://KEY:12345@bucket",
+        "s3://KEY:SECRET/x",
         "az://c/x?sig=abc",
         "s3://b/x?token=a",
         "s3://b/x?endpoint=https://me:pw@host",
@@ -125,6 +127,8 @@ def test_store_urls_with_credentials(url: str) -> None:
         "/a@b:c",
         "az://container/x?account=me",
         "gs://b/x?anonymous=true",
+        "http://127.0.0.1:1/bucket",
+        "s3://minio:9000/bucket",
         "",
     ],
 )

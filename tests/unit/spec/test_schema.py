@@ -56,6 +56,7 @@ BEYOND = frozenset(
         "profile_fields",
         "profile_store",
         "reference_endpoint",
+        "reference_in_a_role",
         "reference_port",
         "reference_undeclared_input",
         "reference_unknown_variable",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.errors import BadInput, Unreachable
-from launcher.store.address import StoreUrl
+from launcher.errors import BadInput, SlipwayError, Unreachable
+from launcher.store.address import StoreUrl, check_endpoint
 from launcher.store.opening import open_store
-from launcher.store.retrying import StoreFault
+from launcher.store.retrying import StoreFault, retrying
 
 
 def test_parts_of_a_url() -> None:
@@ -29,6 +29,25 @@ def test_parts_of_a_url() -> None:
         ("s3:///x", "s3://bucket/prefix"),
         ("gs://bucket/x#y", "gs://bucket/prefix"),
         ("gs://bucket/x?endpoint=http://x", "allowed: anonymous"),
+        ("s3://b/x?endpoint=minio:9000", "write http://minio:9000 or https://minio:9000"),
+        ("s3://b/x?endpoint=//minio:9000", "write http://minio:9000 or"),
+        ("s3://b/x?endpoint=minio", "write http://minio or"),
+        ("s3://b/x?endpoint=http://minio:port", "endpoint: `http://minio:port` is no address of a server"),
+        ("s3://b/x?endpoint=http://minio:99999", "is no address of a server"),
+        ("s3://b/x?endpoint=http:// minio:1", "is no address of a server"),
+        ("s3://b/x?endpoint=http://minio:1 ", "is no address of a server"),
+        ("s3://b/x?endpoint=http://", "is no address of a server"),
+        ("s3://b/x?endpoint=http:/minio:9000", "is no address of a server"),
+        ("s3://b/x?endpoint=https://[::1", "is no address of a server"),
+        ("s3://b/x?endpoint=HTTP://minio", "is no address of a server"),
+        ("s3://b/x?endpoint=http://mi\u00f1io", "is no address of a server"),
+        ("az://b/x?endpoint=azurite:1", "write http://azurite:1"),
+        ("s3://b/x?endpoint=http://me:secret@minio", "credentials do not belong"),
+        ("s3://minio:9000/bucket", "no name of a bucket; write s3://bucket/prefix\\?endpoint=http://minio:9000"),
+        ("s3://b c/x", "`b c` is no name of a bucket"),
+        ("s3://[b/x", "Invalid IPv6 URL"),
+        ("s3://b/x?region=us east", "region is letters"),
+        ("az://b/x?account=a b", "account is letters"),
     ],
 )
 def test_wrong_urls(url: str, says: str) -> None:
@@ -36,6 +55,29 @@ def test_wrong_urls(url: str, says: str) -> None:
         open_store(url)
     assert "secret@" not in str(caught.value)
     assert "=abc" not in str(caught.value)
+
+
+@pytest.mark.parametrize("endpoint", ["http://a_b:1", "https://[::1]:9000/", "http://127.0.0.1:1/path?x=1", "http://h"])
+def test_an_endpoint_that_is_one(endpoint: str) -> None:
+    check_endpoint(endpoint, "")
+
+
+def test_an_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    store = open_store("s3://bucket/x")
+    with pytest.raises(BadInput, match=r"the environment's AWS_ENDPOINT_URL: .* write http://minio:9000"):
+        store.head("key")
+
+
+def test_a_panic_of_obstore_is_an_error_for_the_user() -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panics() -> None:
+        raise PanicException("request valid")
+
+    with pytest.raises(SlipwayError, match="store s3://b: k: obstore failed: request valid"):
+        retrying(panics, url="s3://b", key="k", deadline=1.0)
 
 
 def fault(text: str, kind: str = "GenericError") -> StoreFault:
