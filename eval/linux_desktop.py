@@ -18,7 +18,7 @@ from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions
 from eval.benchmarks.linux_desktop.measuring import PLAYERS, measure, played_tasks, recorded, start_state
 from eval.benchmarks.linux_desktop.tables import markdown, table
 from eval.benchmarks.linux_desktop.task_files import task_file, write
-from eval.config import ConfigError, output_folder
+from eval.config import ConfigError, results_folder
 from eval.desktop import InfraError
 
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             write(Path(chosen.write), written)
             print(f"{len(written)} tasks in {chosen.write}")
             return 0
-        out: Path = output_folder(chosen.out, "linux-desktop")
+        out: Path = results_folder(chosen.out, "linux-desktop")
         if chosen.recorded:
             found = recorded(out)
         else:

@@ -68,7 +68,8 @@ def page(folder: Path, episode: Episode) -> str:
     title = html.escape(episode.instruction)
     about = html.escape(f"{episode.task_id}, seed {episode.seed}, agent {episode.agent or '-'}: {verdict}")
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="generator" content="Slipway">'
+        f"<title>{title}</title><style>{STYLE}</style>"
         f"<h1>{title}</h1><p>{about}</p>{''.join(figures)}</html>\n"
     )
 

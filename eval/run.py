@@ -185,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), RunConfig)
-        if rows := evaluate(config, configuration.output_folder(arguments.out, "results")):
+        if rows := evaluate(config, configuration.results_folder(arguments.out, "results")):
             print(table(rows))
         return 0
 

@@ -237,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), StepsConfig)
-        print(table(evaluate(config, configuration.output_folder(arguments.out, "results"))))
+        print(table(evaluate(config, configuration.results_folder(arguments.out, "results"))))
         return 0
 
     return configuration.run(run, failures=(SetupFailed,))

@@ -77,6 +77,20 @@ def output_folder(given: str | None, name: str = "") -> Path:
     return Path(os.environ["SLIPWAY_OUTPUTS"]) / name
 
 
+def results_folder(given: str | None, name: str) -> Path:
+    """`output_folder` for the results of an evaluation. One that --out names gets a file .slipway-output, by which the
+    launcher knows it: results are never packed with a job's `code`. Raises ConfigError."""
+    out = output_folder(given, name)
+    inside = "SLIPWAY_OUTPUTS" in os.environ and out.absolute().is_relative_to(os.environ["SLIPWAY_OUTPUTS"])
+    if given and not inside:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / ".slipway-output").touch()
+        except OSError as error:
+            raise ConfigError(f"--out {given}: {error.strerror or error}") from None
+    return out
+
+
 def run(main: Callable[[], int], *, failures: tuple[type[Exception], ...] = ()) -> int:
     """Runs an entry point: a ConfigError becomes one line and exit code 78, one of `failures` one line and 1."""
     try:

@@ -25,6 +25,7 @@ from launcher.results.files import write_whole
 from launcher.results.rows import ResultRow, arrange
 from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, is_rate, money, number, probability
 from launcher.selection.select import Selection
+from launcher.spec.own_files import MARK
 from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 
@@ -55,6 +56,7 @@ def render(report: Report) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
+        Markup(MARK),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),

@@ -86,6 +86,7 @@ class Profile(msgspec.Struct, frozen=True):
     origins: Mapping[str, str] = {}  # "store", "secrets.HF_TOKEN" -> where it was set
     notify: Mapping[str, NoticeChannel] = {}
     read_in: tuple[str, str] = ("", "")  # the folder in which it was read, and the name that was asked for
+    own_folders: tuple[Path, ...] = ()  # where the launcher keeps this user's cache, state and settings
 
     @property
     def local_state(self) -> Path:
@@ -143,8 +144,19 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
         origins=origins,
         notify=channels(settings.get("notify", {})),
         read_in=(os.path.abspath(cwd), name or ""),  # noqa: PTH100 - as absolute_store
+        own_folders=own_folders(home, environ),
         **{key: settings[key] for key in ("backend", "secrets", "images", "prices", "labels") if key in settings},
     )
+
+
+def own_folders(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    places = (
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_STATE_HOME", ".local/state"),
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_DATA_HOME", ".local/share"),
+    )
+    return tuple(Path(environ.get(variable) or home / below) / "slipway" for variable, below in places)
 
 
 def json_schema() -> dict[str, Any]:

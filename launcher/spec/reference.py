@@ -33,6 +33,11 @@ text itself; every other `$` is left alone. Durations: `90s`, `15m`, `6h`, `1h30
 _OVERLAY: Final = f"""\
 ## Code of your own
 
+Of the folder, what git tracks or would track is packed, submodules included; without git, what no `.gitignore` names.
+A `.slipwayignore` (the grammar of `.gitignore`) leaves out more. What the launcher wrote into the folder (reports,
+gathered runs, rendered jobs, results, the file of its own output) stays out unless git tracks it. What is left out is
+told in a line.
+
 The command starts in the folder that `code` names, and Python looks for modules there before it looks at what the image
 holds. So give your own packages names other than `training`, `eval` and `launcher`. A package of one of these names
 hides Slipway's whole package from the command; a job whose command needs a hidden module is refused.

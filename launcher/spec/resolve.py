@@ -3,6 +3,7 @@ the folders of code overlays, because only the profile says where the store and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +81,8 @@ def resolve(loaded: Loaded, profile: Profile, *, environment: str, backend: str 
         problems.add(profile.origins.get("store", "store"), 0, 0, "store", credentials, OF_STORE)
         problems.check()
     runs_by_job: dict[str, Runs] = {}
-    jobs = [_with_overlay(job, profile, problems) for job in loaded.jobs]
+    overlays: dict[tuple[str, tuple[str, ...]], Overlay] = {}
+    jobs = [_with_overlay(job, profile, overlays, problems) for job in loaded.jobs]
     problems.check()
     for job in jobs:
         runs_by_job[job.name] = Runs(_runs(job, runs_by_job, profile, environment, backend, fresh, problems))
@@ -112,15 +114,19 @@ def _refuse_moving_stages(runs: Iterable[ResolvedRun], problems: Problems) -> No
     problems.check()
 
 
-def _with_overlay(job: LoadedJob, profile: Profile, problems: Problems) -> LoadedJob:
-    """The job; its overlay then leaves out the folders that are never packed: a folder store and the local backend's
-    state."""
+def _with_overlay(
+    job: LoadedJob, profile: Profile, overlays: dict[tuple[str, tuple[str, ...]], Overlay], problems: Problems
+) -> LoadedJob:
+    """The job; its overlay then leaves out the folders that are never packed: a folder store and the launcher's own.
+    Jobs of one folder share one overlay, so it is read once, and all of them run the same code."""
     if job.code is None:
         return job
     from launcher.spec import shadowed
 
     store = [Path(profile.store.removeprefix("file://"))] if profile.store.startswith("file://") else []
-    overlay = msgspec.structs.replace(job.code, apart=(*store, profile.local_state))
+    apart = (*store, profile.local_state, *profile.own_folders)
+    place = (os.path.realpath(job.code.folder), job.code.include)
+    overlay = overlays.setdefault(place, msgspec.structs.replace(job.code, apart=apart))
     at = Context(job.at.document, problems, job.at.sources)
     try:
         overlay.files  # noqa: B018 - lists the files here, where a problem can name its line of the job

@@ -244,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), BenchConfig)
-        rows = evaluate(config, configuration.output_folder(arguments.out, "results"))
+        rows = evaluate(config, configuration.results_folder(arguments.out, "results"))
         for version in config.versions:
             print(f"\nAgentNetBench {version}")
             print(table([line for line in rows if line.version == version]))

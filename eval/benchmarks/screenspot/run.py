@@ -179,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), SpotConfig)
-        rows = evaluate(config, configuration.output_folder(arguments.out, "results"))
+        rows = evaluate(config, configuration.results_folder(arguments.out, "results"))
         print(f"\nScreenSpot {rows[0].version}")
         print(table(rows))
         return 0

@@ -13,6 +13,7 @@ import pytest
 from launcher.errors import BadInput
 from launcher.spec import code
 from launcher.spec.code import Overlay
+from launcher.spec.listing import listing
 from launcher.store import layout
 from tests.support.needs import need
 
@@ -51,6 +52,18 @@ def test_golden_digest(tmp_path: Path) -> None:
     assert Overlay(folder).digest() == "72d0beaf8cc03989b9afbc1f048797a489855f5b3d407a24388c5b5fe586d901"
 
 
+def test_golden_digest_of_a_git_project(tmp_path: Path) -> None:
+    """As the launcher of 28 November 2026 (6594be4e) packed it: no run of such a project gets another name."""
+    names = {"train.py": "print('hi')\n", "lib/__init__.py": "", ".gitignore": "*.log\nout/\n", "new.md": "# new\n"}
+    folder = write(tmp_path / "src", names | {"a.log": "x", "out/w": "x", "lib/.gitignore": "!b.log\n", "lib/b.log": "b"})
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "link").symlink_to("lib")
+    git(folder, "init", "-q")
+    git(folder, "add", "train.py", "run.sh", "link")
+    assert Overlay(folder).digest() == "862b3bd5fc31cb0ee48505eef5c52c985989cfdc3e63a50e336ddb96824f73d7"
+
+
 def test_times_owners_and_umask_do_not_count_but_content_and_the_x_bit_do(tmp_path: Path) -> None:
     folder = write(tmp_path / "src", {"a.py": "1"})
     before = Overlay(folder).digest()
@@ -75,25 +88,25 @@ def test_clutter_stays_out_without_git(tmp_path: Path) -> None:
             "x.egg-info/y": "",
         },
     )
-    assert sorted(code.files(folder)) == ["a.py", "p/b.py"]
+    assert listing(folder).names == ["a.py", "p/b.py"]
 
 
 def test_git_says_what_is_ignored(tmp_path: Path) -> None:
     folder = write(tmp_path, {".gitignore": "data/\n*.log\n", "a.py": "", "data/x": "", "b.log": "", "sub/new.py": ""})
     git(folder, "init", "-q")
     git(folder, "add", ".gitignore", "a.py")
-    assert sorted(code.files(folder)) == [".gitignore", "a.py", "sub/new.py"]
+    assert listing(folder).names == [".gitignore", "a.py", "sub/new.py"]
     # a folder within the work tree is packed by its own names
-    assert code.files(folder / "sub") == ["new.py"]
+    assert listing(folder / "sub").names == ["new.py"]
     (folder / "a.py").unlink()
-    assert sorted(code.files(folder)) == [".gitignore", "sub/new.py"]
+    assert listing(folder).names == [".gitignore", "sub/new.py"]
 
 
 def test_another_trees_git_variables_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path, {"a.py": "", "x.log": "", ".gitignore": "*.log\n"})
     git(folder, "init", "-q")
     monkeypatch.setenv("GIT_DIR", "/nonexistent/.git")
-    assert sorted(code.files(folder)) == [".gitignore", "a.py"]
+    assert listing(folder).names == [".gitignore", "a.py"]
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside"])

@@ -101,7 +101,7 @@ def page(card: Card) -> str:
         parts += ["<h2>Shared between splits</h2>", _shared(card)]
     body = "\n".join(parts)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="Slipway">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\n"
