@@ -11,12 +11,10 @@ import subprocess
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from launcher.errors import BadInput
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from launcher.spec.ignoring import Ignored
 
 _CLUTTER: Final = frozenset(
     (".git", ".hg", ".svn", ".venv", "venv", ".slipway", ".tools", "node_modules", "__pycache__")
@@ -67,42 +65,6 @@ def identity(path: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
-
-
-class Ignored:
-    """Ignore files by the folder that they lie in (with /; empty for the top). The deepest one that says something
-    decides, and within it the last line that fits; below an ignored folder everything is ignored."""
-
-    def __init__(self) -> None:
-        self._specs: dict[str, GitIgnoreSpec] = {}
-        self._known: dict[str, bool] = {"": False}
-
-    def add(self, folder: str, path: Path) -> None:
-        from pathspec import GitIgnoreSpec
-
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        self._specs[folder] = GitIgnoreSpec.from_lines(text.splitlines())
-
-    def one(self, name: str) -> bool:
-        """Whether a name is ignored, if the folder that it lies in is not. A folder's name ends with /."""
-        place = name.rstrip("/")
-        while place:
-            place = place.rpartition("/")[0]
-            if (spec := self._specs.get(place)) is not None:
-                said = spec.check_file(name[len(place) + 1 if place else 0 :]).include
-                if said is not None:
-                    return said
-        return False
-
-    def above(self, name: str) -> bool:
-        """Whether a file is ignored, or a folder that it lies in."""
-        folder = name.rpartition("/")[0]
-        return self._folder(folder) or self.one(name)
-
-    def _folder(self, folder: str) -> bool:
-        if folder not in self._known:
-            self._known[folder] = self._folder(folder.rpartition("/")[0]) or self.one(f"{folder}/")
-        return self._known[folder]
 
 
 def _of_git(folder: Path) -> Listing | None:
@@ -164,7 +126,7 @@ def _walk(folder: Path, apart: Collection[tuple[int, int]]) -> Iterator[str]:
         if _GIT in names:
             ignored.add(prefix.rstrip("/"), Path(here, _GIT))
         folders[:] = [name for name in folders if name not in _CLUTTER | _CACHES and not name.endswith(".egg-info")]
-        folders[:] = [name for name in folders if not ignored.one(f"{prefix}{name}/")]
+        folders[:] = [name for name in folders if not ignored.one(prefix + name, folder=True)]
         if apart:
             folders[:] = [name for name in folders if identity(Path(here, name)) not in apart]
         for name in (*names, *(name for name in folders if Path(here, name).is_symlink())):

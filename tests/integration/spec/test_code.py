@@ -55,7 +55,9 @@ def test_golden_digest(tmp_path: Path) -> None:
 def test_golden_digest_of_a_git_project(tmp_path: Path) -> None:
     """As the launcher of 28 November 2026 (6594be4e) packed it: no run of such a project gets another name."""
     names = {"train.py": "print('hi')\n", "lib/__init__.py": "", ".gitignore": "*.log\nout/\n", "new.md": "# new\n"}
-    folder = write(tmp_path / "src", names | {"a.log": "x", "out/w": "x", "lib/.gitignore": "!b.log\n", "lib/b.log": "b"})
+    folder = write(
+        tmp_path / "src", names | {"a.log": "x", "out/w": "x", "lib/.gitignore": "!b.log\n", "lib/b.log": "b"}
+    )
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "run.sh").chmod(0o755)
     (folder / "link").symlink_to("lib")
