@@ -87,8 +87,9 @@ kind-tools: tools ## kind and what its node needs, for the nightly test with a r
 	@tools/build-cluster.sh kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy coredns \
 	  jobset-manager jobset-release kueue-manager kueue-release kind kind-manifests kubeadm kind-etcd local-path-provisioner || test $$? -eq 3
 
+# DEMO: more options of submit, e.g. --set login-sft:config.steps=100
 demo: env ## train and measure an agent on this machine
-	@$(BIN)/launcher submit examples/login --backend local --follow
+	@$(BIN)/launcher submit examples/login --backend local --follow $(DEMO)
 
 quick: dev ## unit and contract tests, each in one process, and a test of each whole path
 	$(BIN)/python -m tests.tiers quick
