@@ -38,7 +38,7 @@ class LiveVersions:
         self.begun = False
         self._context, self._name, self._state = context, name, state
         self._number = 0  # number of the last version that was begun; every try has its own
-        self._files: dict[str, StoredFile] | None = None  # files of the newest complete version
+        self._there: tuple[object, ...] | None = None  # what the newest complete version holds
         self._manifests: set[str] = set()  # keys of manifests of which a put was tried
         self._replaced: dict[str, tuple[int, float]] = {}  # key -> the version that replaced it, and when
 
@@ -47,14 +47,16 @@ class LiveVersions:
         self.begun = True
         began, self._number = time.time(), self._number + 1
         files = self.upload.version(self._number)
-        if self._files is not None and _places(files) == _places(self._files):
+        places = _places(files, self.upload.empty)
+        if places == self._there:
             return
         context, number = self._context, self._number
         key = context.keys.live_manifest(self._name, number)
         self._manifests.add(key)
-        manifest = Manifest(files, began, uuid4().hex, self.upload.left.listed, self.upload.left.count)
+        left = self.upload.left
+        manifest = Manifest(files, began, uuid4().hex, left.listed, left.count, self.upload.empty)
         context.store.create(key, msgspec.json.encode(manifest))
-        self._files = files
+        self._there = places
         self._state.outputs = {**self._state.outputs, self._name: number}
         folder = context.keys.output(self._name)
         used = {key_of(folder, name, file.at) for name, file in files.items()} | {key}
@@ -84,8 +86,9 @@ class LiveVersions:
         self._manifests.difference_update(keys)
 
 
-def _places(files: Mapping[str, StoredFile]) -> dict[str, tuple[str, str]]:
-    return {name: (file.sha256, file.at) for name, file in files.items()}
+def _places(files: Mapping[str, StoredFile], empty: Sequence[str]) -> tuple[object, ...]:
+    """What makes one version differ from another."""
+    return {name: (file.sha256, file.at, file.runs) for name, file in files.items()}, tuple(empty)
 
 
 class Outputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,9 +140,10 @@ def _parts(store: Store, stored: Stored, record: Complete, member: str | None) -
         yield stored.keys.checkpoint_files(stored.step, name), msgspec.structs.replace(manifest, files=files)
 
 
-def _whole(record: Complete, parts: Iterable[tuple[str, Manifest]]) -> Manifest:
+def _whole(record: Complete, parts: Sequence[tuple[str, Manifest]]) -> Manifest:
     files = {path: entry for _, manifest in parts for path, entry in manifest.files.items()}
-    return Manifest(dict(sorted(files.items())), record.time, record.nonce)
+    empty = sorted({name for _, manifest in parts for name in manifest.empty})
+    return Manifest(dict(sorted(files.items())), record.time, record.nonce, empty=tuple(empty))
 
 
 def chosen(view: RunView, before: int | None, lost: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:

@@ -129,6 +129,11 @@ def snapshot(checkpoint: LocalCheckpoint, into: Path) -> bool:
                 return False
             except OSError:
                 shutil.copy2(source, target)
+        if not checkpoint.single:
+            for _ in walk(
+                checkpoint.path, within=checkpoint.within, empty=lambda name: (into / name).mkdir(parents=True)
+            ):
+                pass
     except FileNotFoundError:
         return False
     return look(checkpoint.path, checkpoint.within) == checkpoint.signature

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ class StoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     mtime  ns, of the writer's own file; it saves the writer from reading an unchanged file again
     at     where the file lies if not at its own key: the part of its key after the folder's name (`layout.live_file`)
     name   the file's true name, escaped, if a store cannot hold that name (`paths.stored_name`)
+    runs   its owner may execute it
     """
 
     size: int
@@ -46,6 +48,7 @@ class StoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     mtime: int = 0
     at: str = ""
     name: str = ""
+    runs: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,6 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     time            the writer's clock when it began to read the files
     left_out        the first files that could not be stored
     left_out_count  how many files could not be stored in all
+    empty           the folders without an entry, by their true relative paths, escaped
     """
 
     files: dict[str, StoredFile]
@@ -61,6 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     nonce: str
     left_out: tuple[LeftOut, ...] = ()
     left_out_count: int = 0
+    empty: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -68,7 +73,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """sha256 (hex) over paths, sizes and contents. Equal folders have equal digests."""
+        """sha256 (hex) over paths, sizes and contents. Equal files have equal digests. Modes and empty folders are not
+        in it: a folder keeps the digest that it had before they were kept."""
         lines = (f"{file.sha256} {file.size} {path}\n" for path, file in sorted(self.files.items()))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -96,6 +102,8 @@ def read_manifest(store: Store, key: str) -> Manifest | None:
                 raise BadInput(f"{file.at!r} does not lie beside the folder")
             check_key(f"-{file.at}")
             true_name(name, file)
+        for folder in manifest.empty:
+            unescaped(folder)
     except (msgspec.MsgspecError, BadInput, ValueError) as error:
         raise Damaged(f"store {store.url}: {key}: not a manifest: {error}") from None
     return manifest
@@ -119,12 +127,31 @@ def fetch_tree(store: Store, prefix: str, manifest: Manifest, dest: Path, *, pro
     def place(name: str, file: StoredFile, path: Path) -> None:
         if holds(path, file):
             meter.add(file.size)
-            return
-        key = key_of(prefix, name, file.at)
-        source = f"store {store.url}: {key}"
-        undamaged(lambda: receive(_checked(store, key, file, source, meter), path, sync=False))
+        else:
+            key = key_of(prefix, name, file.at)
+            source = f"store {store.url}: {key}"
+            undamaged(lambda: receive(_checked(store, key, file, source, meter), path, sync=False))
+        if file.runs:
+            make_executable(path)
 
     in_parallel((file.size, lambda name=name, file=file: fetch(name, file)) for name, file in manifest.files.items())  # type: ignore[misc]
+    make_empty(dest, manifest)
+
+
+def make_empty(dest: Path, manifest: Manifest) -> None:
+    """Makes the manifest's empty folders below `dest`, where the file system allows their names."""
+    for folder in manifest.empty:
+        try:
+            (dest / unescaped(folder)).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
+
+
+def make_executable(path: Path) -> None:
+    """Lets those who may read a file execute it."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(mode | (mode & 0o444) >> 2)
 
 
 def undamaged(act: Callable[[], object]) -> None:

@@ -103,18 +103,23 @@ def walk(
     within: Path | None = None,
     follow: bool = False,
     leave: Callable[[str, str], None] = lambda name, why: None,
+    empty: Callable[[str], None] = lambda name: None,
 ) -> Iterator[tuple[str, Path]]:
     """(relative name, path) of every regular file below a folder, sorted within each.
 
     A link counts as the file it points to, if that lies below `within` (default: `root`), or anywhere with `follow`.
     `leave(name, why)` is called for everything else: links that lead out of it or to nothing, FIFOs, sockets, devices.
+    `empty(name)` is called for a folder below `root` in which nothing is.
     """
     home = (within or root).resolve()
 
     def below(folder: Path, relative: str, above: frozenset[tuple[int, int]]) -> Iterator[tuple[str, Path]]:
         status = folder.stat()
         inside = above | {(status.st_dev, status.st_ino)}
-        for path in sorted(folder.iterdir()):
+        found = sorted(folder.iterdir())
+        if relative and not found:
+            empty(relative[:-1])
+        for path in found:
             name = f"{relative}{path.name}"
             with suppress(FileNotFoundError):  # deleted meanwhile
                 real = _target(path, home, follow, name, leave) if path.is_symlink() else path

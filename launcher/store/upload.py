@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,10 @@ class LocalFile(NamedTuple):
     status: os.stat_result
     name: str  # as in StoredFile
 
+    @property
+    def runs(self) -> bool:
+        return bool(self.status.st_mode & stat.S_IXUSR)
+
 
 class Upload:
     """Uploads the files below `root` to keys under `prefix` (which ends with `/`). Not thread-safe.
@@ -53,12 +58,14 @@ class Upload:
     methods raise OSError for a file that cannot be read, and Unreachable; the next call continues.
 
     left   files that the last call left out; a caller that copied `root` from another folder passes those it left out
+    empty  the empty folders that the last call found, as in Manifest
     """
 
     def __init__(
         self, store: Store, prefix: str, root: Path, *, progress: Progress | None = None, left: Left | None = None
     ) -> None:
         self.left = left or Left()
+        self.empty: tuple[str, ...] = ()
         self._given = left
         self.keys: set[str] = set()  # keys of live files whose put has begun and that are not deleted
         self._store, self._prefix, self._root, self._progress = store, prefix, root, progress
@@ -97,7 +104,7 @@ class Upload:
             began = time.time()
             self._final = self._each(self._final, self._finally)
             files = {name: sent.file for name, sent in sorted(self._final.items())}
-            self._manifest = Manifest(files, began, uuid4().hex, self.left.listed, self.left.count)
+            self._manifest = Manifest(files, began, uuid4().hex, self.left.listed, self.left.count, self.empty)
         if not self._store.create(manifest_key, msgspec.json.encode(self._manifest)):
             raise Conflict(f"store {self._store.url}: {manifest_key}: another writer's manifest is there")
         return self._manifest
@@ -109,8 +116,9 @@ class Upload:
         were sent."""
         began = time.time()
         left = self._given or Left()
-        files = dict(self._found(left))
-        self.left = left
+        empty: list[str] = []
+        files = dict(self._found(left, empty))
+        self.left, self.empty = left, tuple(sorted(empty))
         meter = Meter(sum(local_file.status.st_size for local_file in files.values()), self._progress)
         done: dict[str, Sent] = {}
 
@@ -139,8 +147,8 @@ class Upload:
             raise
         return done
 
-    def _found(self, left: Left) -> Iterator[tuple[str, LocalFile]]:
-        for name, path in walk(self._root, leave=left):
+    def _found(self, left: Left, empty: list[str]) -> Iterator[tuple[str, LocalFile]]:
+        for name, path in walk(self._root, leave=left, empty=lambda name: empty.append(escaped(name))):
             with suppress(FileNotFoundError):  # deleted meanwhile
                 stored = stored_name(name)
                 yield stored, LocalFile(path, path.stat(), "" if stored == name else escaped(name))
@@ -201,7 +209,7 @@ class Upload:
 
         # the file may grow meanwhile, so the manifest records the bytes that were sent
         self._store.send(key, source, local_file.status.st_size)
-        return StoredFile(sent, digest, local_file.status.st_mtime_ns, at, local_file.name)
+        return StoredFile(sent, digest, local_file.status.st_mtime_ns, at, local_file.name, local_file.runs)
 
 
 def _unchanged(local_file: LocalFile, sent: Sent) -> StoredFile | None:
@@ -210,8 +218,6 @@ def _unchanged(local_file: LocalFile, sent: Sent) -> StoredFile | None:
     if file.size != status.st_size:
         return None
     settled = status.st_mtime < sent.began - RACY
-    if settled and file.mtime == status.st_mtime_ns:
-        return file
-    if holds(local_file.path, file):
-        return msgspec.structs.replace(file, mtime=status.st_mtime_ns)
+    if (settled and file.mtime == status.st_mtime_ns) or holds(local_file.path, file):
+        return msgspec.structs.replace(file, mtime=status.st_mtime_ns, runs=local_file.runs)
     return None

@@ -26,7 +26,7 @@ from launcher.protocol.records import Result
 from launcher.store.base import TEMPORARY, Meta, Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RUNS, RunKeys, group
-from launcher.store.manifest import undamaged
+from launcher.store.manifest import make_executable, undamaged
 from launcher.store.opening import open_store
 from launcher.store.paths import stored_name
 from launcher.store.transfer import Damaged, Lanes, Meter, Progress
@@ -199,6 +199,19 @@ class _Copy:
         finally:
             if self._new:
                 self._save()
+        if isinstance(self._target, FileStore) and self._folder:
+            self._as_they_were(plan, self._target.root)
+
+    @staticmethod
+    def _as_they_were(plan: Plan, root: Path) -> None:
+        """Gives a folder what no store holds as an object: modes and empty folders."""
+        for item in plan.items:
+            if item.runs:
+                path = root / item.target
+                make_executable(path if path.exists() else root / item.plain)
+        for name in plan.empty:
+            with suppress(OSError):  # a name that this file system does not allow
+                (root / name).mkdir(parents=True, exist_ok=True)
 
     def _same_history(self, claims: Iterable[Item]) -> None:
         """Raises Conflict when the target has another run of the same id: its keys would get second bodies."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,31 @@ def test_into_a_folder(kind: str, request: pytest.FixtureRequest, tmp_path: Path
     gap = (to / runs.going / "logs/1/main-0.log").read_bytes()
     assert gap == b"go\n\n[slipway: 6 bytes are missing here]\non\n"
     assert not (to / ".tmp").exists()
+
+
+def test_programs_stay_programs_and_empty_folders_stay(s3_store: Store, tmp_path: Path) -> None:
+    """Of an output and of a checkpoint with two ranks; also through a second store."""
+    root = tmp_path / "tool"
+    (root / "cache/empty").mkdir(parents=True)
+    (root / "run.sh").write_text("#!/bin/sh\necho it runs\n")
+    (root / "run.sh").chmod(0o750)
+    job = fake_job("train", outputs={"tool": Output(), "checkpoints": Output(kind="checkpoints")}, replicas=2)
+    run = write_run(s3_store, job, [FakeAttempt()])
+    keys = RunKeys(run).attempt(1)
+    write_tree(s3_store, keys.output("tool"), keys.output_manifest("tool"), root)
+    for member in ("main-0", "main-1"):
+        write_tree(s3_store, keys.checkpoint_files(5, member), keys.checkpoint_manifest(5, member), root)
+    record = Complete(step=5, name="checkpoint-5", members=("main-0", "main-1"), nonce="c")
+    s3_store.create(keys.checkpoint_complete(5), msgspec.json.encode(record))
+    [copy] = gather(s3_store, [run], f"file://{tmp_path}/copy")
+    assert copy.error is None
+    for number, store in enumerate((s3_store, open_store(f"file://{tmp_path}/copy"))):
+        [done] = gather(store, [run], str(tmp_path / f"to-{number}"))
+        assert done.error is None
+        for folder in ("outputs/tool", "checkpoints/5"):
+            place = tmp_path / f"to-{number}" / run / folder
+            said = subprocess.run([place / "run.sh"], check=True, capture_output=True, text=True).stdout
+            assert (said, (place / "cache/empty").is_dir()) == ("it runs\n", True)
 
 
 @pytest.mark.parametrize("kind", ["runs", "s3_runs"])
