@@ -155,6 +155,7 @@ def submit(
     ceiling: str | None = None,
     without_price: bool = False,
     wait_for_capacity: float | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> list[Submitted]:
     """Submits, exactly once: the same jobs again find the same runs, and work that has succeeded is not done again.
 
@@ -163,16 +164,20 @@ def submit(
     `budget` (`200 USD`): refuse unless all runs together cost at most this. `ceiling` (`200 USD`): all runs are
     stopped, checkpoint first, before they have cost more together; another submit of the same jobs changes it.
     `without_price`: submit although what a machine costs is not known. `wait_for_capacity`: seconds to wait for a free
-    machine, in place of those that the jobs name, and no part of the run. Raises BadInput, Conflict, Unreachable.
+    machine, in place of those that the jobs name, and no part of the run. `tell` is given a line for each new run of
+    which only the code differs from the newest of its name that was submitted here. Raises BadInput, Conflict,
+    Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
     from launcher.spec.blocks import of_machine
+    from launcher.spec.own_files import remember_outputs
     from launcher.spec.places import telling_places
     from launcher.spec.waiting import check_wait
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder
+    from launcher.userdata.newest import remember as keep_newest
     from launcher.userdata.reached import remember
     from launcher.verbs.estimate import check_price, plan_ceiling
     from launcher.verbs.move import pass_on
@@ -200,9 +205,23 @@ def submit(
     try:
         overlays = group.packed
         with telling_places(group):
-            return send(
-                group, store, target, overlays=overlays, checked=cache, plan=dry_run, notes=folder(), ceiling=most
+            done = send(
+                group,
+                store,
+                target,
+                overlays=overlays,
+                checked=cache,
+                plan=dry_run,
+                notes=folder(),
+                ceiling=most,
+                tell=tell or (lambda line: None),
             )
+        if not dry_run:
+            remember_outputs()
+            keep_newest(
+                store.url, {group.names.get(run, run): job for run, job in zip(jobs.runs, group.runs, strict=True)}
+            )
+        return done
     except NoPlace as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise

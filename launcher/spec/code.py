@@ -95,7 +95,7 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
             found = listing(self.folder, self.apart)
             names = sorted(_without(self.apart, self.folder, found.names))
             # what git tracks, somebody chose
-            own = set(own_files(self.folder, [name for name in names if name not in found.tracked]))
+            own = dict(own_files(self.folder, [name for name in names if name not in found.tracked]))
             for name in names:
                 if name not in own:
                     hidden = private.is_private(self.folder, name) and not self._included(name)
@@ -104,7 +104,7 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
             raise BadInput(f"code: {error.filename or self.folder}: {error.strerror or error}") from None
         if not chosen:
             raise BadInput(f"code: {self.folder} holds no file to pack: it is empty, or git ignores what is in it")
-        return _Names(chosen, private_ones, sorted(own), found.left_out)
+        return _Names(chosen, private_ones, sorted(set(own.values())), found.left_out)
 
     def _included(self, name: str) -> bool:
         return any(private.named(name, pattern) for pattern in self.include)
@@ -124,10 +124,14 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
         secrets in a text file that `include` does not name."""
         return self._packed[0]
 
+    def contents(self) -> dict[str, tuple[int, str]]:
+        """Size and sha256 (hex) of every packed file; a link has the size 0 and its target."""
+        return self._packed[2]
+
     @cached_property
-    def _packed(self) -> tuple[str, memoryview]:
-        """The digest, and the tar: the files are read once, so what is uploaded is what the digest names, whatever
-        writes into the folder meanwhile. It may be the file into which our own output goes."""
+    def _packed(self) -> tuple[str, memoryview, dict[str, tuple[int, str]]]:
+        """The digest, the tar, and what is in it. The files are read once, so what is uploaded is what the digest
+        names, whatever writes into the folder meanwhile."""
         problems = []
         for name in self.files:
             path = self.folder / name
@@ -139,11 +143,12 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
         if problems:
             raise BadInput(problems)
         tar = BytesIO()  # at most MAX_BYTES
-        return _pack(self.folder, self.files, DigestSink(tar)), tar.getbuffer()
+        contents: dict[str, tuple[int, str]] = {}
+        return _pack(self.folder, self.files, DigestSink(tar), contents), tar.getbuffer(), contents
 
     def pack(self, out: Path) -> str:
         """Writes the tar; returns its sha256 (hex). Raises BadInput for a file that cannot be packed."""
-        digest, tar = self._packed
+        digest, tar, _ = self._packed
         out.write_bytes(tar)
         return digest
 
@@ -163,7 +168,8 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
 
 
 class _Names(NamedTuple):
-    """The names of packed files, of private ones and the launcher's own, all sorted; what else is left out, as told."""
+    """The names of packed files, of private ones, and of the launcher's own files and folders, all sorted; what else is
+    left out, as told."""
 
     chosen: list[str]
     private: list[str]
@@ -176,7 +182,19 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:_LISTED])}{more}"
 
 
-def _pack(folder: Path, names: list[str], sink: DigestSink) -> str:
+class _Hashed:
+    """A file that is hashed as it is read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.sha256 = stream, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.sha256.update(data)
+        return data
+
+
+def _pack(folder: Path, names: list[str], sink: DigestSink, contents: dict[str, tuple[int, str]]) -> str:
     with tarfile.open(fileobj=cast(Any, sink), mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for name in names:
             path = folder / name
@@ -188,13 +206,16 @@ def _pack(folder: Path, names: list[str], sink: DigestSink) -> str:
                     raise BadInput(f"code: {name} links to {target}, outside of {folder}")
                 entry.type, entry.linkname = tarfile.SYMTYPE, target
                 tar.addfile(entry)
+                contents[name] = 0, target
                 continue
             try:
                 with path.open("rb") as stream:
                     status = os.fstat(stream.fileno())
                     entry.size = status.st_size
                     entry.mode = 0o755 if status.st_mode & 0o100 else 0o644
-                    tar.addfile(entry, stream)
+                    hashed = _Hashed(stream)
+                    tar.addfile(entry, cast(IO[bytes], hashed))
+                    contents[name] = entry.size, hashed.sha256.hexdigest()
             except OSError as error:
                 raise BadInput(f"code: {path}: {error.strerror or error}") from None
             if sink.size > MAX_BYTES:

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,26 +22,52 @@ _RENDERED: Final = re.compile(rf"(?:.*/)?({_RUN})(?:\.[a-z0-9-]+)?\.(?:yaml|json
 _MARKED: Final = re.compile(rf"((?:.*/)?{_RUN})/gathered\.json|(.*)/{re.escape(OUTPUT)}")
 _HEAD: Final = 4096  # bytes
 _RENDERED_SIZE: Final = 1 << 20
+_KEPT: Final = 1000  # files of former outputs
 
 
-def own_files(folder: Path, names: Collection[str]) -> Iterator[str]:
-    """Those of `names` that the launcher wrote. Raises OSError for an unreadable file."""
+def own_files(folder: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Those of `names` that the launcher wrote, each with how a person names it: itself, or the folder (with / at its
+    end) that is the launcher's. Raises OSError for an unreadable file."""
     folders = {found[1] or found[2] for name in names if (found := _MARKED.fullmatch(name))}
-    outputs = _outputs()
+    outputs, home = {*_outputs(), *_remembered()}, os.path.realpath(folder)
     for name in names:
-        if (folders and _within(name, folders)) or _is_own(folder / name, name, outputs):
-            yield name
+        if folders and (inside := _within(name, folders)):
+            yield name, f"{inside}/"
+        elif f"{home}/{name}" in outputs or _is_own(folder / name, name):
+            yield name, name
 
 
-def _within(name: str, folders: Collection[str]) -> bool:
+def remember_outputs() -> None:
+    """Keeps where this process's output goes, so that a later submit knows these files as well. A folder that cannot be
+    written is no error."""
+    known = _remembered()
+    if new := [path for path in _outputs() if path not in known]:
+        with suppress(OSError):
+            _record().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _record().write_text("\n".join([*known, *new][-_KEPT:]) + "\n", encoding="utf-8", errors="surrogateescape")
+
+
+def _record() -> Path:
+    home = Path(os.environ.get("HOME") or Path.home())
+    return Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "slipway" / "outputs"
+
+
+def _remembered() -> list[str]:
+    try:
+        return _record().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+
+
+def _within(name: str, folders: Collection[str]) -> str:
     while name:
         name = name.rpartition("/")[0]
         if name in folders:
-            return True
-    return False
+            return name
+    return ""
 
 
-def _is_own(path: Path, name: str, outputs: Collection[tuple[int, int]]) -> bool:
+def _is_own(path: Path, name: str) -> bool:
     if path.is_symlink():
         return False
     if name.endswith(".html"):
@@ -49,39 +76,32 @@ def _is_own(path: Path, name: str, outputs: Collection[tuple[int, int]]) -> bool
     if (found := _RENDERED.fullmatch(name)) is not None:
         with path.open("rb") as stream:
             return found[1].encode() in stream.read(_RENDERED_SIZE)
-    if not outputs:
-        return False
-    status = path.stat()
-    return (status.st_dev, status.st_ino) in outputs
+    return False
 
 
-def _outputs() -> set[tuple[int, int]]:
+def _outputs() -> list[str]:
     """The files into which this process's output goes: by a redirection, or by a program that reads our pipe (tee)."""
-    found = set()
+    found = []
     for number in (1, 2):
-        try:
+        with suppress(OSError):
             status = os.fstat(number)
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode):
-            found.add((status.st_dev, status.st_ino))
-        elif stat.S_ISFIFO(status.st_mode):
-            found |= set(_written_by_readers(f"pipe:[{status.st_ino}]"))
+            if stat.S_ISREG(status.st_mode):
+                found.append(_link(f"/proc/self/fd/{number}"))
+            elif stat.S_ISFIFO(status.st_mode):
+                found += _written_by_readers(f"pipe:[{status.st_ino}]")
     return found
 
 
-def _written_by_readers(pipe: str) -> Iterator[tuple[int, int]]:
+def _written_by_readers(pipe: str) -> Iterator[str]:
     """The files that programs write whose input is this pipe. Of other users', and without /proc, nothing is known."""
     for process in _entries("/proc"):
         if process.isdecimal() and _link(f"/proc/{process}/fd/0") == pipe:
             for number in _entries(f"/proc/{process}/fd"):
-                try:
+                with suppress(OSError):
                     status = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116 - of the open file
                     flags = re.search(r"flags:\s*(\d+)", Path(f"/proc/{process}/fdinfo/{number}").read_text())
-                except OSError:
-                    continue
-                if stat.S_ISREG(status.st_mode) and flags and int(flags[1], 8) & os.O_ACCMODE:
-                    yield status.st_dev, status.st_ino
+                    if stat.S_ISREG(status.st_mode) and flags and int(flags[1], 8) & os.O_ACCMODE:
+                        yield _link(f"/proc/{process}/fd/{number}")
 
 
 def _entries(folder: str) -> Iterable[str]:

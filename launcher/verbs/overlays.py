@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -16,23 +16,27 @@ import msgspec
 
 from launcher.deleting.guard import wait_for_deletions
 from launcher.errors import BadInput, NotFound
-from launcher.spec.code import Packed
+from launcher.spec.code import Overlay, Packed
 from launcher.spec.model import ResolvedJob
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.transfer import file_pieces
 
+LISTED: Final = 20_000  # files of an overlay that its note lists, at most
 RENEWED: Final = 86400.0  # seconds after which a push uploads an overlay again; far below the grace of `launcher gc`
 
 
 @dataclass(frozen=True)
 class BlobNote:
-    """objects/notes/<digest>.json: where an overlay came from; not part of any hash."""
+    """objects/notes/<digest>.json: where an overlay came from; not part of any hash. `files`: size and sha256 of each
+    file (of a link 0 and its target); empty for more than LISTED, and in the notes of launchers before 29 November
+    2026."""
 
     user: str
     time: float
     commit: str = ""
     dirty: bool = False
+    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def push_overlays(store: Store, jobs: Sequence[ResolvedJob], overlays: Mapping[str, Packed]) -> dict[str, bool]:
@@ -64,15 +68,35 @@ def upload_overlays(
             packed = Path(scratch) / "code.tar"
             if overlay.pack(packed) != digest.removeprefix("sha256:"):
                 raise BadInput(f"{overlay.folder} changed while it was submitted; submit again")
-            store.create(layout.blob_note(digest), msgspec.json.encode(_note(overlay.folder)))
+            store.create(layout.blob_note(digest), msgspec.json.encode(_note(overlay)))
             bare, size = digest.removeprefix("sha256:"), packed.stat().st_size
             store.send(layout.blob(digest), lambda: file_pieces(packed), size, bare)  # noqa: B023
     return done
 
 
-def _note(folder: Path) -> BlobNote:
+def _note(overlay: Packed) -> BlobNote:
+    folder = overlay.folder
     commit = _git(folder, "rev-parse", "HEAD")
-    return BlobNote(_user(), time.time(), commit, bool(commit and _git(folder, "status", "--porcelain")))
+    dirty = bool(commit and _git(folder, "status", "--porcelain"))
+    files = overlay.contents() if isinstance(overlay, Overlay) else {}
+    return BlobNote(_user(), time.time(), commit, dirty, files if len(files) <= LISTED else {})
+
+
+def changed_files(store: Store, before: str, now: Overlay) -> list[str]:
+    """How the files of an overlay differ from those of the one with the digest `before`: `changed a.py`, `new b.py`,
+    `gone c.py`; empty if that is not known."""
+    stored = store.read(layout.blob_note(before))
+    try:
+        old = msgspec.json.decode(stored[0], type=BlobNote).files if stored is not None else {}
+    except msgspec.DecodeError:
+        old = {}
+    if not old:
+        return []
+    new = now.contents()
+    # modes and the links' kind are in the tar, not in the note: then nothing is named
+    words = {name: "gone" for name in old if name not in new} | {name: "new" for name in new if name not in old}
+    words |= {name: "changed" for name in new if name in old and tuple(old[name]) != new[name]}
+    return [f"{word} {name}" for name, word in sorted(words.items())]
 
 
 def _git(folder: Path, *arguments: str) -> str:

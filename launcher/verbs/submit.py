@@ -43,6 +43,7 @@ from launcher.store.find import GroupRecord
 from launcher.store.known import entry
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
+from launcher.verbs.difference import only_code_differs
 from launcher.verbs.ended import compare_ended, compare_results
 from launcher.verbs.estimate import CeilingPlan
 from launcher.verbs.overlays import upload_overlays
@@ -116,6 +117,7 @@ def submit(
     plan: bool = False,
     notes: Path | None = None,
     ceiling: CeilingPlan | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> list[Submitted]:
     """Submits a group to one backend; returns the outcome of each run, in the group's order.
 
@@ -124,6 +126,7 @@ def submit(
     plan      only says what would be done; writes nothing
     notes     folder that remembers a submit until its end (launcher.userdata.interrupted); None: it is not remembered
     ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
+    tell      is given a line for each new run that only its code makes another one than the newest of its name
 
     Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
     under that name), Unreachable.
@@ -140,6 +143,10 @@ def submit(
             backend.check(new)
         _refuse_deleted(store, group, ones, threads)
         compare_ended(backend, [pending.view for pending in ones.values()])
+        if new:
+            unknown = [one.job for one in ones.values() if one.view.job is None]
+            for line in only_code_differs(store, group, unknown, overlays or {}):
+                tell(line)
         if new and not plan:
             make_store(store)
             check_store(store, checked)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher import patience
+from launcher import foreign, patience
 from launcher.cli.arguments import add_output
 from launcher.cli.jobs import add_job, add_price, add_waiting, resolved, tell_cost, tell_left_out
 from launcher.cli.printing.output import emit
@@ -88,6 +88,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
         ceiling=args.ceiling,
         without_price=args.without_price,
         wait_for_capacity=args.wait_for_capacity,
+        tell=lambda line: print(foreign.line(f"launcher submit: {line}"), file=sys.stderr),
     )
     if patience.before is not None and not all(submitted.final for submitted in done):
         patience.before()

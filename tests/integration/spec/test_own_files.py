@@ -77,32 +77,37 @@ def test_caches_states_and_settings_below_the_folder_stay_out(tmp_path: Path) ->
 WAYS = {
     "a redirection": "{python} digest.py > submit.log",
     "a redirection of both": "{python} digest.py >> submit.log 2>&1",
-    "tee": "{python} digest.py 2>&1 | tee -a submit.log",
-    "nohup": "nohup {python} digest.py < /dev/null > nohup.out 2>&1",
+    "tee": "{python} digest.py 2>&1 | tee -a tee.log",
+    "nohup": "nohup {python} digest.py < /dev/null >> nohup.out 2>&1",
 }
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from launcher.spec.code import Overlay
+from launcher.spec.own_files import remember_outputs
 print("a line before", flush=True)
 overlay = Overlay(Path("."))
 digest = overlay.digest()
 print("a line between", flush=True)
-assert overlay.pack(Path(sys.argv[0] + ".tar")) == digest
+assert overlay.pack(Path("../tar")) == digest
+remember_outputs()
 Path("../digests").open("a").write(digest + " " + ",".join(overlay.files) + "\\n")
 """
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_the_file_of_our_own_output_stays_out(tmp_path: Path, way: str) -> None:
-    folder = write(tmp_path / "src", {"digest.py": SCRIPT, ".gitignore": "*.tar\n"})
-    for _ in range(2):
+def test_the_files_of_our_own_output_stay_out_now_and_later(tmp_path: Path) -> None:
+    folder = write(tmp_path / "src", {"digest.py": SCRIPT})
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    for way in (*WAYS.values(), *WAYS.values(), "{python} digest.py"):
         line = way.format(python=shlex.quote(sys.executable))
-        subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, check=True, stdout=subprocess.PIPE)
+        command = ["bash", "-o", "pipefail", "-c", line]
+        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE)
+    assert {path.name for path in folder.iterdir()} == {"digest.py", "submit.log", "tee.log", "nohup.out"}
     digests = (tmp_path / "digests").read_text().splitlines()
-    assert digests[0] == digests[1]
-    assert digests[0].endswith(" .gitignore,digest.py")
+    assert len(digests) == 2 * len(WAYS) + 1
+    assert len(set(digests)) == 1
+    assert digests[0].endswith(" digest.py")
 
 
 def test_a_file_that_changes_while_it_is_submitted_is_packed_as_it_was_named(tmp_path: Path) -> None:
