@@ -42,9 +42,12 @@ def remember_outputs() -> None:
     written is no error."""
     known = _remembered()
     if new := [path for path in _outputs() if path not in known]:
+        record, text = _record(), "\n".join([*known, *new][-_KEPT:]) + "\n"
         with suppress(OSError):
-            _record().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _record().write_text("\n".join([*known, *new][-_KEPT:]) + "\n", encoding="utf-8", errors="surrogateescape")
+            record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = record.with_suffix(f".{os.getpid()}")
+            part.write_text(text, encoding="utf-8", errors="surrogateescape")
+            part.replace(record)
 
 
 def _record() -> Path:
