@@ -129,7 +129,7 @@ def resolve_loaded(
     if not all(traits(name).runs_images for name in names):
         from launcher.spec.environment import local_environment
 
-        environment = local_environment()
+        environment = local_environment(settings.local.ignore).digest
     return Jobs(resolve(loaded, settings, environment=environment, backend=backend, fresh=fresh), settings)
 
 
@@ -171,6 +171,7 @@ def submit(
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
     from launcher.spec.blocks import of_machine
+    from launcher.spec.environment import check_environment, keep, local_environment
     from launcher.spec.own_files import remember_outputs
     from launcher.spec.places import telling_places
     from launcher.spec.waiting import check_wait
@@ -202,6 +203,9 @@ def submit(
     if not dry_run and traits(names[0]).machine:
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
     store = open_store(settings.store)
+    environment = None if traits(names[0]).runs_images else local_environment(settings.local.ignore)
+    if environment is not None:
+        check_environment(group.runs, environment)
     try:
         overlays = group.packed
         with telling_places(group):
@@ -215,8 +219,11 @@ def submit(
                 notes=folder(),
                 ceiling=most,
                 tell=tell or (lambda line: None),
+                environment=environment,
             )
         if not dry_run:
+            if environment is not None:
+                keep(environment)
             remember_outputs()
             keep_newest(
                 store.url, {group.names.get(run, run): job for run, job in zip(jobs.runs, group.runs, strict=True)}

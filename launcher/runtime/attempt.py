@@ -24,6 +24,7 @@ from launcher.runtime.kept_secrets import FAULT
 from launcher.runtime.leash import Leash
 from launcher.runtime.member import Member, Started
 from launcher.runtime.output import OutputStream
+from launcher.runtime.packages import check_packages
 from launcher.runtime.settings import AttemptError
 from launcher.runtime.signals import Signals
 from launcher.runtime.spool import Shipper, Spool
@@ -159,6 +160,7 @@ class MemberAttempt:
             self.sync.outputs.made = identities
         self.sync.start()
         self.proceed(self.member.before_command())
+        check_packages(self.role, self.environ)
         return self.run_to_the_end(argv, env, met)
 
     def proceed(self, stop: Stop | None) -> None:

@@ -1,34 +1,114 @@
-"""Identifies the software of a local run, which has no image digest: the lock and the installed source
-(docs/explanation/architecture.md, Two hashes)."""
+"""Identifies the software of a local run, which has no image digest: the interpreter, the distributions that it can
+import, code that no version names, and Slipway's own source (docs/explanation/architecture.md, Two hashes)."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from functools import cache
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-LOCK: Final = "requirements.lock"
+import msgspec
+
+from launcher.errors import Conflict
+from launcher.spec.distributions import RULES, Distribution, installed, left_out
+from launcher.spec.local_code import Known, content, listed, roots
+from launcher.spec.model import ResolvedJob
+
+OWN: Final = "slipway-cua"
 SOURCES: Final = ("training", "eval", "launcher/runtime")
+IGNORED: Final = "SLIPWAY_IGNORED"  # the variable that tells a local runtime what `ignore` was, with commas
+NAMED: Final = 5  # differences that a message names, at most
+_SITES: Final = ("site-packages", "dist-packages")
+_TOOLS_KEPT: Final = 20  # answers of `left_out` that the cache keeps
 
 
-@cache
-def local_environment() -> str:
-    """sha256 (hex) over the source of the packages that jobs run, and over requirements.lock if it is beside them."""
-    roots = {name: package.parent for name in ("launcher", "training", "eval") if (package := package_folder(name))}
-    total = hashlib.sha256()
-    for lock in sorted({root / LOCK for root in roots.values()}):
-        if lock.is_file():
-            _add(total, LOCK, lock)
-    for source in SOURCES:
-        root = roots.get(source.partition("/")[0])
-        if root is not None:
-            for path in source_files(root / source):
-                _add(total, path.relative_to(root).as_posix(), path)
-    return total.hexdigest()
+class Environment(NamedTuple):
+    """`parts`: what it consists of, name -> version or content; the digest (sha256, hex) is over them."""
+
+    digest: str
+    parts: Mapping[str, str]
+
+
+def local_environment(ignore: Collection[str] = ()) -> Environment:
+    """The environment of a command that this interpreter starts now. `ignore`: distributions that are not counted, with
+    what they alone bring. Raises BadInput."""
+    known = Known(_cache() / "code.json")
+    parts = {"python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}", "slipway": _own(known)}
+    sites = list(dict.fromkeys(path for path in sys.path if os.path.basename(path) in _SITES))  # noqa: PTH119
+    found = installed(sites)
+    tools = _tools(found, ignore)
+    parts |= {name: _version(one, known) for name, one in found.items() if name not in tools and name != OWN}
+    own = {os.path.realpath(root) for root in _roots().values()}
+    for name, path in _code(sites):
+        if os.path.realpath(path) not in own:
+            parts[name] = content(path, known)[:16]
+    known.save()
+    text = "".join(f"{name} {value}\n" for name, value in sorted(parts.items()))
+    return Environment(hashlib.sha256(text.encode()).hexdigest(), parts)
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """How one environment's parts differ from another's: `jinja2 3.1.5 -> 3.1.6`, `new x 1`, `gone y 2`."""
+    lines = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old is None:
+            lines.append(f"new {name} {new}")
+        elif new is None:
+            lines.append(f"gone {name} {old}")
+        elif old != new:
+            lines.append(f"{name} {old} -> {new}")
+    return lines
+
+
+def told(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    """The first differences in brackets, after a space; empty where they are not known."""
+    changes = differences(before, now) if before is not None else []
+    more = f" and {len(changes) - NAMED} more" if len(changes) > NAMED else ""
+    return f" ({', '.join(changes[:NAMED])}{more})" if changes else ""
+
+
+def is_local(environment: str) -> bool:
+    """Whether an image's `environment` is the digest of a machine's packages, and not that of an archive
+    (`sha256:...`)."""
+    return len(environment) == 64
+
+
+def check_environment(jobs: Iterable[ResolvedJob], now: Environment) -> None:
+    """Raises Conflict for a job that is named for other packages than this machine's, as one of a retry may be."""
+    for job in jobs:
+        for wanted in {role.image.environment for role in job.roles.values()}:
+            if is_local(wanted) and wanted != now.digest:
+                raise Conflict(
+                    f"{job.name}: the packages here are not those that the run is named for"
+                    f"{told(kept(wanted), now.parts)}: submit the job again, which makes a run of its own"
+                )
+
+
+def keep(environment: Environment) -> None:
+    """Keeps the parts on this machine, by the digest, so that a later difference can be named."""
+    path = _kept(environment.digest)
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_bytes(msgspec.json.encode(environment.parts))
+        part.replace(path)
+    except OSError:
+        return
+
+
+def kept(digest: str) -> dict[str, str] | None:
+    """The parts of an environment that `keep` kept; None if it did not."""
+    try:
+        return msgspec.json.decode(_kept(digest).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def package_folder(name: str) -> Path | None:
@@ -46,5 +126,75 @@ def source_files(folder: Path) -> Iterator[Path]:
                 yield Path(here, name)
 
 
-def _add(total: hashlib._Hash, name: str, path: Path) -> None:
-    total.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
+def _roots() -> dict[str, Path]:
+    return {name: package.parent for name in ("launcher", "training", "eval") if (package := package_folder(name))}
+
+
+def _own(known: Known) -> str:
+    """Slipway's own source that jobs run."""
+    total = hashlib.sha256()
+    roots_ = _roots()
+    for source in SOURCES:
+        root = roots_.get(source.partition("/")[0])
+        for path in source_files(root / source) if root is not None else ():
+            total.update(f"{known.sha256(str(path))}  {path.relative_to(root).as_posix()}\n".encode())  # type: ignore[arg-type]
+    return total.hexdigest()[:16]
+
+
+def _version(one: Distribution, known: Known) -> str:
+    """A version, and what else says which code it is."""
+    vcs = one.origin.get("vcs_info")
+    if isinstance(vcs, dict):
+        return f"{one.version} {vcs.get('commit_id', '')}".strip()
+    if one.local and not one.editable:
+        return f"{one.version} {listed(one.files(), one.info.parent, known)[:16]}"
+    archive = one.origin.get("archive_info")
+    if isinstance(archive, dict) and archive.get("hash"):
+        return f"{one.version} {str(archive['hash']).rpartition('=')[2][:16]}"
+    return one.version
+
+
+def _code(sites: Collection[str]) -> Iterator[tuple[str, str]]:
+    for number, path in enumerate(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        if path and os.path.basename(path) not in _SITES and os.path.exists(path):  # noqa: PTH110, PTH119
+            yield f"PYTHONPATH[{number}]", path
+    for site in sites:
+        yield from roots(site)
+
+
+def _tools(found: Mapping[str, Distribution], ignore: Collection[str]) -> set[str]:
+    """`left_out`, remembered: reading what 200 distributions need takes longer than all the rest."""
+    text = "".join(f"{name} {one.version} {one.local}\n" for name, one in sorted(found.items()))
+    key = hashlib.sha256(f"{RULES}\n{text}{sorted(ignore)}".encode()).hexdigest()[:32]
+    path = _cache() / "tools.json"
+    try:
+        rows = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
+    except (OSError, msgspec.DecodeError):
+        rows = {}
+    if key in rows:
+        return set(rows[key])
+    names = left_out(found, ignore)
+    rows = {**dict(list(rows.items())[-_TOOLS_KEPT:]), key: sorted(names)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_bytes(msgspec.json.encode(rows))
+        part.replace(path)
+    except OSError:
+        pass
+    return names
+
+
+def _cache() -> Path:
+    home = Path(os.environ.get("HOME") or Path.home())
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "slipway" / "environment"
+
+
+def _kept(digest: str) -> Path:
+    home = Path(os.environ.get("HOME") or Path.home())
+    return (
+        Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state")
+        / "slipway"
+        / "environments"
+        / f"{digest}.json"
+    )

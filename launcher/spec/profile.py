@@ -70,6 +70,7 @@ class LocalSettings(msgspec.Struct, frozen=True):
     cpus: float | None = None
     memory: int | None = None
     gpus: int | None = None
+    ignore: tuple[str, ...] = ()  # distributions that are no part of a run's environment
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -98,7 +99,14 @@ class Profile(msgspec.Struct, frozen=True):
         if traits(name).on_this_machine:  # one supervisor, one queue
             own = self.local
             told = {"notify": self.read_in} if self.notify else {}  # who reads it there finds the same channels
-            return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus, **told}
+            return {
+                "state": own.state,
+                "cpus": own.cpus,
+                "memory": own.memory,
+                "gpus": own.gpus,
+                "ignore": own.ignore,
+                **told,
+            }
         return dict(self.blocks.get(name, {}))
 
 
@@ -137,7 +145,7 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     local = {"state": state / "local", **settings.get("local", {})}
     return Profile(
         store=absolute_store(settings["store"], cwd, home),
-        local=LocalSettings(**local),
+        local=LocalSettings(**{**local, "ignore": tuple(local.get("ignore", ()))}),
         blocks={
             name: settings[name] for name, each in backends().items() if each.settings is None and name in settings
         },

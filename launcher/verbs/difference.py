@@ -1,4 +1,5 @@
-"""Says of new runs that nothing but their code differs from the newest run of their name: perhaps nobody meant that."""
+"""Says of new runs that nothing but their code or this machine's packages differs from the newest run of their name:
+perhaps nobody meant that."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from typing import Final
 import msgspec
 
 from launcher.spec.code import Overlay, Packed
+from launcher.spec.environment import Environment, is_local, kept, told
 from launcher.spec.hashing import run_hash, run_id
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve import Group
 from launcher.store.base import Store
 from launcher.userdata.newest import newest
@@ -18,24 +20,49 @@ from launcher.verbs.overlays import changed_files
 _NAMED: Final = 5  # files in a line, at most
 
 
-def only_code_differs(
-    store: Store, group: Group, new: Iterable[ResolvedJob], overlays: Mapping[str, Packed]
+def without_meaning(
+    store: Store,
+    group: Group,
+    new: Iterable[ResolvedJob],
+    overlays: Mapping[str, Packed],
+    environment: Environment | None = None,
 ) -> Iterator[str]:
-    """A line for each such run. Costs one request for each overlay of before that differs, usually one."""
+    """A line for each such run. `environment`: this machine's, where the jobs run in it. Costs one request for each
+    overlay of before that differs, usually one."""
     known: dict[tuple[str, str], list[str]] = {}
     for job in new:
         run = run_id(job)
         before = newest(store.url, group.names.get(run, job.name))
-        if before is None or before.code is None or job.code is None or before.code == job.code:
+        if before is None or run_hash(_bare(before)) != run_hash(_bare(job)):
             continue
-        if run_hash(msgspec.structs.replace(before, code=job.code)) != run_hash(job):
-            continue
-        digests = before.code.digest, job.code.digest
-        overlay = overlays.get(job.code.digest)
-        if digests not in known:
-            found = changed_files(store, before.code.digest, overlay) if isinstance(overlay, Overlay) else []
-            known[digests] = found
-        files = known[digests]
-        more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-        named = f": {', '.join(files[:_NAMED])}{more}" if files else ""
-        yield f"{run} is a new run: nothing but the files of `code` differs from {run_id(before)}{named}"
+        parts = []
+        if before.code is not None and job.code is not None and before.code != job.code:
+            digests = before.code.digest, job.code.digest
+            overlay = overlays.get(job.code.digest)
+            if digests not in known:
+                known[digests] = changed_files(store, digests[0], overlay) if isinstance(overlay, Overlay) else []
+            parts.append(f"the files of `code`{_listed(known[digests])}")
+        was = {role.image.environment for role in before.roles.values()}
+        if environment is not None and was != {role.image.environment for role in job.roles.values()}:
+            old = next((found for digest in was if (found := kept(digest)) is not None), None)
+            parts.append(f"packages{told(old, environment.parts)}")
+        if parts:
+            yield (
+                f"{run} is a new run: nothing differs from {run_id(before)} but {' and '.join(parts)}; "
+                f"`launcher results {run_id(before)}` shows the earlier one"
+            )
+
+
+def _bare(job: ResolvedJob) -> ResolvedJob:
+    """The job as if its code and its environment were the same."""
+    roles = {}
+    for name, role in job.roles.items():
+        same = "" if is_local(role.image.environment) else role.image.environment
+        image = msgspec.structs.replace(role.image, environment=same)
+        roles[name] = msgspec.structs.replace(role, image=image)
+    return msgspec.structs.replace(job, code=Code("") if job.code is not None else None, roles=roles)
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f" ({', '.join(items[:_NAMED])}{more})" if items else ""

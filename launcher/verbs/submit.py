@@ -32,6 +32,7 @@ from launcher.protocol.view import RunView
 from launcher.runtime.adoption import find_done
 from launcher.spec.backends import traits
 from launcher.spec.code import Packed
+from launcher.spec.environment import Environment
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
@@ -43,7 +44,7 @@ from launcher.store.find import GroupRecord
 from launcher.store.known import entry
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
-from launcher.verbs.difference import only_code_differs
+from launcher.verbs.difference import without_meaning
 from launcher.verbs.ended import compare_ended, compare_results
 from launcher.verbs.estimate import CeilingPlan
 from launcher.verbs.overlays import upload_overlays
@@ -118,6 +119,7 @@ def submit(
     notes: Path | None = None,
     ceiling: CeilingPlan | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    environment: Environment | None = None,
 ) -> list[Submitted]:
     """Submits a group to one backend; returns the outcome of each run, in the group's order.
 
@@ -126,7 +128,8 @@ def submit(
     plan      only says what would be done; writes nothing
     notes     folder that remembers a submit until its end (launcher.userdata.interrupted); None: it is not remembered
     ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
-    tell      is given a line for each new run that only its code makes another one than the newest of its name
+    tell      is given a line for each new run that only its code or packages make another one than the newest of its
+              name; `environment`: this machine's packages, where the jobs run with them
 
     Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
     under that name), Unreachable.
@@ -145,7 +148,7 @@ def submit(
         compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
-            for line in only_code_differs(store, group, unknown, overlays or {}):
+            for line in without_meaning(store, group, unknown, overlays or {}, environment):
                 tell(line)
         if new and not plan:
             make_store(store)

@@ -15,6 +15,7 @@ from launcher.backends.local.state import QueueNote, Site, StartRecord, StateDir
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.files import create, create_all, replace_all
 from launcher.protocol.records import Placement
+from launcher.spec.environment import IGNORED
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
@@ -71,7 +72,8 @@ class LocalBackend:
         new = [run for run in texts if not self.state.entry(run).exists()]
         told = self.options.get("notify")
         notify = (str(told[0]), str(told[1])) if isinstance(told, tuple) else None
-        shell = Site(python(), 0, own_site(), private_variables(os.environ), notify)
+        site = {**own_site(), IGNORED: ",".join(self.options.get("ignore", ()))}  # type: ignore[arg-type]
+        shell = Site(python(), 0, site, private_variables(os.environ), notify)
         sites = {run: msgspec.structs.replace(shell, order=time.time_ns()) for run in new}
         replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
         taken = create_all({self.state.entry(run): texts[run].encode() for run in new})

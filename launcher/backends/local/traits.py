@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.spec.backends import Traits
-from launcher.spec.structures import Field, Struct
+from launcher.spec.structures import Field, ListOf, Struct
 from launcher.spec.types import SIZE, Integer, Number, Text
 
 PRIORITY: Final = Field(
@@ -27,6 +27,12 @@ TRAITS: Final = Traits(
         Field("cpus", Number(), "CPU cores that runs may use together", "all"),
         Field("memory", SIZE, "memory that runs may use together", "all"),
         Field("gpus", Integer(0), "GPUs that runs may use together", "all"),
+        Field(
+            "ignore",
+            ListOf(Text("the name of a distribution")),
+            "packages that are tools, and no part of what a run is",
+            "none",
+        ),
     ),
     bills=False,
     needs_digest=False,

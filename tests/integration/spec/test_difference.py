@@ -13,7 +13,7 @@ from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve import Group
 from launcher.store.layout import blob_note
 from launcher.userdata.newest import newest, remember
-from launcher.verbs.difference import only_code_differs
+from launcher.verbs.difference import without_meaning
 from launcher.verbs.overlays import upload_overlays
 from tests.integration.spec.test_code import write
 from tests.support.fakerun import fake_job
@@ -37,7 +37,7 @@ def submitted(store: MemoryStore, folder: Path, **fields: object) -> tuple[Resol
     job = fake_job("train", code=Code(overlay.digest()), **fields)
     overlays = {overlay.digest(): overlay}
     group = Group("g-1", (job,), {}, {run_id(job): "train"})
-    lines = list(only_code_differs(store, group, [job], overlays))
+    lines = list(without_meaning(store, group, [job], overlays))
     upload_overlays(store, [job], overlays)
     remember(store.url, {"train": job})
     return job, lines
@@ -51,11 +51,12 @@ def test_the_files_that_differ_are_named(tmp_path: Path) -> None:
     write(folder, {"a.py": "2", "new/d.py": ""})
     (folder / "b.py").unlink()
     second, said = submitted(store, folder)
-    told = f"{run_id(second)} is a new run: nothing but the files of `code` differs from {run_id(first)}"
-    assert said == [f"{told}: changed a.py, gone b.py, new new/d.py"]
+    told = f"{run_id(second)} is a new run: nothing differs from {run_id(first)} but the files of `code`"
+    shows = f"; `launcher results {run_id(first)}` shows the earlier one"
+    assert said == [f"{told} (changed a.py, gone b.py, new new/d.py){shows}"]
     write(folder, {f"{number}.py": "" for number in range(7)})
     _, said = submitted(store, folder)
-    assert said[0].endswith(": new 0.py, new 1.py, new 2.py, new 3.py, new 4.py and 2 more")
+    assert "`code` (new 0.py, new 1.py, new 2.py, new 3.py, new 4.py and 2 more);" in said[0]
 
 
 def test_nothing_is_said_where_more_differs_or_nothing(tmp_path: Path) -> None:
@@ -75,7 +76,8 @@ def test_of_an_older_overlay_only_that_it_differs(tmp_path: Path) -> None:
     store.put(blob_note(first.code.digest), b'{"user": "me", "time": 1.0, "commit": "", "dirty": false}')
     write(folder, {"a.py": "2"})
     second, said = submitted(store, folder)
-    assert said == [f"{run_id(second)} is a new run: nothing but the files of `code` differs from {run_id(first)}"]
+    told = f"{run_id(second)} is a new run: nothing differs from {run_id(first)} but the files of `code`; "
+    assert said[0].startswith(told)
 
 
 def test_what_was_kept_may_be_lost_or_damaged(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""Compares the packages of this machine with those that a local run is named for, directly before its command: they may
+have been changed while it was queued, or between two attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launcher.reasons import Reason
+from launcher.runtime.settings import AttemptError
+from launcher.spec.environment import IGNORED, is_local, kept, local_environment, told
+from launcher.spec.model import Role
+
+
+def check_packages(role: Role, environ: Mapping[str, str]) -> None:
+    """Raises AttemptError (config_error) where they differ. A role with an image, or of a queue that an older launcher
+    filled, is not looked at."""
+    wanted, ignored = role.image.environment, environ.get(IGNORED)
+    if not is_local(wanted) or ignored is None:
+        return
+    now = local_environment([name for name in ignored.split(",") if name])
+    if now.digest == wanted:
+        return
+    raise AttemptError(
+        Reason.CONFIG_ERROR,
+        f"the packages here are not those that this run is named for{told(kept(wanted), now.parts)}: "
+        "submit the job again, which makes a run of its own",
+    )

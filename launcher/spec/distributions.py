@@ -1,0 +1,145 @@
+"""The distributions that this interpreter can import, read from their *.dist-info folders, and which of them are tools.
+
+A tool (a linter, a test runner) must not rename a training when it is installed. A distribution is left out if it is a
+tool by name, or one that a local project asks for in an extra such as `dev`, or brought by these alone. It counts as
+soon as something else needs it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TOOLS: Final = frozenset(
+    (
+        *("autoflake", "autopep8", "bandit", "basedpyright", "black", "build", "codespell", "commitizen", "coverage"),
+        *("debugpy", "flake8", "hatch", "hypothesis", "icecream", "ipdb", "ipykernel", "ipython", "isort", "jupyter"),
+        *("jupyter-client", "jupyter-server", "jupyterlab", "line-profiler", "memray", "mkdocs", "mypy", "notebook"),
+        *("nox", "pdm", "pip", "pip-audit", "pip-tools", "pipx", "poetry", "pre-commit", "ptpython", "pudb", "py-spy"),
+        *("pylint", "pyright", "pytest", "pytest-asyncio", "pytest-cov", "pytest-mock", "pytest-timeout"),
+        *("pytest-xdist", "ruff", "scalene", "setuptools", "snakeviz", "sphinx", "tox", "twine", "ty", "uv"),
+        *("virtualenv", "wheel", "yapf"),
+    )
+)
+RULES: Final = 1  # raised with TOOLS and with what `left_out` decides: answers of before do not count
+_OF_TOOLS: Final = re.compile(r"dev|develop|development|test|tests|testing|lint|linting|typing|doc|docs|quality")
+_INFO: Final = re.compile(r"(.+)-([^-]+)\.dist-info")
+_REQUIRES: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?([^;]*)(?:;(.*))?")
+_EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
+_PLATFORM: Final = re.compile(r"""(sys_platform|platform_system|os_name)\s*==\s*['"]([^'"]+)['"]""")
+_HERE: Final = {"sys_platform": sys.platform, "platform_system": os.uname().sysname, "os_name": os.name}
+_HEADERS: Final = 1 << 20  # bytes of METADATA that are read, at most
+
+Node = tuple[str, str]  # a distribution and one of its extras; "" for what it always needs
+
+
+class Distribution(NamedTuple):
+    """origin: direct_url.json, for what did not come from an index; else empty."""
+
+    name: str
+    version: str
+    info: Path
+    origin: Mapping[str, object]
+
+    @property
+    def local(self) -> bool:
+        """Whether it came from a folder or a file of this machine."""
+        return str(self.origin.get("url", "")).startswith("file:")
+
+    @property
+    def editable(self) -> bool:
+        told = self.origin.get("dir_info")
+        return isinstance(told, dict) and bool(told.get("editable"))
+
+    def files(self) -> Iterator[Path]:
+        """Its installed files, as RECORD lists them."""
+        try:
+            rows = csv.reader((self.info / "RECORD").read_text(encoding="utf-8").splitlines())
+            yield from (self.info.parent / row[0] for row in rows if row)
+        except OSError:
+            return
+
+
+def plain_name(name: str) -> str:
+    """A distribution's name as every installer compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed(folders: Iterable[str]) -> dict[str, Distribution]:
+    """The distributions in these folders, which are in the order of imports: of two versions the first counts."""
+    found: dict[str, Distribution] = {}
+    for folder in folders:
+        try:
+            entries = sorted(os.listdir(folder))  # noqa: PTH208 - names
+        except OSError:
+            continue
+        for entry in entries:
+            if (match := _INFO.fullmatch(entry)) is not None and (name := plain_name(match[1])) not in found:
+                info = Path(folder, entry)
+                found[name] = Distribution(name, match[2], info, _origin(info))
+    return found
+
+
+def _origin(info: Path) -> Mapping[str, object]:
+    try:
+        told = json.loads((info / "direct_url.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def left_out(found: Mapping[str, Distribution], ignore: Collection[str]) -> set[str]:
+    """The names of the tools among these distributions. `ignore`: more names that the user calls tools."""
+    needs = {name: _needs(one) for name, one in found.items()}
+    local = {name for name, one in found.items() if one.local}
+    starts = {(name, "") for name in {*TOOLS, *map(plain_name, ignore)} if name in found}
+    asked: set[Node] = set()  # by local projects, for what is no tool's work
+    for name in local:
+        for extra, nodes in needs[name].items():
+            (starts if _OF_TOOLS.fullmatch(extra) else asked).update(nodes)
+    candidates = {name for name, _ in _reached(starts, needs)} - local
+    # what the others need counts, whoever else brings it; nobody knows which of their extras were asked for
+    roots = {(name, "") for name in found if name not in candidates} | asked
+    named = {plain_name(name) for name in ignore}
+    needed = {name for name, _ in _reached({node for node in roots if node[0] not in named}, needs)}
+    return (candidates - needed) | (named & found.keys())
+
+
+def _reached(starts: Iterable[Node], needs: Mapping[str, Mapping[str, list[Node]]]) -> set[Node]:
+    seen: set[Node] = set()
+    left = [node for node in starts if node[0] in needs]
+    while left:
+        node = left.pop()
+        if node not in seen:
+            seen.add(node)
+            name, extra = node
+            left += [other for other in needs[name].get(extra, ()) if other[0] in needs]
+            if extra:
+                left.append((name, ""))
+    return seen
+
+
+def _needs(one: Distribution) -> dict[str, list[Node]]:
+    """What a distribution needs, by its extras."""
+    needs: dict[str, list[Node]] = {"": []}
+    try:
+        with (one.info / "METADATA").open("rb") as stream:
+            head = stream.read(_HEADERS)
+    except OSError:
+        return needs
+    head = head.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
+    for line in head.decode("utf-8", "replace").splitlines():
+        if line.startswith("Requires-Dist:") and (match := _REQUIRES.match(line[14:])) is not None:
+            marker = match[4] or ""
+            if " or " not in marker and any(_HERE[of] != value for of, value in _PLATFORM.findall(marker)):
+                continue  # for another system
+            extra = _EXTRA.search(marker)
+            name, wanted = plain_name(match[1]), [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+            needs.setdefault(extra[1] if extra else "", []).extend([(name, ""), *((name, each) for each in wanted)])
+    return needs

@@ -1,0 +1,139 @@
+"""The content of code that a local run can import and that no version names: editable and local distributions, folders
+of PYTHONPATH and of .pth files. A file is read again only when its time, size or inode has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from launcher.errors import BadInput
+
+_SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
+_CODE: Final = (".py", ".so", ".pyd")
+_MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
+_SETTLED: Final = 2.0  # seconds; a file that changed so shortly ago may change again with the same time
+MAX_FILES: Final = 50_000
+
+Row = tuple[int, int, int, int, str]  # mtime, ctime (ns), size, inode, sha256
+
+
+class Known:
+    """The hashes of files that were read before, kept in `path`. One that cannot be read or written is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._changed = path, False
+        try:
+            self._rows = msgspec.json.decode(path.read_bytes(), type=dict[str, Row])
+        except (OSError, msgspec.DecodeError):
+            self._rows = {}
+
+    def sha256(self, path: str) -> str:
+        """Of a file's content. Raises OSError."""
+        status = os.stat(path)  # noqa: PTH116 - thousands of them
+        now = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+        row = self._rows.get(path)
+        if row is not None and row[:4] == now:
+            return row[4]
+        with Path(path).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED:
+            self._rows[path] = (*now, digest)
+            self._changed = True
+        return digest
+
+    def save(self) -> None:
+        if not self._changed:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = self._path.with_suffix(f".{os.getpid()}")
+            part.write_bytes(msgspec.json.encode(self._rows))
+            part.replace(self._path)
+        except OSError:
+            return
+
+
+def roots(site: str) -> Iterator[tuple[str, str]]:
+    """(how it is called, path) of the folders and modules that .pth files and finders of editable distributions add to
+    a folder of distributions."""
+    try:
+        names = sorted(os.listdir(site))  # noqa: PTH208 - names
+    except OSError:
+        return
+    for name in names:
+        try:
+            if name.endswith(".pth"):
+                lines = Path(site, name).read_text(encoding="utf-8", errors="replace").splitlines()
+                for number, line in enumerate(lines):
+                    path = os.path.join(site, line.strip())  # noqa: PTH118 - an absolute line stays itself
+                    if line.strip() and not line.startswith(("import ", "import\t", "#")) and os.path.isdir(path):  # noqa: PTH112
+                        yield f"{_unversioned(name)}[{number}]", path
+            elif name.startswith("__editable__") and name.endswith("_finder.py"):
+                found = _MAPPING.search(Path(site, name).read_text(encoding="utf-8", errors="replace"))
+                for module, path in sorted(ast.literal_eval(found[1]).items()) if found else ():
+                    yield f"{_unversioned(name)}[{module}]", str(path)
+        except (OSError, ValueError, SyntaxError):
+            continue
+
+
+def _unversioned(name: str) -> str:
+    """A .pth file's name without a version, which editable installs put into it."""
+    return re.sub(r"[-_]\d[\w.]*?(?=(_finder)?\.\w+$)", "", name)
+
+
+def content(path: str, known: Known) -> str:
+    """sha256 (hex) over the code below a path: modules, and what lies in packages. Raises BadInput where that is more
+    than any project has."""
+    total = hashlib.sha256()
+    for count, (name, file) in enumerate(_files(path)):
+        if count >= MAX_FILES:
+            raise BadInput(
+                f"{path} is searched for modules by Python, and holds more than {MAX_FILES:,} files of code: "
+                "take it out of PYTHONPATH, or of the .pth file that names it"
+            )
+        try:
+            total.update(f"{known.sha256(file)}  {name}\n".encode("utf-8", "surrogateescape"))
+        except OSError:
+            continue  # gone, or nobody's to import
+    return total.hexdigest()
+
+
+def listed(files: Iterable[Path], folder: Path, known: Known) -> str:
+    """sha256 (hex) over these files."""
+    total = hashlib.sha256()
+    for file in sorted(files):
+        if file.suffix != ".pyc" and file.parent.suffix != ".dist-info":
+            try:
+                total.update(f"{known.sha256(str(file))}  {os.path.relpath(file, folder)}\n".encode())
+            except OSError:
+                continue
+    return total.hexdigest()
+
+
+def _files(path: str) -> Iterator[tuple[str, str]]:
+    if os.path.isfile(path):  # noqa: PTH113 - a module, or an archive
+        yield os.path.basename(path), path  # noqa: PTH119
+        return
+    packages: set[str] = set()
+    for here, folders, names in os.walk(path):
+        inside = "__init__.py" in names or os.path.dirname(here) in packages  # noqa: PTH120
+        if inside:
+            packages.add(here)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED and not name.startswith(".") and not name.endswith((".egg-info", ".dist-info"))
+        )
+        place = os.path.relpath(here, path)
+        for name in sorted(names):
+            if not name.startswith(".") and not name.endswith((".pyc", "~")) and (inside or name.endswith(_CODE)):
+                yield os.path.normpath(os.path.join(place, name)), os.path.join(here, name)  # noqa: PTH118

@@ -1,0 +1,50 @@
+"""The packages of this machine are a part of what a local run is: changed while it waits, it never starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launcher.reasons import Reason
+from launcher.spec.environment import Environment, keep, local_environment
+from launcher.spec.model import ResolvedJob
+from tests.integration.local.machine import Machine, wait_for
+from tests.support.jobs import OUT, reads
+
+
+def named_for(job: ResolvedJob, environment: Environment) -> ResolvedJob:
+    image = msgspec.structs.replace(job.roles["main"].image, environment=environment.digest)
+    return msgspec.structs.replace(job, roles={"main": msgspec.structs.replace(job.roles["main"], image=image)})
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_whose_packages_change_while_it_waits(
+    here: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/mine.py").write_text("VALUE = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    environment = local_environment()
+    keep(environment)
+    wait = "while not (here / 'go').exists(): time.sleep(0.02)\n"
+    write = "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out'); out.mkdir(exist_ok=True); (out / 'a').write_text('1')"
+    first = named_for(here.job("first", wait + write, outputs=OUT), environment)
+    second = named_for(
+        here.job("second", "import mine; say('ran', mine.VALUE)", inputs={"x": reads(first)}), environment
+    )
+    here.submit(first, second)
+    wait_for(lambda: bool(here.runtimes()), explain=here.explain)
+    wait_for(lambda: "command:" in here.log(first), explain=here.explain)
+    if changed:
+        (tmp_path / "lib/mine.py").write_text("VALUE = 2\n")
+    (here.path / "go").touch()
+    before, after = here.wait(first, second)
+    assert before.reason is Reason.SUCCEEDED
+    if not changed:
+        assert (after.reason, here.lines("ran")) == (Reason.SUCCEEDED, ["1"])
+        return
+    assert (after.reason, here.lines("ran")) == (Reason.CONFIG_ERROR, [])
+    assert "the packages here are not those that this run is named for (PYTHONPATH[0] " in after.message
+    assert "submit the job again" in after.message

@@ -1,0 +1,169 @@
+"""What the packages of this machine are: by versions, and by content where no version says it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launcher.errors import BadInput, Conflict
+from launcher.spec import local_code
+from launcher.spec.environment import check_environment, differences, keep, kept, local_environment, told
+from launcher.spec.local_code import Known, content, roots
+from tests.support.fakerun import fake_job
+from tests.unit.spec.test_distributions import add
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of distributions that counts."""
+    made = tmp_path / "site-packages"
+    made.mkdir()
+    monkeypatch.setattr(sys, "path", [*(path for path in sys.path if not path.endswith("-packages")), str(made)])
+    return made
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """A file that is older than what a cache of hashes passes over."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_another_version_is_another_environment_and_a_tool_is_not(site: Path) -> None:
+    add(site, "jinja2", "3.1.5")
+    first = local_environment()
+    assert first.parts["jinja2"] == "3.1.5"
+    assert first.parts["python"].startswith("cpython 3.")
+    assert local_environment() == first
+    add(site, "pytest", needs=("pluggy",))
+    add(site, "pluggy")
+    assert local_environment() == first
+    (site / "jinja2-3.1.5.dist-info").rename(site / "jinja2-3.1.6.dist-info")
+    second = local_environment()
+    assert second.digest != first.digest
+    assert differences(first.parts, second.parts) == ["jinja2 3.1.5 -> 3.1.6"]
+    assert local_environment(["jinja2"]).digest not in (first.digest, second.digest)
+
+
+def test_one_line_of_an_editable_one_edited_in_place(site: Path, tmp_path: Path) -> None:
+    source = tmp_path / "project"
+    write(source, "own/__init__.py", "X = 1\n")
+    write(source, "own/table.json", "{}")
+    write(source, "notes.txt", "not importable")
+    add(site, "own", url=f"file://{source}", dir_info={"editable": True})
+    (site / "__editable__.own-1.0.pth").write_text(f"{source}\n")
+    before = local_environment()
+    assert "__editable__.own.pth[0]" in before.parts
+    write(source, "notes.txt", "still not importable")
+    write(source, "report.html", "neither")
+    assert local_environment() == before
+    for name, text in (("own/__init__.py", "X = 2\n"), ("own/table.json", "[]"), ("own/deep/new.py", "")):
+        write(source, name, text)
+        after = local_environment()
+        assert differences(before.parts, after.parts) != []
+        before = after
+
+
+def test_a_finder_of_an_editable_one(site: Path, tmp_path: Path) -> None:
+    write(tmp_path, "src/own/__init__.py", "X = 1\n")
+    finder = site / "__editable___own_1_0_finder.py"
+    finder.write_text(f"import sys\nMAPPING: dict[str, str] = {{'own': '{tmp_path}/src/own'}}\nNAMESPACES = {{}}\n")
+    assert [path for _, path in roots(str(site))] == [f"{tmp_path}/src/own"]
+    before = local_environment()
+    write(tmp_path, "src/own/__init__.py", "X = 2\n")
+    assert local_environment().digest != before.digest
+
+
+def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
+    digests = []
+    for place in ("here", "there"):
+        write(tmp_path / place, "own/__init__.py", "X = 1\n")
+        (site / "own.pth").write_text(f"{tmp_path / place}\n")
+        digests.append(local_environment().digest)
+    assert digests[0] == digests[1]
+
+
+def test_a_folder_of_pythonpath(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "lib", "mine.py", "X = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    before = local_environment()
+    assert "PYTHONPATH[0]" in before.parts
+    write(tmp_path / "lib", "mine.py", "X = 2\n")
+    assert local_environment().digest != before.digest
+
+
+def test_what_came_from_a_folder_a_file_or_a_repository(site: Path) -> None:
+    add(site, "copied", url="file:///home/me/copied", dir_info={})
+    (site / "copied.py").write_text("X = 1")
+    (site / "copied-1.0.dist-info/RECORD").write_text("copied.py,sha256=abc,5\ncopied-1.0.dist-info/RECORD,,\n")
+    add(site, "from_git", url="https://host/x.git", vcs_info={"vcs": "git", "commit_id": "abc123"})
+    add(site, "wheel_of_the_web", url="https://host/x.whl", archive_info={"hash": "sha256=" + "f" * 64})
+    before = local_environment().parts
+    assert before["from-git"] == "1.0 abc123"
+    assert before["wheel-of-the-web"] == "1.0 " + "f" * 16
+    (site / "copied.py").write_text("X = 2")
+    now = local_environment().parts
+    assert [line.split()[0] for line in differences(before, now)] == ["copied"]
+
+
+def test_a_hash_is_remembered_and_a_change_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("X = 1")
+    os.utime(path, (1, 1))
+    known = Known(tmp_path / "known.json")
+    known.sha256(str(path))
+    known.save()
+    assert not (tmp_path / "known.json").exists()  # it was written just now, and may be again within the same instant
+    monkeypatch.setattr(local_code, "_SETTLED", -1.0)
+    first = known.sha256(str(path))
+    known.save()
+    with monkeypatch.context() as patched:
+        patched.setattr(local_code.hashlib, "file_digest", None)
+        assert Known(tmp_path / "known.json").sha256(str(path)) == first
+    path.write_text("X = 2")
+    os.utime(path, (1, 1))  # the same time and size: its ctime tells
+    again = Known(tmp_path / "known.json")
+    assert again.sha256(str(path)) != first
+    (tmp_path / "known.json").write_text("{")
+    assert Known(tmp_path / "known.json").sha256(str(path)) != first
+
+
+def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_code, "MAX_FILES", 3)
+    for number in range(5):
+        write(tmp_path, f"{number}.py", "")
+    with pytest.raises(BadInput, match="take it out of PYTHONPATH"):
+        content(str(tmp_path), Known(tmp_path / "known.json"))
+
+
+def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(site: Path) -> None:
+    add(site, "jinja2", "3.1.5")
+    before = local_environment()
+    keep(before)
+    job = fake_job("train")
+    image = job.roles["main"].image
+    role = msgspec.structs.replace(job.roles["main"], image=msgspec.structs.replace(image, environment=before.digest))
+    job = msgspec.structs.replace(job, roles={"main": role})
+    check_environment([job], before)
+    add(site, "torch", "2.0")
+    (site / "jinja2-3.1.5.dist-info").rename(site / "jinja2-3.1.6.dist-info")
+    with pytest.raises(Conflict, match=r"train: the packages here .*\(jinja2 3.1.5 -> 3.1.6, new torch 2.0\): submit"):
+        check_environment([job], local_environment())
+
+
+def test_what_is_told_of_many_and_of_none() -> None:
+    assert told(None, {"a": "1"}) == ""
+    assert told({"a": "1"}, {"a": "1"}) == ""
+    assert told({}, {str(number): "1" for number in range(7)}).endswith("new 4 1 and 2 more)")
+    assert kept("0" * 64) is None
