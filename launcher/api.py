@@ -203,8 +203,9 @@ def submit(
     if not dry_run and traits(names[0]).machine:
         remember(group.runs, ways[0] if ways[0] != of_machine(names[0], options) else {})
     store = open_store(settings.store)
-    environment = None if traits(names[0]).runs_images else local_environment(settings.local.ignore)
-    if environment is not None:
+    environment = None
+    if not traits(names[0]).runs_images:
+        environment = local_environment(settings.local.ignore, remember=not dry_run)
         check_environment(group.runs, environment)
     try:
         overlays = group.packed

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import Conflict
 from launcher.spec.distributions import RULES, Distribution, installed, left_out
-from launcher.spec.local_code import Known, content, listed, roots
+from launcher.spec.local_code import FileHashes, content, listed, roots
 from launcher.spec.model import ResolvedJob
 
 OWN: Final = "slipway-cua"
@@ -26,29 +27,30 @@ _SITES: Final = ("site-packages", "dist-packages")
 _TOOLS_KEPT: Final = 20  # answers of `left_out` that the cache keeps
 
 
-class Environment(NamedTuple):
+class LocalEnvironment(NamedTuple):
     """`parts`: what it consists of, name -> version or content; the digest (sha256, hex) is over them."""
 
     digest: str
     parts: Mapping[str, str]
 
 
-def local_environment(ignore: Collection[str] = ()) -> Environment:
+def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -> LocalEnvironment:
     """The environment of a command that this interpreter starts now. `ignore`: distributions that are not counted, with
-    what they alone bring. Raises BadInput."""
-    known = Known(_cache() / "code.json")
-    parts = {"python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}", "slipway": _own(known)}
+    what they alone bring. `remember`: keeps in the user's cache what took long to find out. Raises BadInput."""
+    hashes = FileHashes(_cache() / "code.json")
+    parts = {"python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}", "slipway": _own(hashes)}
     sites = list(dict.fromkeys(path for path in sys.path if os.path.basename(path) in _SITES))  # noqa: PTH119
     found = installed(sites)
-    tools = _tools(found, ignore)
-    parts |= {name: _version(one, known) for name, one in found.items() if name not in tools and name != OWN}
+    tools = _tools(found, ignore, remember)
+    parts |= {name: _version(one, hashes) for name, one in found.items() if name not in tools and name != OWN}
     own = {os.path.realpath(root) for root in _roots().values()}
     for name, path in _code(sites):
         if os.path.realpath(path) not in own:
-            parts[name] = content(path, known)[:16]
-    known.save()
+            parts[name] = content(path, hashes)[:16]
+    if remember:
+        hashes.save()
     text = "".join(f"{name} {value}\n" for name, value in sorted(parts.items()))
-    return Environment(hashlib.sha256(text.encode()).hexdigest(), parts)
+    return LocalEnvironment(hashlib.sha256(text.encode()).hexdigest(), parts)
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -78,7 +80,7 @@ def is_local(environment: str) -> bool:
     return len(environment) == 64
 
 
-def check_environment(jobs: Iterable[ResolvedJob], now: Environment) -> None:
+def check_environment(jobs: Iterable[ResolvedJob], now: LocalEnvironment) -> None:
     """Raises Conflict for a job that is named for other packages than this machine's, as one of a retry may be."""
     for job in jobs:
         for wanted in {role.image.environment for role in job.roles.values()}:
@@ -89,7 +91,7 @@ def check_environment(jobs: Iterable[ResolvedJob], now: Environment) -> None:
                 )
 
 
-def keep(environment: Environment) -> None:
+def keep(environment: LocalEnvironment) -> None:
     """Keeps the parts on this machine, by the digest, so that a later difference can be named."""
     path = _kept(environment.digest)
     if path.exists():
@@ -106,8 +108,8 @@ def keep(environment: Environment) -> None:
 def kept(digest: str) -> dict[str, str] | None:
     """The parts of an environment that `keep` kept; None if it did not."""
     try:
-        return msgspec.json.decode(_kept(digest).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
+        return decode(_kept(digest).read_bytes(), dict[str, str])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -130,24 +132,24 @@ def _roots() -> dict[str, Path]:
     return {name: package.parent for name in ("launcher", "training", "eval") if (package := package_folder(name))}
 
 
-def _own(known: Known) -> str:
+def _own(hashes: FileHashes) -> str:
     """Slipway's own source that jobs run."""
     total = hashlib.sha256()
     roots_ = _roots()
     for source in SOURCES:
         root = roots_.get(source.partition("/")[0])
         for path in source_files(root / source) if root is not None else ():
-            total.update(f"{known.sha256(str(path))}  {path.relative_to(root).as_posix()}\n".encode())  # type: ignore[arg-type]
+            total.update(f"{hashes.sha256(str(path))}  {path.relative_to(root).as_posix()}\n".encode())  # type: ignore[arg-type]
     return total.hexdigest()[:16]
 
 
-def _version(one: Distribution, known: Known) -> str:
+def _version(one: Distribution, hashes: FileHashes) -> str:
     """A version, and what else says which code it is."""
     vcs = one.origin.get("vcs_info")
     if isinstance(vcs, dict):
         return f"{one.version} {vcs.get('commit_id', '')}".strip()
     if one.local and not one.editable:
-        return f"{one.version} {listed(one.files(), one.info.parent, known)[:16]}"
+        return f"{one.version} {listed(one.files(), one.info.parent, hashes)[:16]}"
     archive = one.origin.get("archive_info")
     if isinstance(archive, dict) and archive.get("hash"):
         return f"{one.version} {str(archive['hash']).rpartition('=')[2][:16]}"
@@ -162,18 +164,20 @@ def _code(sites: Collection[str]) -> Iterator[tuple[str, str]]:
         yield from roots(site)
 
 
-def _tools(found: Mapping[str, Distribution], ignore: Collection[str]) -> set[str]:
+def _tools(found: Mapping[str, Distribution], ignore: Collection[str], remember: bool) -> set[str]:
     """`left_out`, remembered: reading what 200 distributions need takes longer than all the rest."""
     text = "".join(f"{name} {one.version} {one.local}\n" for name, one in sorted(found.items()))
     key = hashlib.sha256(f"{RULES}\n{text}{sorted(ignore)}".encode()).hexdigest()[:32]
     path = _cache() / "tools.json"
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
-    except (OSError, msgspec.DecodeError):
+        rows = decode(path.read_bytes(), dict[str, list[str]])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         rows = {}
     if key in rows:
         return set(rows[key])
     names = left_out(found, ignore)
+    if not remember:
+        return names
     rows = {**dict(list(rows.items())[-_TOOLS_KEPT:]), key: sorted(names)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

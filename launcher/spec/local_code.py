@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.errors import BadInput
 
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
@@ -26,14 +27,14 @@ MAX_FILES: Final = 50_000
 Row = tuple[int, int, int, int, str]  # mtime, ctime (ns), size, inode, sha256
 
 
-class Known:
+class FileHashes:
     """The hashes of files that were read before, kept in `path`. One that cannot be read or written is empty."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._changed = path, False
         try:
-            self._rows = msgspec.json.decode(path.read_bytes(), type=dict[str, Row])
-        except (OSError, msgspec.DecodeError):
+            self._rows: dict[str, Row] = decode(path.read_bytes(), dict[str, Row])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             self._rows = {}
 
     def sha256(self, path: str) -> str:
@@ -90,7 +91,7 @@ def _unversioned(name: str) -> str:
     return re.sub(r"[-_]\d[\w.]*?(?=(_finder)?\.\w+$)", "", name)
 
 
-def content(path: str, known: Known) -> str:
+def content(path: str, hashes: FileHashes) -> str:
     """sha256 (hex) over the code below a path: modules, and what lies in packages. Raises BadInput where that is more
     than any project has."""
     total = hashlib.sha256()
@@ -101,19 +102,19 @@ def content(path: str, known: Known) -> str:
                 "take it out of PYTHONPATH, or of the .pth file that names it"
             )
         try:
-            total.update(f"{known.sha256(file)}  {name}\n".encode("utf-8", "surrogateescape"))
+            total.update(f"{hashes.sha256(file)}  {name}\n".encode("utf-8", "surrogateescape"))
         except OSError:
             continue  # gone, or nobody's to import
     return total.hexdigest()
 
 
-def listed(files: Iterable[Path], folder: Path, known: Known) -> str:
+def listed(files: Iterable[Path], folder: Path, hashes: FileHashes) -> str:
     """sha256 (hex) over these files."""
     total = hashlib.sha256()
     for file in sorted(files):
         if file.suffix != ".pyc" and file.parent.suffix != ".dist-info":
             try:
-                total.update(f"{known.sha256(str(file))}  {os.path.relpath(file, folder)}\n".encode())
+                total.update(f"{hashes.sha256(str(file))}  {os.path.relpath(file, folder)}\n".encode())
             except OSError:
                 continue
     return total.hexdigest()

@@ -99,14 +99,8 @@ class Profile(msgspec.Struct, frozen=True):
         if traits(name).on_this_machine:  # one supervisor, one queue
             own = self.local
             told = {"notify": self.read_in} if self.notify else {}  # who reads it there finds the same channels
-            return {
-                "state": own.state,
-                "cpus": own.cpus,
-                "memory": own.memory,
-                "gpus": own.gpus,
-                "ignore": own.ignore,
-                **told,
-            }
+            ignored = {"ignore": own.ignore} if own.ignore else {}
+            return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus, **ignored, **told}
         return dict(self.blocks.get(name, {}))
 
 

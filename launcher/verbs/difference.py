@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from launcher.spec.code import Overlay, Packed
-from launcher.spec.environment import Environment, is_local, kept, told
+from launcher.spec.environment import LocalEnvironment, is_local, kept, told
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve import Group
@@ -25,7 +25,7 @@ def without_meaning(
     group: Group,
     new: Iterable[ResolvedJob],
     overlays: Mapping[str, Packed],
-    environment: Environment | None = None,
+    environment: LocalEnvironment | None = None,
 ) -> Iterator[str]:
     """A line for each such run. `environment`: this machine's, where the jobs run in it. Costs one request for each
     overlay of before that differs, usually one."""

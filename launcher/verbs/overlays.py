@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import decode
 from launcher.deleting.guard import wait_for_deletions
 from launcher.errors import BadInput, NotFound
 from launcher.spec.code import Overlay, Packed
@@ -87,8 +88,8 @@ def changed_files(store: Store, before: str, now: Overlay) -> list[str]:
     `gone c.py`; empty if that is not known."""
     stored = store.read(layout.blob_note(before))
     try:
-        old = msgspec.json.decode(stored[0], type=BlobNote).files if stored is not None else {}
-    except msgspec.DecodeError:
+        old = decode(stored[0], BlobNote).files if stored is not None else {}
+    except (msgspec.DecodeError, UnicodeDecodeError):
         old = {}
     if not old:
         return []

@@ -32,7 +32,7 @@ from launcher.protocol.view import RunView
 from launcher.runtime.adoption import find_done
 from launcher.spec.backends import traits
 from launcher.spec.code import Packed
-from launcher.spec.environment import Environment
+from launcher.spec.environment import LocalEnvironment
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
@@ -119,7 +119,7 @@ def submit(
     notes: Path | None = None,
     ceiling: CeilingPlan | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    environment: Environment | None = None,
+    environment: LocalEnvironment | None = None,
 ) -> list[Submitted]:
     """Submits a group to one backend; returns the outcome of each run, in the group's order.
 

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from launcher.reasons import Reason
-from launcher.spec.environment import Environment, keep, local_environment
+from launcher.spec.environment import LocalEnvironment, keep, local_environment
 from launcher.spec.model import ResolvedJob
 from tests.integration.local.machine import Machine, wait_for
 from tests.support.jobs import OUT, reads
 
 
-def named_for(job: ResolvedJob, environment: Environment) -> ResolvedJob:
+def named_for(job: ResolvedJob, environment: LocalEnvironment) -> ResolvedJob:
     image = msgspec.structs.replace(job.roles["main"].image, environment=environment.digest)
     return msgspec.structs.replace(job, roles={"main": msgspec.structs.replace(job.roles["main"], image=image)})
 

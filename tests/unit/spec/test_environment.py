@@ -12,7 +12,7 @@ import pytest
 from launcher.errors import BadInput, Conflict
 from launcher.spec import local_code
 from launcher.spec.environment import check_environment, differences, keep, kept, local_environment, told
-from launcher.spec.local_code import Known, content, roots
+from launcher.spec.local_code import FileHashes, content, roots
 from tests.support.fakerun import fake_job
 from tests.unit.spec.test_distributions import add
 
@@ -121,7 +121,7 @@ def test_a_hash_is_remembered_and_a_change_is_seen(tmp_path: Path, monkeypatch: 
     path = tmp_path / "a.py"
     path.write_text("X = 1")
     os.utime(path, (1, 1))
-    known = Known(tmp_path / "known.json")
+    known = FileHashes(tmp_path / "known.json")
     known.sha256(str(path))
     known.save()
     assert not (tmp_path / "known.json").exists()  # it was written just now, and may be again within the same instant
@@ -130,13 +130,13 @@ def test_a_hash_is_remembered_and_a_change_is_seen(tmp_path: Path, monkeypatch: 
     known.save()
     with monkeypatch.context() as patched:
         patched.setattr(local_code.hashlib, "file_digest", None)
-        assert Known(tmp_path / "known.json").sha256(str(path)) == first
+        assert FileHashes(tmp_path / "known.json").sha256(str(path)) == first
     path.write_text("X = 2")
     os.utime(path, (1, 1))  # the same time and size: its ctime tells
-    again = Known(tmp_path / "known.json")
+    again = FileHashes(tmp_path / "known.json")
     assert again.sha256(str(path)) != first
     (tmp_path / "known.json").write_text("{")
-    assert Known(tmp_path / "known.json").sha256(str(path)) != first
+    assert FileHashes(tmp_path / "known.json").sha256(str(path)) != first
 
 
 def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, monkeypatch: pyt
     for number in range(5):
         write(tmp_path, f"{number}.py", "")
     with pytest.raises(BadInput, match="take it out of PYTHONPATH"):
-        content(str(tmp_path), Known(tmp_path / "known.json"))
+        content(str(tmp_path), FileHashes(tmp_path / "known.json"))
 
 
 def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(site: Path) -> None:
