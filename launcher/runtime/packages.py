@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from launcher.reasons import Reason
 from launcher.runtime.settings import AttemptError
-from launcher.spec.environment import IGNORED, is_local, kept, local_environment, told
+from launcher.spec.environment import IGNORED, is_local, other_packages
 from launcher.spec.model import Role
 
 
@@ -17,11 +17,6 @@ def check_packages(role: Role, environ: Mapping[str, str]) -> None:
     wanted, ignored = role.image.environment, environ.get(IGNORED)
     if not is_local(wanted) or ignored is None:
         return
-    now = local_environment([name for name in ignored.split(",") if name])
-    if now.digest == wanted:
-        return
-    raise AttemptError(
-        Reason.CONFIG_ERROR,
-        f"the packages here are not those that this run is named for{told(kept(wanted), now.parts)}: "
-        "submit the job again, which makes a run of its own",
-    )
+    why = other_packages(wanted, [name for name in ignored.split(",") if name])
+    if why is not None:
+        raise AttemptError(Reason.CONFIG_ERROR, why)

@@ -28,10 +28,12 @@ _TOOLS_KEPT: Final = 20  # answers of `left_out` that the cache keeps
 
 
 class LocalEnvironment(NamedTuple):
-    """`parts`: what it consists of, name -> version or content; the digest (sha256, hex) is over them."""
+    """`parts`: what it consists of, name -> version or content; the digest (sha256, hex) is over them. `ignore`: what
+    was not counted."""
 
     digest: str
     parts: Mapping[str, str]
+    ignore: tuple[str, ...] = ()
 
 
 def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -> LocalEnvironment:
@@ -50,7 +52,7 @@ def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -
     if remember:
         hashes.save()
     text = "".join(f"{name} {value}\n" for name, value in sorted(parts.items()))
-    return LocalEnvironment(hashlib.sha256(text.encode()).hexdigest(), parts)
+    return LocalEnvironment(hashlib.sha256(text.encode()).hexdigest(), parts, tuple(ignore))
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -80,35 +82,45 @@ def is_local(environment: str) -> bool:
     return len(environment) == 64
 
 
+def other_packages(wanted: str, ignore: Collection[str]) -> str | None:
+    """What a message says of a run that is named for other packages than this machine's; None where they are the same.
+    `ignore` counts only where this machine does not know with what the run was named."""
+    before = kept(wanted)
+    now = local_environment(before.ignore if before is not None else ignore)
+    if now.digest == wanted:
+        return None
+    return (
+        f"the packages here are not those that this run is named for{told(before and before.parts, now.parts)}: "
+        "submit the job again, which makes a run of its own"
+    )
+
+
 def check_environment(jobs: Iterable[ResolvedJob], now: LocalEnvironment) -> None:
     """Raises Conflict for a job that is named for other packages than this machine's, as one of a retry may be."""
     for job in jobs:
         for wanted in {role.image.environment for role in job.roles.values()}:
-            if is_local(wanted) and wanted != now.digest:
-                raise Conflict(
-                    f"{job.name}: the packages here are not those that the run is named for"
-                    f"{told(kept(wanted), now.parts)}: submit the job again, which makes a run of its own"
-                )
+            if is_local(wanted) and wanted != now.digest and (why := other_packages(wanted, now.ignore)) is not None:
+                raise Conflict(f"{job.name}: {why}")
 
 
 def keep(environment: LocalEnvironment) -> None:
-    """Keeps the parts on this machine, by the digest, so that a later difference can be named."""
+    """Keeps it on this machine, by the digest, so that a later difference can be named."""
     path = _kept(environment.digest)
     if path.exists():
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(msgspec.json.encode(environment.parts))
+        part.write_bytes(msgspec.json.encode(environment))
         part.replace(path)
     except OSError:
         return
 
 
-def kept(digest: str) -> dict[str, str] | None:
-    """The parts of an environment that `keep` kept; None if it did not."""
+def kept(digest: str) -> LocalEnvironment | None:
+    """The environment that `keep` kept; None if it did not."""
     try:
-        return decode(_kept(digest).read_bytes(), dict[str, str])
+        return decode(_kept(digest).read_bytes(), LocalEnvironment)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

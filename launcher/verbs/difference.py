@@ -45,7 +45,7 @@ def without_meaning(
         was = {role.image.environment for role in before.roles.values()}
         if environment is not None and was != {role.image.environment for role in job.roles.values()}:
             old = next((found for digest in was if (found := kept(digest)) is not None), None)
-            parts.append(f"packages{told(old, environment.parts)}")
+            parts.append(f"packages{told(old and old.parts, environment.parts)}")
         if parts:
             yield (
                 f"{run} is a new run: nothing differs from {run_id(before)} but {' and '.join(parts)}; "

@@ -29,7 +29,8 @@ import os, signal, sys
 from launcher.backends.local import backend
 real = backend.LocalBackend.submit
 def submit(self, *rest):
-    os.kill(os.getpid(), getattr(signal, os.environ["HOW"]))
+    if "HOW" in os.environ:
+        os.kill(os.getpid(), getattr(signal, os.environ["HOW"]))
     return real(self, *rest)
 backend.LocalBackend.submit = submit
 """
@@ -47,6 +48,7 @@ class Home:
             XDG_CONFIG_HOME=str(root / "config"),
             SLIPWAY_STORE=self.store,
             PATH=f"{LAUNCHER.parent}:{os.environ['PATH']}",
+            PYTHONPATH=str(root / "sitecustomize"),  # always: it is a part of what a local run is
         )
 
     def __call__(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -91,7 +93,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 def cut_off(home: Home, text: str, how: str) -> list[str]:
     """Submits, and is cut off; the runs."""
     (home.root / "job.yaml").write_text(text)
-    done = home("submit", "job.yaml", HOW=how, PYTHONPATH=str(home.root / "sitecustomize"))
+    done = home("submit", "job.yaml", HOW=how)
     assert done.returncode == (130 if how == "SIGINT" else -signal.SIGKILL), done.stderr
     return sorted(path.name for path in (home.root / "store" / "runs").iterdir())
 

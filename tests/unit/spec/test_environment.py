@@ -11,8 +11,17 @@ import pytest
 
 from launcher.errors import BadInput, Conflict
 from launcher.spec import local_code
-from launcher.spec.environment import check_environment, differences, keep, kept, local_environment, told
+from launcher.spec.environment import (
+    LocalEnvironment,
+    check_environment,
+    differences,
+    keep,
+    kept,
+    local_environment,
+    told,
+)
 from launcher.spec.local_code import FileHashes, content, roots
+from launcher.spec.model import ResolvedJob
 from tests.support.fakerun import fake_job
 from tests.unit.spec.test_distributions import add
 
@@ -147,19 +156,34 @@ def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, monkeypatch: pyt
         content(str(tmp_path), FileHashes(tmp_path / "known.json"))
 
 
+def named_for(environment: LocalEnvironment) -> ResolvedJob:
+    job = fake_job("train")
+    image = job.roles["main"].image
+    role = msgspec.structs.replace(
+        job.roles["main"], image=msgspec.structs.replace(image, environment=environment.digest)
+    )
+    return msgspec.structs.replace(job, roles={"main": role})
+
+
 def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(site: Path) -> None:
     add(site, "jinja2", "3.1.5")
     before = local_environment()
     keep(before)
-    job = fake_job("train")
-    image = job.roles["main"].image
-    role = msgspec.structs.replace(job.roles["main"], image=msgspec.structs.replace(image, environment=before.digest))
-    job = msgspec.structs.replace(job, roles={"main": role})
+    job = named_for(before)
     check_environment([job], before)
     add(site, "torch", "2.0")
     (site / "jinja2-3.1.5.dist-info").rename(site / "jinja2-3.1.6.dist-info")
     with pytest.raises(Conflict, match=r"train: the packages here .*\(jinja2 3.1.5 -> 3.1.6, new torch 2.0\): submit"):
         check_environment([job], local_environment())
+
+
+def test_what_was_ignored_then_is_ignored_now(site: Path) -> None:
+    """`submit --run` and `retry` from another folder, with another slipway.yaml."""
+    add(site, "jinja2", "3.1.5")
+    before = local_environment(["jinja2"])
+    keep(before)
+    assert local_environment().digest != before.digest
+    check_environment([named_for(before)], local_environment())
 
 
 def test_what_is_told_of_many_and_of_none() -> None:
