@@ -34,7 +34,8 @@ _REQUIRES: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?([^;]*)(?
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _PLATFORM: Final = re.compile(r"""(sys_platform|platform_system|os_name)\s*==\s*['"]([^'"]+)['"]""")
 _HERE: Final = {"sys_platform": sys.platform, "platform_system": os.uname().sysname, "os_name": os.name}
-_HEADERS: Final = 1 << 20  # bytes of METADATA that are read, at most
+_KEY: Final = b"Requires-Dist:"
+_BLOCK: Final = 16 << 10  # bytes
 
 Node = tuple[str, str]  # a distribution and one of its extras; "" for what it always needs
 
@@ -88,7 +89,8 @@ def installed(folders: Iterable[str]) -> dict[str, Distribution]:
 
 def _origin(info: Path) -> Mapping[str, object]:
     try:
-        told = json.loads((info / "direct_url.json").read_bytes())
+        with open(f"{info}/direct_url.json", "rb") as stream:  # noqa: PTH123 - hundreds of them, and few are there
+            told = json.load(stream)
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
@@ -128,18 +130,31 @@ def _reached(starts: Iterable[Node], needs: Mapping[str, Mapping[str, list[Node]
 def _needs(one: Distribution) -> dict[str, list[Node]]:
     """What a distribution needs, by its extras."""
     needs: dict[str, list[Node]] = {"": []}
-    try:
-        with (one.info / "METADATA").open("rb") as stream:
-            head = stream.read(_HEADERS)
-    except OSError:
-        return needs
-    head = head.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
-    for line in head.decode("utf-8", "replace").splitlines():
-        if line.startswith("Requires-Dist:") and (match := _REQUIRES.match(line[14:])) is not None:
+    for line in _head(f"{one.info}/METADATA").split(b"\n"):
+        if not line.startswith(_KEY):
+            continue
+        if (match := _REQUIRES.match(line[len(_KEY) :].decode("utf-8", "replace"))) is not None:
             marker = match[4] or ""
             if " or " not in marker and any(_HERE[of] != value for of, value in _PLATFORM.findall(marker)):
                 continue  # for another system
-            extra = _EXTRA.search(marker)
-            name, wanted = plain_name(match[1]), [part.strip() for part in (match[2] or "").split(",") if part.strip()]
-            needs.setdefault(extra[1] if extra else "", []).extend([(name, ""), *((name, each) for each in wanted)])
+            extra = _EXTRA.search(marker) if "extra" in marker else None
+            name = plain_name(match[1])
+            nodes = needs.setdefault(extra[1] if extra else "", [])
+            nodes.append((name, ""))
+            if match[2]:
+                nodes += [(name, part.strip()) for part in match[2].split(",") if part.strip()]
     return needs
+
+
+def _head(path: str) -> bytes:
+    """The headers of a METADATA file, without the description that follows them. Empty if it cannot be read."""
+    head = b""
+    try:
+        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - hundreds of them
+            while block := stream.read(_BLOCK):
+                head += block
+                if (end := max(head.find(b"\n\n"), head.find(b"\n\r\n"))) >= 0:
+                    return head[:end]
+    except OSError:
+        return b""
+    return head

@@ -150,8 +150,8 @@ def _own(hashes: FileHashes) -> str:
     roots_ = _roots()
     for source in SOURCES:
         root = roots_.get(source.partition("/")[0])
-        for path in source_files(root / source) if root is not None else ():
-            total.update(f"{hashes.sha256(str(path))}  {path.relative_to(root).as_posix()}\n".encode())  # type: ignore[arg-type]
+        for path in map(str, source_files(root / source)) if root is not None else ():
+            total.update(f"{hashes.sha256(path)}  {path[len(str(root)) + 1 :]}\n".encode())
     return total.hexdigest()[:16]
 
 

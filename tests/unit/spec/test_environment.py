@@ -138,7 +138,7 @@ def test_a_hash_is_remembered_and_a_change_is_seen(tmp_path: Path, monkeypatch: 
     first = known.sha256(str(path))
     known.save()
     with monkeypatch.context() as patched:
-        patched.setattr(local_code.hashlib, "file_digest", None)
+        patched.setattr(local_code.hashlib, "sha256", None)
         assert FileHashes(tmp_path / "known.json").sha256(str(path)) == first
     path.write_text("X = 2")
     os.utime(path, (1, 1))  # the same time and size: its ctime tells
