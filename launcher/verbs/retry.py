@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from launcher.protocol.deleted import read_deleted
 from launcher.protocol.records import Result
 from launcher.spec import override
 from launcher.spec.blocks import of_machine, portable, without_defaults
+from launcher.spec.environment import LocalEnvironment, is_local, local_environment, other_packages
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.problems import Problems
@@ -29,9 +30,18 @@ SETTABLE: Final = ("limits", "labels", "resources", "timing", *BLOCKS)
 
 
 def retry(
-    store: Store, runs: Sequence[str], names: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
+    store: Store,
+    runs: Sequence[str],
+    names: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    ignore: Sequence[str] = (),
+    say: Callable[[str], None] = lambda line: None,
 ) -> Group:
     """The group of new runs to submit: one for each of `runs` that failed or was cancelled, in their order.
+
+    One that ran with this machine's packages gets today's (`ignore`: the profile's). Where they differ it starts from
+    the beginning, because what it would go on from was made by others; `say` is given a line.
 
     `overrides` are the texts of `--set`. They may change fields that are not part of the work: limits, labels,
     resources, timing, the backend's block. A run whose outputs were deleted may be retried, too; it starts from the
@@ -52,8 +62,42 @@ def retry(
     # runs of older launchers have such options in their job.json
     machine = {run: {**reached(stored[run]), **of_machine(job.backend, job.options)} for run, job in jobs.items()}
     jobs = {run: msgspec.structs.replace(job, options=portable(job.backend, job.options)) for run, job in jobs.items()}
+    jobs = _with_packages(jobs, ignore, say)
     new = {run_id(jobs[run]): options for run, options in machine.items() if options}
     return msgspec.structs.replace(group_of(jobs, names), machine=new)
+
+
+def _with_packages(
+    jobs: Mapping[str, ResolvedJob], ignore: Sequence[str], say: Callable[[str], None]
+) -> dict[str, ResolvedJob]:
+    """The jobs with today's packages. A job that reads another of them reads its new work."""
+    now: LocalEnvironment | None = None
+    works: dict[str, str] = {}  # of a job before -> now
+    changed: dict[str, ResolvedJob] = {}
+    for run, job in jobs.items():
+        before, new = job, job
+        for name, role in job.roles.items():
+            if not is_local(role.image.environment):
+                continue
+            now = now or local_environment(ignore)
+            if other_packages(role.image.environment, ignore) is not None:
+                image = msgspec.structs.replace(role.image, environment=now.digest)
+                roles = {**new.roles, name: msgspec.structs.replace(role, image=image)}
+                new = msgspec.structs.replace(new, roles=roles, resume=None)
+        if new is not job:
+            say(f"{run}: the packages of this machine are not those that it ran with: it starts from the beginning")
+        inputs = {
+            name: msgspec.structs.replace(
+                item,
+                work=works.get(item.work, item.work) if item.work else item.work,
+                works={label: works.get(work, work) for label, work in item.works.items()},
+            )
+            for name, item in new.inputs.items()
+        }
+        new = msgspec.structs.replace(new, inputs=inputs)
+        works[work_hash(before)] = work_hash(new)
+        changed[run] = new
+    return changed
 
 
 def group_of(jobs: Mapping[str, ResolvedJob], names: Mapping[str, str] | None = None) -> Group:

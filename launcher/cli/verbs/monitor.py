@@ -174,7 +174,7 @@ def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     def retry(store: Store, run: str) -> str:
         from launcher import api
 
-        group = runs_again(store, [run])
+        group = runs_again(store, [run], ignore=profile.local.ignore)
         done = api.submit(api.Jobs(group, msgspec.structs.replace(profile, store=store.url)))
         return f"{done[0].state}: {done[0].run}"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
+from launcher import foreign
 from launcher.cli.arguments import add_names, add_output, add_profile
 from launcher.cli.jobs import add_price, add_waiting
 from launcher.cli.verbs.submit import send
@@ -34,5 +36,6 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_known(profile.store)
     chosen = select(store, args.names)
-    group = retry(store, chosen.runs, chosen.names, args.set)
+    say = lambda line: print(foreign.line(f"launcher retry: {line}"), file=sys.stderr)  # noqa: E731
+    group = retry(store, chosen.runs, chosen.names, args.set, ignore=profile.local.ignore, say=say)
     return send(args, group, profile)

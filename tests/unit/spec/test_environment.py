@@ -20,9 +20,12 @@ from launcher.spec.environment import (
     local_environment,
     told,
 )
+from launcher.spec.hashing import work_hash
 from launcher.spec.local_code import FileHashes, content, roots
-from launcher.spec.model import ResolvedJob
-from tests.support.fakerun import fake_job
+from launcher.spec.model import Input, Output, ResolvedJob
+from launcher.verbs.retry import retry
+from tests.support.fakerun import fake_job, write_run
+from tests.support.memory_store import MemoryStore
 from tests.unit.spec.test_distributions import add
 
 
@@ -184,6 +187,30 @@ def test_what_was_ignored_then_is_ignored_now(site: Path) -> None:
     keep(before)
     assert local_environment().digest != before.digest
     check_environment([named_for(before)], local_environment())
+
+
+def test_a_retry_takes_todays_packages_and_starts_from_the_beginning(site: Path) -> None:
+    """Of two stages the second reads the new work of the first."""
+    store = MemoryStore("memory:", lambda: 1000.0)
+    add(site, "jinja2", "3.1.5")
+    before = local_environment()
+    keep(before)
+    first = msgspec.structs.replace(named_for(before), outputs={"out": Output()})
+    second = msgspec.structs.replace(
+        named_for(before), name="second", inputs={"x": Input(work=work_hash(first), output="out")}
+    )
+    runs = [write_run(store, job, outcome="failed") for job in (first, second)]
+    said: list[str] = []
+    same = retry(store, runs, say=said.append)
+    assert ([job.resume for job in same.runs], said) == (runs, [])
+    (site / "jinja2-3.1.5.dist-info").rename(site / "jinja2-3.1.6.dist-info")
+    now = local_environment()
+    new_first, new_second = retry(store, runs, say=said.append).runs
+    assert [job.resume for job in (new_first, new_second)] == [None, None]
+    assert {job.roles["main"].image.environment for job in (new_first, new_second)} == {now.digest}
+    assert new_second.inputs["x"].work == work_hash(new_first) != work_hash(first)
+    told_ = ": the packages of this machine are not those that it ran with: it starts from the beginning"
+    assert said == [f"{run}{told_}" for run in runs]
 
 
 def test_what_is_told_of_many_and_of_none() -> None:
