@@ -58,11 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             write(Path(chosen.write), written)
             print(f"{len(written)} tasks in {chosen.write}")
             return 0
-        out: Path = results_folder(chosen.out, "linux-desktop")
-        if chosen.recorded:
-            found = recorded(out)
-        else:
-            found = asyncio.run(measure(tasks, options, chosen.players, out, chosen.at_once))
+        with results_folder(chosen.out, "linux-desktop") as out:
+            if chosen.recorded:
+                found = recorded(out)
+            else:
+                found = asyncio.run(measure(tasks, options, chosen.players, out, chosen.at_once))
     except (ConfigError, InfraError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -185,8 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), RunConfig)
-        if rows := evaluate(config, configuration.results_folder(arguments.out, "results")):
-            print(table(rows))
+        with configuration.results_folder(arguments.out, "results") as out:
+            if rows := evaluate(config, out):
+                print(table(rows))
         return 0
 
     return configuration.run(run, failures=(SetupFailed,))

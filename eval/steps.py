@@ -237,7 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), StepsConfig)
-        print(table(evaluate(config, configuration.results_folder(arguments.out, "results"))))
+        with configuration.results_folder(arguments.out, "results") as out:
+            print(table(evaluate(config, out)))
         return 0
 
     return configuration.run(run, failures=(SetupFailed,))

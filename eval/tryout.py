@@ -153,7 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> int:
         config = configuration.load(Path(arguments.config), TryoutConfig)
         try:
-            folder, episode = tryout(config, arguments.instruction, configuration.results_folder(arguments.out, FOLDER))
+            with configuration.results_folder(arguments.out, FOLDER) as out:
+                folder, episode = tryout(config, arguments.instruction, out)
         except InfraError as error:
             print(f"tryout: {type(error).__name__}: {error}", file=sys.stderr)
             return 1

@@ -7,7 +7,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -77,18 +78,19 @@ def output_folder(given: str | None, name: str = "") -> Path:
     return Path(os.environ["SLIPWAY_OUTPUTS"]) / name
 
 
-def results_folder(given: str | None, name: str) -> Path:
-    """`output_folder` for the results of an evaluation. One that --out names gets a file .slipway-output, by which the
-    launcher knows it: results are never packed with a job's `code`. Raises ConfigError."""
+@contextmanager
+def results_folder(given: str | None, name: str) -> Iterator[Path]:
+    """`output_folder` for the results of an evaluation. One that --out names gets a file .slipway-output in the end, by
+    which the launcher knows it: results are never packed with a job's `code`. Raises ConfigError."""
     out = output_folder(given, name)
-    inside = "SLIPWAY_OUTPUTS" in os.environ and out.absolute().is_relative_to(os.environ["SLIPWAY_OUTPUTS"])
-    if given and not inside:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            (out / ".slipway-output").touch()
-        except OSError as error:
-            raise ConfigError(f"--out {given}: {error.strerror or error}") from None
-    return out
+    try:
+        yield out
+    finally:
+        outputs = os.environ.get("SLIPWAY_OUTPUTS")
+        inside = outputs is not None and out.absolute().is_relative_to(outputs)
+        if given and not inside and out.is_dir():
+            with suppress(OSError):
+                (out / ".slipway-output").touch()
 
 
 def run(main: Callable[[], int], *, failures: tuple[type[Exception], ...] = ()) -> int:

@@ -125,8 +125,10 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
         return self._packed[0]
 
     def contents(self) -> dict[str, tuple[int, str]]:
-        """Size and sha256 (hex) of every packed file; a link has the size 0 and its target."""
-        return self._packed[2]
+        """Size and sha256 (hex) of every packed file; a link has the size 0 and its target. Empty before the digest was
+        asked for."""
+        packed: tuple[str, memoryview, dict[str, tuple[int, str]]] | None = vars(self).get("_packed")
+        return packed[2] if packed is not None else {}
 
     @cached_property
     def _packed(self) -> tuple[str, memoryview, dict[str, tuple[int, str]]]:

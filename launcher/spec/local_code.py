@@ -21,7 +21,7 @@ from launcher.errors import BadInput
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
 _CODE: Final = (".py", ".so", ".pyd")
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
-_SETTLED: Final = 2.0  # seconds; a file that changed so shortly ago may change again with the same time
+_SETTLED: Final = 2 * 10**9  # ns; a file that changed so shortly ago may change again with the same time
 MAX_FILES: Final = 50_000
 
 Row = tuple[int, int, int, int, str]  # mtime, ctime (ns), size, inode, sha256
@@ -46,18 +46,20 @@ class FileHashes:
             return row[4]
         with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - thousands of them
             digest = hashlib.sha256(stream.read()).hexdigest()
-        if time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED:
-            self._rows[path] = (*now, digest)
-            self._changed = True
+        self._rows[path] = (*now, digest)
+        self._changed = True
         return digest
 
     def save(self) -> None:
+        """Writes what is known, but for files that were written a moment ago and may be again with the same time."""
         if not self._changed:
             return
+        latest = time.time_ns() - _SETTLED
+        rows = {path: row for path, row in self._rows.items() if max(row[:2]) < latest}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part = self._path.with_suffix(f".{os.getpid()}")
-            part.write_bytes(msgspec.json.encode(self._rows))
+            part.write_bytes(msgspec.json.encode(rows))
             part.replace(self._path)
         except OSError:
             return

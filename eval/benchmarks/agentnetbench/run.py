@@ -244,7 +244,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), BenchConfig)
-        rows = evaluate(config, configuration.results_folder(arguments.out, "results"))
+        with configuration.results_folder(arguments.out, "results") as out:
+            rows = evaluate(config, out)
         for version in config.versions:
             print(f"\nAgentNetBench {version}")
             print(table([line for line in rows if line.version == version]))

@@ -24,8 +24,8 @@ def _try(rows: Sequence[RunnableTask], found: PublicTasks, arguments: argparse.N
     from eval.benchmarks.osworld import ladder
 
     given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "judge")}
-    out = configuration.results_folder(arguments.out, "osworld")
-    played = asyncio.run(ladder.without_agent(rows, {**given, "tree": False}, out, arguments.at_once))
+    with configuration.results_folder(arguments.out, "osworld") as out:
+        played = asyncio.run(ladder.without_agent(rows, {**given, "tree": False}, out, arguments.at_once))
     print(ladder.table(rows, played, found.stale))
     return int(bool(ladder.faults(rows, played)))
 

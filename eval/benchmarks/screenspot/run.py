@@ -179,7 +179,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), SpotConfig)
-        rows = evaluate(config, configuration.results_folder(arguments.out, "results"))
+        with configuration.results_folder(arguments.out, "results") as out:
+            rows = evaluate(config, out)
         print(f"\nScreenSpot {rows[0].version}")
         print(table(rows))
         return 0

@@ -136,8 +136,10 @@ def test_a_hash_is_remembered_and_a_change_is_seen(tmp_path: Path, monkeypatch: 
     known = FileHashes(tmp_path / "known.json")
     known.sha256(str(path))
     known.save()
-    assert not (tmp_path / "known.json").exists()  # it was written just now, and may be again within the same instant
-    monkeypatch.setattr(local_code, "_SETTLED", -1.0)
+    # it was written just now, and may be again within the same instant
+    assert (tmp_path / "known.json").read_bytes() == b"{}"
+    monkeypatch.setattr(local_code, "_SETTLED", -1)
+    known = FileHashes(tmp_path / "known.json")
     first = known.sha256(str(path))
     known.save()
     with monkeypatch.context() as patched:
