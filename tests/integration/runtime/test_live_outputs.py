@@ -18,8 +18,8 @@ def test_live_outputs_appear_and_come_back(tmp_path: Path) -> None:
 import os, sys, time
 from pathlib import Path
 out = Path(os.environ["SLIPWAY_OUTPUTS"]) / "results"
-there = sorted(path.name for path in out.glob("*"))
-print("there", there, flush=True)
+there = sorted(path.name for path in out.glob("episode-*"))
+print("there", there, (out / "sub").is_dir(), flush=True)
 (out / "sub").mkdir(parents=True, exist_ok=True)
 (out / f"episode-{len(there)}").write_text("x" * 100)
 if not there:
@@ -33,7 +33,7 @@ if not there:
     process.kill()
     process.wait()
     assert rig.go() == 0
-    assert b"there ['episode-0']" in rig.log(2)
+    assert b"there ['episode-0'] True" in rig.log(2)
     assert rig.output("results/episode-0", 2) == b"x" * 100
     assert rig.output("results/episode-1", 2) == b"x" * 100
     # of an attempt that succeeded nothing is left but the final files
