@@ -18,7 +18,7 @@ from launcher.spec.code import Overlay
 from launcher.spec.ignoring import Ignored
 from launcher.spec.listing import listing
 from tests.integration.spec.test_code import git, write
-from tests.support.needs import need
+from tests.support.needs import need, need_root
 
 
 @pytest.fixture
@@ -116,8 +116,7 @@ def test_git_that_refuses_a_foreign_folder_is_believed(tmp_path: Path, monkeypat
     folder = write(tmp_path / "src", {".gitignore": "secret\n", "a.py": "", "secret": ""})
     git(folder, "init", "-q")
     monkeypatch.setenv("HOME", str(tmp_path))  # no safe.directory
-    if os.geteuid():
-        pytest.skip("only root can give a folder to another user: run the tests as root")
+    need_root()  # who else can give a folder to another user?
     for here in (folder, *folder.rglob("*")):
         os.chown(here, 12345, 12345, follow_symlinks=False)
     with pytest.raises(BadInput, match=r"git refuses to list .*dubious ownership.*safe.directory"):
