@@ -165,8 +165,8 @@ def submit(
     stopped, checkpoint first, before they have cost more together; another submit of the same jobs changes it.
     `without_price`: submit although what a machine costs is not known. `wait_for_capacity`: seconds to wait for a free
     machine, in place of those that the jobs name, and no part of the run. `tell` is given a line for each new run of
-    which only the code differs from the newest of its name that was submitted here. Raises BadInput, Conflict,
-    Unreachable.
+    which only the code or the packages differ from the newest of its name that was submitted here. Raises BadInput,
+    Conflict, Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
@@ -207,6 +207,8 @@ def submit(
     if not traits(names[0]).runs_images:
         environment = local_environment(settings.local.ignore, remember=not dry_run)
         check_environment(group.runs, environment)
+        if not dry_run:  # before the runtime compares with it
+            keep(environment)
     try:
         overlays = group.packed
         with telling_places(group):
@@ -223,8 +225,6 @@ def submit(
                 environment=environment,
             )
         if not dry_run:
-            if environment is not None:
-                keep(environment)
             remember_outputs()
             keep_newest(
                 store.url, {group.names.get(run, run): job for run, job in zip(jobs.runs, group.runs, strict=True)}

@@ -71,3 +71,11 @@ def replace_all(bodies: Mapping[Path, bytes]) -> None:
 def _sync_folders(paths: Iterable[Path]) -> None:
     for folder in {path.parent for path in paths}:
         sync_folder(folder)
+
+
+def keep(path: Path, body: bytes) -> None:
+    """Replaces a file of this user's cache or state, and makes its folder. One that cannot be written is no error: what
+    is kept there saves time, or makes a message better."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace(path, body, durable=False)

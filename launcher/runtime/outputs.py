@@ -47,14 +47,14 @@ class LiveVersions:
         self.begun = True
         began, self._number = time.time(), self._number + 1
         files = self.upload.version(self._number)
-        places = _places(files, self.upload.empty)
+        places = _places(files, self.upload.empty_folders)
         if places == self._there:
             return
         context, number = self._context, self._number
         key = context.keys.live_manifest(self._name, number)
         self._manifests.add(key)
         left = self.upload.left
-        manifest = Manifest(files, began, uuid4().hex, left.listed, left.count, self.upload.empty)
+        manifest = Manifest(files, began, uuid4().hex, left.listed, left.count, self.upload.empty_folders)
         context.store.create(key, msgspec.json.encode(manifest))
         self._there = places
         self._state.outputs = {**self._state.outputs, self._name: number}
@@ -88,7 +88,7 @@ class LiveVersions:
 
 def _places(files: Mapping[str, StoredFile], empty: Sequence[str]) -> tuple[object, ...]:
     """What makes one version differ from another."""
-    return {name: (file.sha256, file.at, file.runs) for name, file in files.items()}, tuple(empty)
+    return {name: (file.sha256, file.at, file.executable) for name, file in files.items()}, tuple(empty)
 
 
 class Outputs:

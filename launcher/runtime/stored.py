@@ -142,8 +142,8 @@ def _parts(store: Store, stored: Stored, record: Complete, member: str | None) -
 
 def _whole(record: Complete, parts: Sequence[tuple[str, Manifest]]) -> Manifest:
     files = {path: entry for _, manifest in parts for path, entry in manifest.files.items()}
-    empty = sorted({name for _, manifest in parts for name in manifest.empty})
-    return Manifest(dict(sorted(files.items())), record.time, record.nonce, empty=tuple(empty))
+    empty = sorted({name for _, manifest in parts for name in manifest.empty_folders})
+    return Manifest(dict(sorted(files.items())), record.time, record.nonce, empty_folders=tuple(empty))
 
 
 def chosen(view: RunView, before: int | None, lost: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from launcher import files
 from launcher.decoding import decode
 from launcher.errors import Conflict
 from launcher.spec.distributions import RULES, Distribution, installed, left_out
@@ -106,15 +107,8 @@ def check_environment(jobs: Iterable[ResolvedJob], now: LocalEnvironment) -> Non
 def keep(environment: LocalEnvironment) -> None:
     """Keeps it on this machine, by the digest, so that a later difference can be named."""
     path = _kept(environment.digest)
-    if path.exists():
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(msgspec.json.encode(environment))
-        part.replace(path)
-    except OSError:
-        return
+    if not path.exists():
+        files.keep(path, msgspec.json.encode(environment))
 
 
 def kept(digest: str) -> LocalEnvironment | None:
@@ -133,9 +127,9 @@ def package_folder(name: str) -> Path | None:
 
 def source_files(folder: Path) -> Iterator[Path]:
     """The files of a source folder in a fixed order, without hidden files, bytecode and editors' backups."""
-    for here, folders, files in os.walk(folder):
+    for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
-        for name in sorted(files):
+        for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")):
                 yield Path(here, name)
 
@@ -190,14 +184,7 @@ def _tools(found: Mapping[str, Distribution], ignore: Collection[str], remember:
     names = left_out(found, ignore)
     if not remember:
         return names
-    rows = {**dict(list(rows.items())[-_TOOLS_KEPT:]), key: sorted(names)}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(msgspec.json.encode(rows))
-        part.replace(path)
-    except OSError:
-        pass
+    files.keep(path, msgspec.json.encode({**dict(list(rows.items())[-_TOOLS_KEPT:]), key: sorted(names)}))
     return names
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from launcher.decoding import decode
 from launcher.errors import BadInput
+from launcher.files import keep
 
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
 _CODE: Final = (".py", ".so", ".pyd")
@@ -56,13 +57,7 @@ class FileHashes:
             return
         latest = time.time_ns() - _SETTLED
         rows = {path: row for path, row in self._rows.items() if max(row[:2]) < latest}
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = self._path.with_suffix(f".{os.getpid()}")
-            part.write_bytes(msgspec.json.encode(rows))
-            part.replace(self._path)
-        except OSError:
-            return
+        keep(self._path, msgspec.json.encode(rows))
 
 
 def roots(site: str) -> Iterator[tuple[str, str]]:

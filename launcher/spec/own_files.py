@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from launcher.files import keep
+
 MARK: Final = '<meta name="generator" content="Slipway">'
 OUTPUT: Final = ".slipway-output"
 _RUN: Final = r"[a-z0-9-]+-[0-9a-f]{12}"
@@ -42,12 +44,8 @@ def remember_outputs() -> None:
     written is no error."""
     known = _remembered()
     if new := [path for path in _outputs() if path not in known]:
-        record, text = _record(), "\n".join([*known, *new][-_KEPT:]) + "\n"
-        with suppress(OSError):
-            record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = record.with_suffix(f".{os.getpid()}")
-            part.write_text(text, encoding="utf-8", errors="surrogateescape")
-            part.replace(record)
+        text = "\n".join([*known, *new][-_KEPT:]) + "\n"
+        keep(_record(), text.encode("utf-8", "surrogateescape"))
 
 
 def _record() -> Path:

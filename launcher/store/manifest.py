@@ -40,7 +40,7 @@ class StoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     mtime  ns, of the writer's own file; it saves the writer from reading an unchanged file again
     at     where the file lies if not at its own key: the part of its key after the folder's name (`layout.live_file`)
     name   the file's true name, escaped, if a store cannot hold that name (`paths.stored_name`)
-    runs   its owner may execute it
+    executable  its owner may execute it
     """
 
     size: int
@@ -48,7 +48,7 @@ class StoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     mtime: int = 0
     at: str = ""
     name: str = ""
-    runs: bool = False
+    executable: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     time            the writer's clock when it began to read the files
     left_out        the first files that could not be stored
     left_out_count  how many files could not be stored in all
-    empty           the folders without an entry, by their true relative paths, escaped
+    empty_folders   the folders without an entry, by their true relative paths, escaped
     """
 
     files: dict[str, StoredFile]
@@ -65,7 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     nonce: str
     left_out: tuple[LeftOut, ...] = ()
     left_out_count: int = 0
-    empty: tuple[str, ...] = ()
+    empty_folders: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ def read_manifest(store: Store, key: str) -> Manifest | None:
                 raise BadInput(f"{file.at!r} does not lie beside the folder")
             check_key(f"-{file.at}")
             true_name(name, file)
-        for folder in manifest.empty:
+        for folder in manifest.empty_folders:
             unescaped(folder)
     except (msgspec.MsgspecError, BadInput, ValueError) as error:
         raise Damaged(f"store {store.url}: {key}: not a manifest: {error}") from None
@@ -131,7 +131,7 @@ def fetch_tree(store: Store, prefix: str, manifest: Manifest, dest: Path, *, pro
             key = key_of(prefix, name, file.at)
             source = f"store {store.url}: {key}"
             undamaged(lambda: receive(_checked(store, key, file, source, meter), path, sync=False))
-        if file.runs:
+        if file.executable:
             make_executable(path)
 
     in_parallel((file.size, lambda name=name, file=file: fetch(name, file)) for name, file in manifest.files.items())  # type: ignore[misc]
@@ -140,7 +140,7 @@ def fetch_tree(store: Store, prefix: str, manifest: Manifest, dest: Path, *, pro
 
 def make_empty(dest: Path, manifest: Manifest) -> None:
     """Makes the manifest's empty folders below `dest`, where the file system allows their names."""
-    for folder in manifest.empty:
+    for folder in manifest.empty_folders:
         try:
             (dest / unescaped(folder)).mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -47,7 +47,7 @@ class LocalFile(NamedTuple):
     name: str  # as in StoredFile
 
     @property
-    def runs(self) -> bool:
+    def executable(self) -> bool:
         return bool(self.status.st_mode & stat.S_IXUSR)
 
 
@@ -58,14 +58,14 @@ class Upload:
     methods raise OSError for a file that cannot be read, and Unreachable; the next call continues.
 
     left   files that the last call left out; a caller that copied `root` from another folder passes those it left out
-    empty  the empty folders that the last call found, as in Manifest
+    empty_folders  those that the last call found, as in Manifest
     """
 
     def __init__(
         self, store: Store, prefix: str, root: Path, *, progress: Progress | None = None, left: Left | None = None
     ) -> None:
         self.left = left or Left()
-        self.empty: tuple[str, ...] = ()
+        self.empty_folders: tuple[str, ...] = ()
         self._given = left
         self.keys: set[str] = set()  # keys of live files whose put has begun and that are not deleted
         self._store, self._prefix, self._root, self._progress = store, prefix, root, progress
@@ -104,7 +104,7 @@ class Upload:
             began = time.time()
             self._final = self._each(self._final, self._finally)
             files = {name: sent.file for name, sent in sorted(self._final.items())}
-            self._manifest = Manifest(files, began, uuid4().hex, self.left.listed, self.left.count, self.empty)
+            self._manifest = Manifest(files, began, uuid4().hex, self.left.listed, self.left.count, self.empty_folders)
         if not self._store.create(manifest_key, msgspec.json.encode(self._manifest)):
             raise Conflict(f"store {self._store.url}: {manifest_key}: another writer's manifest is there")
         return self._manifest
@@ -118,7 +118,7 @@ class Upload:
         left = self._given or Left()
         empty: list[str] = []
         files = dict(self._found(left, empty))
-        self.left, self.empty = left, tuple(sorted(empty))
+        self.left, self.empty_folders = left, tuple(sorted(empty))
         meter = Meter(sum(local_file.status.st_size for local_file in files.values()), self._progress)
         done: dict[str, Sent] = {}
 
@@ -209,7 +209,7 @@ class Upload:
 
         # the file may grow meanwhile, so the manifest records the bytes that were sent
         self._store.send(key, source, local_file.status.st_size)
-        return StoredFile(sent, digest, local_file.status.st_mtime_ns, at, local_file.name, local_file.runs)
+        return StoredFile(sent, digest, local_file.status.st_mtime_ns, at, local_file.name, local_file.executable)
 
 
 def _unchanged(local_file: LocalFile, sent: Sent) -> StoredFile | None:
@@ -219,5 +219,5 @@ def _unchanged(local_file: LocalFile, sent: Sent) -> StoredFile | None:
         return None
     settled = status.st_mtime < sent.began - RACY
     if (settled and file.mtime == status.st_mtime_ns) or holds(local_file.path, file):
-        return msgspec.structs.replace(file, mtime=status.st_mtime_ns, runs=local_file.runs)
+        return msgspec.structs.replace(file, mtime=status.st_mtime_ns, executable=local_file.executable)
     return None

@@ -4,11 +4,11 @@ submit can say how its new run differs. Kept without a request to the store; los
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.errors import SlipwayError
+from launcher.files import keep
 from launcher.spec.hashing import decode_job, encode_job
 from launcher.spec.model import ResolvedJob
 from launcher.userdata.cache import cache_folder
@@ -17,14 +17,7 @@ from launcher.userdata.cache import cache_folder
 def remember(store: str, jobs: Mapping[str, ResolvedJob]) -> None:
     """Keeps the jobs by their names (of a matrix: with the variant). A folder that cannot be written is no error."""
     for name, job in jobs.items():
-        path = _path(store, name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = path.with_suffix(f".{os.getpid()}")
-            part.write_bytes(encode_job(job))
-            part.replace(path)
-        except OSError:
-            return
+        keep(_path(store, name), encode_job(job))
 
 
 def newest(store: str, name: str) -> ResolvedJob | None:

@@ -20,7 +20,7 @@ from launcher.verbs.overlays import changed_files
 _NAMED: Final = 5  # files in a line, at most
 
 
-def without_meaning(
+def only_code_or_packages_differ(
     store: Store,
     group: Group,
     new: Iterable[ResolvedJob],

@@ -206,10 +206,10 @@ class _Copy:
     def _as_they_were(plan: Plan, root: Path) -> None:
         """Gives a folder what no store holds as an object: modes and empty folders."""
         for item in plan.items:
-            if item.runs:
+            if item.executable:
                 path = root / item.target
                 make_executable(path if path.exists() else root / item.plain)
-        for name in plan.empty:
+        for name in plan.empty_folders:
             with suppress(OSError):  # a name that this file system does not allow
                 (root / name).mkdir(parents=True, exist_ok=True)
 

@@ -40,7 +40,7 @@ class Item:
     pieces: Callable[[], Iterable[Piece]]
     sha256: str | None = None
     plain: str = ""  # used when the folder's file system rejects the name `target`
-    runs: bool = False  # in a folder its owner may execute it
+    executable: bool = False  # in a folder its owner may execute it
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Plan:
     outcome: str  # the outcome of the result, or `running`
     items: tuple[Item, ...]
     notes: tuple[str, ...]
-    empty: tuple[str, ...] = ()  # folders without an entry, which only a folder gets
+    empty_folders: tuple[str, ...] = ()  # folders without an entry, which only a folder gets
 
     @property
     def outside(self) -> list[str]:
@@ -71,7 +71,7 @@ def plan_run(store: Store, run: str, kinds: frozenset[str], *, folder: bool) -> 
     taken = other.plan()
     items = (*(item for item in taken.items if item.stage < RECORDS), *plan.items)
     notes = (f"the work of {source[0]}, adopted", *taken.notes)
-    return Plan(run, taken.attempt, plan.outcome, items, notes, taken.empty)
+    return Plan(run, taken.attempt, plan.outcome, items, notes, taken.empty_folders)
 
 
 class _Planner:
@@ -84,7 +84,7 @@ class _Planner:
         self.metas = {meta.key: meta for meta in store.scan(self.keys.prefix)}
         self.items: list[Item] = []
         self.notes: list[str] = []
-        self.empty: list[str] = []
+        self.empty_folders: list[str] = []
 
     def plan(self) -> Plan:
         if not self.metas:
@@ -106,7 +106,7 @@ class _Planner:
                 self._streams(keys, keys.prefix + "metrics/", METRICS, f"metrics/{number}/")
         self._records(numbers, result)
         outcome = result.outcome if result else "running"
-        return Plan(self.run, attempt, outcome, tuple(self.items), tuple(self.notes), tuple(self.empty))
+        return Plan(self.run, attempt, outcome, tuple(self.items), tuple(self.notes), tuple(self.empty_folders))
 
     def source(self) -> tuple[str, int] | None:
         """(run, attempt) of the work that this run adopted."""
@@ -186,11 +186,11 @@ class _Planner:
                 self.items.append(Item(key, file.size, mark, FILES, read, file.sha256))
                 continue
             target, plain = f"{self.named}/{under}{true_name(name, file)}", f"{self.named}/{under}{name}"
-            self.items.append(Item(target, file.size, mark, FILES, read, file.sha256, plain, file.runs))
+            self.items.append(Item(target, file.size, mark, FILES, read, file.sha256, plain, file.executable))
         if not self.folder:
             self._object(manifest_key, MANIFESTS)
         else:
-            self.empty += [f"{self.named}/{under}{unescaped(name)}" for name in manifest.empty]
+            self.empty_folders += [f"{self.named}/{under}{unescaped(name)}" for name in manifest.empty_folders]
         return names
 
     def _streams(self, keys: AttemptKeys, prefix: str, suffix: str, under: str) -> None:

@@ -44,7 +44,7 @@ from launcher.store.find import GroupRecord
 from launcher.store.known import entry
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
-from launcher.verbs.difference import without_meaning
+from launcher.verbs.difference import only_code_or_packages_differ
 from launcher.verbs.ended import compare_ended, compare_results
 from launcher.verbs.estimate import CeilingPlan
 from launcher.verbs.overlays import upload_overlays
@@ -148,7 +148,7 @@ def submit(
         compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
-            for line in without_meaning(store, group, unknown, overlays or {}, environment):
+            for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
                 tell(line)
         if new and not plan:
             make_store(store)

@@ -36,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_known(profile.store)
     chosen = select(store, args.names)
-    say = lambda line: print(foreign.line(f"launcher retry: {line}"), file=sys.stderr)  # noqa: E731
+
+    def say(line: str) -> None:
+        print(foreign.line(f"launcher retry: {line}"), file=sys.stderr)
+
     group = retry(store, chosen.runs, chosen.names, args.set, ignore=profile.local.ignore, say=say)
     return send(args, group, profile)

@@ -13,7 +13,7 @@ from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve import Group
 from launcher.store.layout import blob_note
 from launcher.userdata.newest import newest, remember
-from launcher.verbs.difference import without_meaning
+from launcher.verbs.difference import only_code_or_packages_differ
 from launcher.verbs.overlays import upload_overlays
 from tests.integration.spec.test_code import write
 from tests.support.fakerun import fake_job
@@ -37,7 +37,7 @@ def submitted(store: MemoryStore, folder: Path, **fields: object) -> tuple[Resol
     job = fake_job("train", code=Code(overlay.digest()), **fields)
     overlays = {overlay.digest(): overlay}
     group = Group("g-1", (job,), {}, {run_id(job): "train"})
-    lines = list(without_meaning(store, group, [job], overlays))
+    lines = list(only_code_or_packages_differ(store, group, [job], overlays))
     upload_overlays(store, [job], overlays)
     remember(store.url, {"train": job})
     return job, lines

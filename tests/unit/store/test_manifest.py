@@ -219,8 +219,8 @@ def test_modes_and_empty_folders_come_back_and_are_not_in_the_digest(
     assert plain.digest != before.digest == after.digest
     found = read_manifest(store, "after.manifest.json")
     assert found is not None
-    assert found.empty == ("d/nothing/inside", "odd%01")
-    assert [name for name, file in found.files.items() if file.runs] == ["run.sh"]
+    assert found.empty_folders == ("d/nothing/inside", "odd%01")
+    assert [name for name, file in found.files.items() if file.executable] == ["run.sh"]
     fetch_tree(store, "after/", found, tmp_path / "to")
     assert content(tmp_path / "to") == content(root)
     assert os.access(tmp_path / "to/run.sh", os.X_OK)
@@ -228,11 +228,11 @@ def test_modes_and_empty_folders_come_back_and_are_not_in_the_digest(
     assert (tmp_path / "to/d/nothing/inside").is_dir()
     assert (tmp_path / os.fsdecode(b"to/odd\x01")).is_dir()
     # as the launcher of 28 November 2026 wrote them: without either field
-    assert b"runs" not in store.get("before.manifest.json")
-    assert b"empty" not in store.get("before.manifest.json")
+    assert b"executable" not in store.get("before.manifest.json")
+    assert b"empty_folders" not in store.get("before.manifest.json")
 
 
 def test_an_empty_folder_that_leads_out_of_its_own_is_damage(store: Counting) -> None:
-    store.put("m.json", b'{"files": {}, "time": 1.0, "nonce": "n", "empty": ["a/..%2f..%2fb"]}')
+    store.put("m.json", b'{"files": {}, "time": 1.0, "nonce": "n", "empty_folders": ["a/..%2f..%2fb"]}')
     with pytest.raises(Damaged, match="not a manifest"):
         read_manifest(store, "m.json")
