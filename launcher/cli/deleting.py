@@ -25,8 +25,20 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
     arguments.add_profile(parser)
 
 
+def may_act(args: argparse.Namespace) -> bool:
+    """Whether the call may delete something: with --yes, or where the user can be asked."""
+    return args.yes or (args.output == "table" and _at_terminal())
+
+
 def go(store: Store, plan: DeletionPlan, args: argparse.Namespace, verb: str) -> int:
     """Prints what would be deleted, and deletes it with --yes or when the user types `yes` at a terminal."""
+    try:
+        return _go(store, plan, args, verb)
+    finally:
+        plan.proof.clear()
+
+
+def _go(store: Store, plan: DeletionPlan, args: argparse.Namespace, verb: str) -> int:
     from launcher.deleting.act import carry_out
 
     table = args.output == "table"
@@ -93,7 +105,7 @@ def _print(plan: DeletionPlan, done: Done | None) -> None:
 
 def _asked(plan: DeletionPlan) -> bool:
     """Whether the user types `yes` at a terminal."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _at_terminal():
         print("nothing was deleted; the same command with --yes deletes it", file=sys.stderr)
         return False
     print("type yes to delete: ", end="", file=sys.stderr, flush=True)
@@ -101,6 +113,10 @@ def _asked(plan: DeletionPlan) -> bool:
     if not confirmed:
         print("nothing was deleted", file=sys.stderr)
     return confirmed
+
+
+def _at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _counted(kinds: Iterable[str]) -> str:

@@ -25,6 +25,7 @@ from launcher.deleting.survey import Known, glance
 from launcher.protocol.records import Deleted
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RunKeys, blob, blob_note, work_run
+from launcher.store.proof import ListProof
 
 PARALLEL: Final = 16
 T = TypeVar("T")
@@ -49,8 +50,8 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
     runs = sorted(plan.runs, key=lambda item: not item.adopted)
     checkpoints, overlays = list(plan.checkpoints), list(plan.overlays)
     while runs or checkpoints or overlays:
-        with _said(store, [*runs, *checkpoints], overlays) as intent:
-            known = glance(store, known)
+        with _said(store, [*runs, *checkpoints], overlays, plan.proof) as intent:
+            known = glance(store, plan.proof, known)
             _drop(runs, needed(known, [item.run for item in runs]), done)
             _drop(checkpoints, needed(known, list({item.run for item in checkpoints}), whole=False), done)
             used = {blob for item in known.values() for blob in item.blobs}
@@ -69,6 +70,7 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
         for _ in threads.map(lambda metas: delete_in_order(store, _owner(metas[0]), metas), leftovers):
             pass
     sweep(store)
+    plan.proof.clear()
     return done
 
 
@@ -87,13 +89,13 @@ def _owner(meta: Meta) -> str:
 
 @contextmanager
 def _said(
-    store: Store, runs: Sequence[Known | StoredCheckpoint], overlays: Sequence[UnusedOverlay]
+    store: Store, runs: Sequence[Known | StoredCheckpoint], overlays: Sequence[UnusedOverlay], proof: ListProof
 ) -> Iterator[Intent]:
     """Holds an intent: a submit that needs one of these waits. After an error the intent stays, because requests may
     still be on their way to the store; it counts as long as this process lives."""
     intent = Intent(store, {item.run for item in runs}, [item.digest for item in overlays])
     yield intent
-    intent.withdraw()
+    intent.withdraw(proof.take())
 
 
 def _drop(left: list[T], kept: Mapping[str, str], done: Done) -> None:

@@ -47,8 +47,9 @@ class Intent:
     def fresh(self) -> bool:
         return _now() - self._began < LEASE
 
-    def withdraw(self) -> None:
-        self._store.delete([deleting(self.record.nonce)])
+    def withdraw(self, more: Collection[str] = ()) -> None:
+        """Removes the intent; deletes the keys `more` with it."""
+        self._store.delete([deleting(self.record.nonce), *more])
 
 
 def intents(store: Store) -> list[Deleting]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,10 +12,11 @@ import msgspec
 from launcher.decoding import decode
 from launcher.deleting.choose import Wanted, needed, selected
 from launcher.deleting.survey import Known, Survey, glance, leftovers, sized, survey
-from launcher.errors import Conflict
+from launcher.errors import Conflict, Unreachable
 from launcher.protocol.records import Complete
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RunKeys
+from launcher.store.proof import ListProof
 
 GRACE: Final = 7 * 86400.0  # seconds for which unreferenced objects stay: jobs that wait elsewhere may need them
 
@@ -49,8 +51,10 @@ class UnusedOverlay:
 @dataclass(frozen=True)
 class DeletionPlan:
     """What would be deleted. `kept`: run -> why it stays although it was selected. `leftovers`: description ->
-    unreferenced objects, of deleted runs or of uploads that were never completed."""
+    unreferenced objects, of deleted runs or of uploads that were never completed. `proof`: of the lists from which the
+    plan was made; whoever has the plan clears it."""
 
+    proof: ListProof = field(repr=False)
     runs: tuple[Known, ...] = ()
     checkpoints: tuple[StoredCheckpoint, ...] = ()
     overlays: tuple[UnusedOverlay, ...] = ()
@@ -76,11 +80,19 @@ class DeletionPlan:
         return [meta for part in (*parts, *self.leftovers.values()) for meta in part]
 
 
-def plan_gc(store: Store, wanted: Wanted, *, checkpoints: bool = False, grace: float = GRACE) -> DeletionPlan:
+def plan_gc(
+    store: Store, wanted: Wanted, *, checkpoints: bool = False, grace: float = GRACE, may_act: bool = True
+) -> DeletionPlan:
     """What `launcher gc` would delete. `checkpoints`: only checkpoints of the selected runs, except the newest
-    `wanted.keep` of each run and the trainer's best; `wanted.keep` then selects no runs. Raises BadInput, Unreachable.
+    `wanted.keep` of each run and the trainer's best; `wanted.keep` then selects no runs. `may_act`: False writes
+    nothing, and the plan must not be carried out. Raises BadInput, Unreachable.
     """
-    surveyed = survey(store)
+    with ListProof(store, may_act=may_act).cleared_if_refused() as proof:
+        return _plan_gc(store, wanted, checkpoints, grace, proof)
+
+
+def _plan_gc(store: Store, wanted: Wanted, checkpoints: bool, grace: float, proof: ListProof) -> DeletionPlan:
+    surveyed = survey(store, proof)
     which = replace(wanted, keep=None, older_than=wanted.older_than or 0.0) if checkpoints else wanted
     going = selected(surveyed.runs, which, surveyed.now)
     kept = needed(surveyed.runs, going, whole=not checkpoints)
@@ -88,13 +100,19 @@ def plan_gc(store: Store, wanted: Wanted, *, checkpoints: bool = False, grace: f
     unreferenced = _leftovers(surveyed, grace)
     if checkpoints:
         thin = tuple(checkpoint for known in runs for checkpoint in _older(store, known.run, wanted.keep or 1))
-        return DeletionPlan((), thin, (), unreferenced, kept, surveyed.runs)
-    return DeletionPlan(tuple(runs), (), _overlays(surveyed, grace), unreferenced, kept, surveyed.runs)
+        return DeletionPlan(proof, (), thin, (), unreferenced, kept, surveyed.runs)
+    return DeletionPlan(proof, tuple(runs), (), _overlays(surveyed, grace), unreferenced, kept, surveyed.runs)
 
 
-def plan_rm(store: Store, runs: Sequence[str]) -> DeletionPlan:
-    """What `launcher rm` of these runs would delete. Raises Conflict when one of them has to stay."""
-    known = glance(store)
+def plan_rm(store: Store, runs: Sequence[str], *, may_act: bool = True) -> DeletionPlan:
+    """What `launcher rm` of these runs would delete. `may_act`: as in `plan_gc`. Raises Conflict when one of them has
+    to stay, Unreachable."""
+    with ListProof(store, may_act=may_act).cleared_if_refused() as proof:
+        return _plan_rm(store, runs, proof)
+
+
+def _plan_rm(store: Store, runs: Sequence[str], proof: ListProof) -> DeletionPlan:
+    known = glance(store, proof)
     going = [run for run in dict.fromkeys(runs) if run in known and not known[run].deleted]
     kept = needed(known, going)
     if kept:
@@ -102,11 +120,26 @@ def plan_rm(store: Store, runs: Sequence[str]) -> DeletionPlan:
     gone = [run for run in dict.fromkeys(runs) if run in known and known[run].deleted]
     remaining = {run: tuple(leftovers(store, run)) for run in gone}
     return DeletionPlan(
+        proof,
         tuple(sized(store, known[run]) for run in going),
         leftovers={f"of {run}, which was deleted": metas for run, metas in remaining.items() if metas},
         kept={run: "was deleted before" for run in gone if not remaining[run]},
         known=known,
     )
+
+
+def check_named(names: Sequence[str], plan: DeletionPlan, runs: Collection[str]) -> None:
+    """Checks against the proved list that `names` mean `runs`: they were found by lists that nobody has proved. Raises
+    Unreachable for a name that means another run as well: the newest of a job, or one more id that begins so."""
+    for name in (given.partition("/")[0] for given in names if given not in runs):
+        job = re.compile(re.escape(name.partition("[")[0]) + r"-[0-9a-f]{12}")
+        of_job = [known for known in plan.known.values() if job.fullmatch(known.run)]
+        chosen = max((known.created for known in of_job if known.run in runs), default=0.0)
+        other = [known.run for known in of_job if known.run not in runs and known.created > chosen]
+        if not of_job:
+            other = [run for run in plan.known if run.startswith(name) and run not in runs]
+        if other:
+            raise Unreachable(f"`{name}` means {other[0]}, too, which the store's list lacked a moment ago; try again")
 
 
 def _overlays(surveyed: Survey, grace: float) -> tuple[UnusedOverlay, ...]:

@@ -16,6 +16,7 @@ from launcher.errors import BadInput, SlipwayError
 from launcher.spec.hashing import decode_job, work_hash
 from launcher.store.base import Meta, Store
 from launcher.store.layout import BLOBS, CHECKS, NOTES, RUNS, WORKS, RunKeys
+from launcher.store.proof import ListProof
 
 PARALLEL: Final = 16
 
@@ -92,30 +93,36 @@ class Survey:
     notes: Mapping[str, Meta] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[Meta, ...]] = field(default_factory=dict)
     strays: tuple[Meta, ...] = ()
-    checks: tuple[Meta, ...] = ()  # objects of store checks that were interrupted or are still running
+    checks: tuple[Meta, ...] = ()  # objects of checks of the store that were interrupted or are still running
 
 
-def survey(store: Store) -> Survey:
-    """Surveys the whole store: one listing, and two requests for each run. Raises BadInput, Unreachable."""
+def survey(store: Store, proof: ListProof | None = None) -> Survey:
+    """Surveys the whole store: one listing, and two requests for each run. `proof`: of the list of runs, for a caller
+    that deletes what it lacks. Raises BadInput, Unreachable."""
     now = store.now()
+    proof = proof or ListProof(store, may_act=False)
+    proof.renew()
     # blobs before runs: an overlay that a submit uploads meanwhile is either not listed, or its job.json will be
     blobs = {meta.key.removeprefix(BLOBS): meta for meta in store.scan(BLOBS)}
     notes = {meta.key.removeprefix(NOTES).removesuffix(".json"): meta for meta in store.scan(NOTES)}
     listed: dict[str, _Listed] = {}
-    for run, metas in groupby(store.scan(RUNS), lambda meta: meta.key.removeprefix(RUNS).partition("/")[0]):
+    for run, metas in groupby(
+        proof.without(store.scan(RUNS)), lambda meta: meta.key.removeprefix(RUNS).partition("/")[0]
+    ):
         listed[run] = _listed(store, run, metas)
     runs = {known.run: known for known in _read(store, listed)}
     leftovers = {run: listed_run.metas for run, listed_run in listed.items() if listed_run.deleted and listed_run.metas}
     deleted = {run for run, listed_run in listed.items() if listed_run.deleted}
     strays = tuple(meta for meta in store.scan(WORKS) if _last(meta.key) in deleted)
-    return Survey(now, runs, blobs, notes, leftovers, strays, tuple(store.scan(CHECKS)))
+    return Survey(now, runs, blobs, notes, leftovers, strays, (*store.scan(CHECKS), *proof.others))
 
 
-def glance(store: Store, before: Mapping[str, Known] | None = None) -> dict[str, Known]:
-    """The runs, without listing their objects. `before`: runs known already, which are not read again: an ended run
-    stays ended, and one that had not ended still counts as running."""
+def glance(store: Store, proof: ListProof, before: Mapping[str, Known] | None = None) -> dict[str, Known]:
+    """The runs, without listing their objects. `proof`: of their list. `before`: runs known already, which are not read
+    again: an ended run stays ended, and one that had not ended still counts as running."""
     known = dict(before or {})
-    new = [run for run in store.folders(RUNS) if run not in known]
+    proof.renew()
+    new = [run for run in proof.names() if run not in known]
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey") as threads:
         for one in threads.map(lambda run: _look(store, run), new):
             if one is not None:

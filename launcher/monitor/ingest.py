@@ -38,9 +38,10 @@ from launcher.protocol.view import RunView
 from launcher.results.read import RESULTS, DamagedResults, StoredOutput
 from launcher.store.base import Store
 from launcher.store.find import group_of, read_group
-from launcher.store.layout import GROUPS, MANIFEST, RUNS, RunKeys
+from launcher.store.layout import GROUPS, MANIFEST, RunKeys
 from launcher.store.live import find_output
 from launcher.store.manifest import Manifest
+from launcher.store.proof import runs_of
 
 PAUSE: Final = 0.5  # seconds between two passes over a folder
 FAR: Final = 1.0  # the same over an object store, where a pass costs money
@@ -123,7 +124,7 @@ class StoreFollower:
         """One pass; with `everything`, all complete runs are compared with the store. Raises Unreachable if the store
         does not answer: then nothing counts as deleted."""
         new = self._new_groups()
-        listed = self.store.folders(RUNS)
+        listed = runs_of(self.store)
         held = self._held()
         there = set(listed)
         gone = [run for run in held if run not in there]

@@ -13,7 +13,7 @@ import msgspec
 from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
-from launcher.protocol.read import read_events, read_run
+from launcher.protocol.read import read_events, read_run, unlisted
 from launcher.protocol.records import Event, Placement, Result
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
@@ -97,7 +97,7 @@ def finish(
         own=own_place(view, here) and turn in (None, view.turn),
         absent=silence(view) if absent else None,
     )
-    if not isinstance(step, steps.Finish):
+    if not isinstance(step, steps.Finish) or unlisted(store, view):
         return None
     told = message if step.verdict.reason is evidence else ""
     if absent and step.verdict.outcome == "cancelled" and not view.cancelled:

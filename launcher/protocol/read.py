@@ -42,6 +42,16 @@ def read_events(store: Store, view: RunView) -> RunView:
     return _with(store, view, [meta.key for meta in store.scan(RunKeys(view.run).events)])
 
 
+def unlisted(store: Store, view: RunView) -> bool:
+    """Whether the run has an attempt after those of the view. Whoever ends a run because it has no other attempt asks
+    this first: a list of attempts may be false or old, and the claim of the next one is read by its name."""
+    if view.job is None:
+        return False
+    following = RunKeys(view.run).attempt(max((attempt.number for attempt in view.attempts), default=0) + 1)
+    claims = [following.claim(member) for member in view.job.members()]
+    return any(meta is not None for meta in _each(store, store.head, claims))
+
+
 def _attempts(store: Store, view: RunView, job: ResolvedJob, numbers: Sequence[int], full: bool) -> RunView:
     members = job.members()
     wanted: list[str] = []

@@ -14,7 +14,8 @@ from launcher.spec.hashing import decode_job
 from launcher.spec.variant import label_of
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, group_of, groups_by_age, groups_from, read_group, runs_from, runs_of_job
-from launcher.store.layout import RUNS, RunKeys
+from launcher.store.layout import RunKeys
+from launcher.store.proof import runs_of
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -190,7 +191,7 @@ def _near(store: Store, name: str) -> str:
     from difflib import get_close_matches
 
     ids = [
-        *store.folders(RUNS),
+        *runs_of(store),
         *groups_from(store, ""),
     ]
     by_name = {run.rpartition("-")[0]: run for run in ids}

@@ -28,8 +28,10 @@ def work_run(work: str, run: str) -> str:
     return f"works/{work}/{run}.json"
 
 
-MARKER = ".slipway-store"  # in the root of a folder store: its id; shows that the folder is a store
+MARKER = ".slipway-store"  # in the root of a store: its id; shows that something of Slipway was written there
 RUNS = "runs/"
+# beginnings of the keys that sort before and after every run (launcher.store.proof); no folders, so no runs
+PROOF_BEFORE, PROOF_AFTER = "runs/!", "runs/~"
 GROUPS = "groups/"
 # names at the top of a store, by which a folder is recognised as one; the check of create-only puts leaves `checks`
 ROOMS = frozenset(("runs", "objects", "groups", "works", "deleting", "checks", "leases", "reapers", "verdicts"))
@@ -79,6 +81,10 @@ def verdict_of(key: str) -> tuple[str, str] | None:
     room, run, last = (*key.split("/"), "", "")[:3]
     name = last.removesuffix(".json")
     return (run, name) if f"{room}/" == VERDICTS and run and name and key == verdict(run, name) else None
+
+
+def is_proof(key: str) -> bool:
+    return key.startswith((PROOF_BEFORE, PROOF_AFTER)) and "/" not in key.removeprefix(RUNS)
 
 
 def deleting(nonce: str) -> str:

@@ -12,11 +12,13 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import uuid4
 
 from launcher.clock import boottime
 from launcher.errors import BadInput, Conflict, NotFound, SlipwayError, Unreachable
 from launcher.store.address import StoreUrl, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
+from launcher.store.layout import MARKER
 from launcher.store.retrying import Exists, Missing, StoreFault, retrying
 from launcher.store.transfer import PIECE, Piece, ahead, checked, download, file_pieces, pumped
 
@@ -46,6 +48,11 @@ class ObjectStore:
     @classmethod
     def at(cls, url: str, *, deadline: float = DEADLINE) -> ObjectStore:
         return cls(StoreUrl.parse(url), deadline=deadline)
+
+    def make(self) -> None:
+        """Puts the marker, if there is none yet: from then on an empty list of the store is known to be false."""
+        if self.head(MARKER) is None:
+            self.create(MARKER, f"{uuid4().hex}\n".encode())
 
     # reading
 
@@ -95,7 +102,7 @@ class ObjectStore:
                 yield exact
         for meta in self._list(folder, max(after, prefix) if rest else after):
             if meta.key.startswith(prefix):
-                if not meta.key.startswith(TEMPORARY + "/"):
+                if not meta.key.startswith(TEMPORARY + "/") and meta.key != MARKER:
                     yield meta
             elif meta.key > prefix:
                 return
@@ -108,7 +115,10 @@ class ObjectStore:
 
         folder = prefix.rstrip("/")
         listing = self._call(prefix, lambda: obstore.list_with_delimiter(self._small, folder or None))
-        names = (path.rstrip("/").rpartition("/")[2] for path in listing["common_prefixes"])
+        paths = [path.rstrip("/") for path in listing["common_prefixes"]]
+        for path in (*paths, *(item["path"] for item in listing["objects"])):
+            self._below(folder, path)
+        names = (path.rpartition("/")[2] for path in paths)
         metas = sorted(map(_meta, listing["objects"]), key=lambda meta: meta.key)
         return metas, sorted(name for name in names if folder or name != TEMPORARY)
 
@@ -285,9 +295,14 @@ class ObjectStore:
 
         while items := self._call(folder, page):
             for item in items:
+                self._below(folder, item["path"])
                 if item["path"] > start:  # not every server knows start-after
                     yield _meta(item)
                     after = item["path"]
+
+    def _below(self, folder: str, path: str) -> None:
+        if folder and not path.startswith(f"{folder}/"):
+            raise Unreachable(f"store {self.url}: {folder}/: the answer lists another folder: it has {path}")
 
     def _moment(self) -> tuple[float, float]:
         """One moment as (boot time, the store's clock). A store's time stamp has whole seconds. If this machine's wall

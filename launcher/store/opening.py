@@ -41,8 +41,8 @@ def _plain(url: str, deadline: float, there: bool) -> Store:
 
 
 def make_store(store: Store) -> None:
-    """Makes a folder a store if it is not one yet; does nothing for object stores. Only submit and push call this; all
-    others need an existing store. Raises Unreachable."""
-    make: Callable[[], None] | None = getattr(store, "make", None)  # only file stores have it
+    """Gives a store its marker if it has none yet; makes the folder of a folder store. Only submit, push and a gc that
+    may delete call this; all others need an existing store. Raises Unreachable."""
+    make: Callable[[], None] | None = getattr(store, "make", None)  # stores that hold no marker have none
     if make is not None:
         make()

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 FIRST_WAIT: Final = 0.1  # seconds, doubled each time, with full jitter
 LONGEST_WAIT: Final = 3.0
+GARBLED: Final = 3.0  # seconds for which an answer that is no list is asked for again: a login page does not pass
 SLOWER: Final = 1.0  # seconds; the shortest wait if a server is overloaded: obstore's errors do not hold Retry-After
 # client errors that may not occur again when the request is repeated
 _PASSING: Final = {
@@ -40,6 +41,7 @@ class StoreFault:
         head, _, inner = str(error).partition("\n\nDebug source")
         self.kind = type(error).__name__
         self.outside = "StartTooLarge {" in inner  # obstore's own, of an answer without the wanted range
+        self.garbled = "invalid list response" in head  # status 200, and its body is no list
         status = re.search(r"status code: (\d{3})", head)
         self.status = int(status[1]) if status else 0
         code = re.search(r"<Code>([^<]*)</Code>", head)
@@ -52,6 +54,8 @@ class StoreFault:
             self.text = re.sub(r"\?\S*", "", head.rpartition(" - ")[2].strip().replace("\n", " "))[:200]
             if self.status:
                 self.text = f"HTTP {self.status}"
+            elif self.garbled:
+                self.text = "the answer to a list is none: another server or a proxy's login page, or it was cut off"
             elif cause := re.search(r'(?:message|error): "([^"]{1,120})"', inner):
                 self.text = f"no connection: {cause[1]}"
 
@@ -131,7 +135,7 @@ def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: p
             if call is not None:
                 call.fault = fault.text or fault.kind
             tried = time.monotonic() - began
-            if not fault.passing or tried + wait > deadline:
+            if not fault.passing or tried + wait > (min(GARBLED, deadline) if fault.garbled else deadline):
                 fault.refuse(url, key, tried)
             time.sleep(max(SLOWER, wait) * random.uniform(1, 2) if fault.busy else random.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -21,12 +22,18 @@ from launcher.store.absent import EMPTY, MISSING, absence
 from launcher.store.base import Store
 from launcher.store.check import conditional_puts_hold
 from launcher.store.file import FileStore
+from launcher.store.layout import CHECKS
 from launcher.store.opening import open_store
 
 DEADLINE: Final = 10.0  # seconds for which one call to the store may retry: the user is waiting
 SKEW: Final = 60.0  # clock difference in seconds that causes no problem
+LISTED: Final = 10.0  # seconds after which an object has to be in the store's lists
 LOW: Final = 2 << 30  # free bytes below which a run will soon fail
 SCARCE: Final = 10 << 30
+
+
+class LateList(SlipwayError):
+    """The store's lists are true, and old."""
 
 
 def diagnose(cwd: Path, environ: Mapping[str, str], *, profile: str | None, store: str | None) -> Iterator[CheckResult]:
@@ -72,21 +79,38 @@ def _python() -> CheckResult:
 
 
 def _store(url: str) -> Iterator[CheckResult]:
-    """Checks access, writing, listing, concurrent create-only puts and clock skew; stops at the first failure."""
+    """Checks access, writing, lists, concurrent create-only puts and clock skew; stops at the first failure."""
     store: Store
-    key = f"checks/{uuid4().hex}/doctor"
+    key = f"{CHECKS}{uuid4().hex}/doctor"
 
     def reach() -> str:
         began = time.perf_counter()
-        next(iter(store.scan("checks/")), None)
+        next(iter(store.scan(CHECKS)), None)
         return f"answers in {(time.perf_counter() - began) * 1000:.0f} ms"
 
     def write() -> str:
         body = uuid4().bytes
         store.put(key, body)
-        if store.get(key) != body or [meta.key for meta in store.scan(key)] != [key]:
-            raise Unreachable(f"store {url}: what was written is not what is read or listed")
-        return "written, read back and listed"
+        if store.get(key) != body:
+            raise Unreachable(f"store {url}: what was written is not what is read")
+        return "written and read back"
+
+    def listed() -> str:
+        """A new object has to be in the list of its folder, and in no other's."""
+        folder = key.rpartition("/")[0] + "/"
+        began = time.monotonic()
+        while [meta.key for meta in store.scan(folder)] != [key] or folder[:-1] not in _folders(store):
+            if time.monotonic() - began > LISTED:
+                raise Unreachable(
+                    f"store {url}: an object that was written {LISTED:.0f} s ago is in no list: its lists are older "
+                    "than that, or something else answers in its place"
+                )
+            time.sleep(0.5)
+        age = time.monotonic() - began
+        if age > 0.5:
+            raise LateList(f"a new object is listed after {age:.0f} s: until then a run is not seen, and no gc deletes")
+        (meta,) = store.scan(folder)
+        return f"a new object is listed at once ({max(0.0, store.now() - meta.modified):.0f} s old)"
 
     def create() -> str:
         conditional_puts_hold(store)
@@ -105,13 +129,18 @@ def _store(url: str) -> Iterator[CheckResult]:
     steps: tuple[tuple[str, Callable[[], str], str], ...] = (
         ("store", reach, reached),
         ("store: write", write, allowed),
+        ("store: list", listed, "check the endpoint and the proxies in between; use a store with consistent lists"),
         ("store: create-only", create, other),
     )
     for name, act, fix in steps:
         try:
             yield CheckResult(name, "ok", act())
+        except LateList as late:
+            yield CheckResult(name, "warning", str(late), fix)
         except SlipwayError as error:
             yield CheckResult(name, "failed", str(error), fix, 4)
+            with suppress(SlipwayError):
+                store.delete([key])
             return
     try:
         store.delete([key])
@@ -125,6 +154,10 @@ def _store(url: str) -> Iterator[CheckResult]:
         )
     else:
         yield CheckResult("store: clock", "ok", detail)
+
+
+def _folders(store: Store) -> list[str]:
+    return [f"{CHECKS}{name}" for name in store.folders(CHECKS)]
 
 
 def _disk(profile: Profile) -> Iterator[CheckResult]:

@@ -12,6 +12,8 @@ from launcher.errors import SlipwayError
 from launcher.selection.naming import PARALLEL, group_of_run
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
+from launcher.store.layout import GROUPS
+from launcher.store.proof import check_empty
 from launcher.userdata.memory import Memory
 from launcher.verbs.status import STATES, Line
 
@@ -27,6 +29,8 @@ def read_groups(store: Store, memory: Memory, last: int | None = None) -> tuple[
     """(the groups, oldest first; how many older ones were left out because of `last`). A group that cannot be read is
     left out. Each group is read once and then cached."""
     metas = groups_by_age(store)
+    if not metas:
+        check_empty(store, GROUPS)
     chosen = metas if last is None else metas[max(0, len(metas) - last) :]
     memory.load("groups/")
 

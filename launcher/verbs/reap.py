@@ -22,7 +22,7 @@ from launcher.errors import Conflict, NoPlace, NotFound, NotMadeYet, SlipwayErro
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import TEXT, was_applied
 from launcher.protocol.finish import finish, onlookers, own_place, silence
-from launcher.protocol.read import read_run
+from launcher.protocol.read import read_run, unlisted
 from launcher.protocol.records import Event, Placement
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
@@ -261,7 +261,7 @@ def _end(store: Store, view: RunView, backend_of: BackendOf, reason: Reason, mes
     backend = backend_of(view.placed) if view.placed is not None else None
     try:
         observation = backend.look_up(run) if backend is not None else None
-        if backend is None or observation is None:
+        if backend is None or observation is None or unlisted(store, view):
             return None
         event = Event(0, WRITER, 0, "evidence", message, {"reason": reason}, time.time())
         store.create(_key(run), msgspec.json.encode(event))

@@ -29,6 +29,7 @@ from launcher.spec.profile import Profile
 from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RUNS, RunKeys, work_run
+from launcher.store.proof import runs_of
 from launcher.userdata.cache import Cache
 from launcher.userdata.interrupted import repair
 from launcher.userdata.memory import Memory
@@ -372,7 +373,8 @@ def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]
 
 
 def list_runs(store: Store) -> list[str]:
-    return store.folders(RUNS)
+    """The runs of the store. Raises Unreachable, also for an empty list that cannot be true."""
+    return runs_of(store)
 
 
 def matches(line: Line, labels: Mapping[str, str | None], states: Sequence[str]) -> bool:

@@ -46,11 +46,15 @@ def broken_s3(how: str) -> Iterator[str]:
             if "list-type=2" in query:
                 prefix = parse_qs(query).get("prefix", [""])[0]
                 keys = sorted(key.removeprefix(f"{bucket}/") for key in objects)
+                below = sorted({key for key in keys if key.startswith(prefix)})
+                if "delimiter=" in query:
+                    found = sorted({prefix + key.removeprefix(prefix).partition("/")[0] + "/" for key in below})
+                    folders = "".join(f"<CommonPrefixes><Prefix>{one}</Prefix></CommonPrefixes>" for one in found)
+                    return self.answer(200, f"<ListBucketResult>{folders}</ListBucketResult>".encode())
                 items = "".join(
                     f"<Contents><Key>{key}</Key><Size>{len(objects[f'{bucket}/{key}'])}</Size>"
                     '<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag></Contents>'
-                    for key in keys
-                    if key.startswith(prefix)
+                    for key in below
                 )
                 return self.answer(200, f"<ListBucketResult>{items}</ListBucketResult>".encode())
             if self.path not in objects:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from tests.support.ledger import Ledger
 from tests.support.listlag import is_listing, lagged
+from tests.support.wrong_lists import wrong
 
 
 class Kind(StrEnum):
@@ -98,6 +99,7 @@ class FaultProxy:
     seen     every request with what was done to it
     away     True: connections are refused at once with a reset, as from a machine that is gone
     refuses  (status, code) with which every request that writes is answered: a full store, a quota, no permission
+    lists    (kind, part of a prefix): each listing of such a prefix is answered wrongly (tests/support/wrong_lists.py)
     ledger   every request that the server executed
     early    requests that came back before the seconds of their Retry-After had passed
     """
@@ -107,6 +109,7 @@ class FaultProxy:
     seen: list[tuple[Request, Kind | None]] = field(default_factory=list)
     away: bool = False
     refuses: tuple[int, str] | None = None
+    lists: tuple[str, str] | None = None
     port: int = 0
     early: list[Request] = field(default_factory=list)
 
@@ -251,6 +254,11 @@ class FaultProxy:
         if kind == Kind.LAG and fault is not None and is_listing(method, query) and status == 200:
             answer = lagged(answer, target, self.ledger, fault.delay)
             answer_headers = [(n, v) for n, v in answer_headers if n.lower() != "content-length"]
+        if self.lists is not None and is_listing(method, query) and status == 200:
+            prefix = parse_qs(query).get("prefix", [""])[0]
+            if self.lists[1] in f"/{prefix}":
+                answer = wrong(self.lists[0], answer, target, self.ledger)
+                answer_headers = [(n, v) for n, v in answer_headers if n.lower() != "content-length"]
         if self.away or kind == Kind.DROP_AFTER:
             _reset(connection)
             return False

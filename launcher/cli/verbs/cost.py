@@ -144,6 +144,7 @@ def _earlier(url: str, names: set[str]) -> dict[str, list[float]]:
 
 def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
     from launcher.selection.select import select
+    from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.userdata.memory import Memory
     from launcher.verbs.cost import by, costs, totals
@@ -175,8 +176,7 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
         output.show([_row(one) for one in found], COLUMNS, RIGHT)
     if args.output == "table":
         if not found:
-            where = "with these names and labels" if args.names or labels else f"in {store.url}"
-            print(f"no runs {where}", file=sys.stderr)
+            print("no runs with these names and labels" if args.names or labels else no_runs(store), file=sys.stderr)
             return 0
         sums = " and ".join(f"{amount:.2f} {currency}" for currency, amount in sorted(totals(found).items()))
         print(f"\n{len(found)} run{'s' if len(found) != 1 else ''}: {sums or 'nothing has a price'}")

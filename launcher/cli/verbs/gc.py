@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.deleting.plan import plan_gc
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
+    from launcher.store.opening import make_store
 
     if args.keep is not None and args.keep < 0:
         raise BadInput(f"--keep: {args.keep} is not a number of runs; allowed: 0 or more")
@@ -69,5 +70,8 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--keep: a run keeps its newest checkpoint; `launcher rm` deletes all that it has")
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
     wanted = Wanted(args.older_than, parse_labels(args.label), tuple(args.state), args.keep)
-    plan = plan_gc(store, wanted, checkpoints=args.checkpoints, grace=args.grace)
+    may_act = deleting.may_act(args)
+    if may_act and not store.url.startswith("file:"):  # a folder has one where a submit or a push made the store
+        make_store(store)
+    plan = plan_gc(store, wanted, checkpoints=args.checkpoints, grace=args.grace, may_act=may_act)
     return deleting.go(store, plan, args, "gc")

@@ -24,10 +24,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.deleting.plan import plan_rm
+    from launcher.deleting.plan import check_named, plan_rm
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
-    return deleting.go(store, plan_rm(store, select(store, args.names).runs), args, "rm")
+    runs = select(store, args.names).runs
+    plan = plan_rm(store, runs, may_act=deleting.may_act(args))
+    with plan.proof.cleared_if_refused():
+        check_named(args.names, plan, runs)
+    return deleting.go(store, plan, args, "rm")

@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import Selection
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
+    from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
     from launcher.verbs.status import backends, list_runs, matches, read_lines
@@ -104,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
 
         print_details(store, lines[0], now)
     elif not lines:
-        where = "with these names, labels and states" if args.names or labels or args.state else f"in {store.url}"
-        print(f"no runs {where}", file=sys.stderr)
+        chosen_by = "names, labels and states" if args.names or labels or args.state else ""
+        print(f"no runs with these {chosen_by}" if chosen_by else no_runs(store), file=sys.stderr)
     else:
         rows = [
             row(line, chosen.names.get(line.run, line.name), now) | {"group": groups.get(line.run)}

@@ -26,7 +26,8 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.spec.resolve import Group
 from launcher.store.base import Store
-from launcher.store.layout import RUNS, RunKeys
+from launcher.store.layout import RunKeys
+from launcher.store.proof import runs_of
 from launcher.verbs.retry import group_of
 
 LABEL: Final = "slipway-dev"  # its value: the user
@@ -95,7 +96,7 @@ def derived(job: ResolvedJob, owner: str, *, role: str | None, deadline: float, 
 def sessions(store: Store, name: str, owner: str) -> list[Session]:
     """A user's sessions of a job that have not ended. `name`: of the session's runs."""
     opened = []
-    for run in store.folders(RUNS):
+    for run in runs_of(store):
         if run.rpartition("-")[0] != name:
             continue
         stored = store.read(RunKeys(run).job)

@@ -10,7 +10,9 @@ import pytest
 from launcher.cli import main
 from launcher.store.opening import open_store
 from tests.support.broken_s3 import broken_s3
+from tests.support.faultproxy import FaultProxy, Kind
 from tests.support.s3 import S3Server
+from tests.support.wrong_lists import KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def test_a_good_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     url = (tmp_path / "store").as_uri()
     code, found = doctor(capsys, "--store", url)
     assert code == 0
-    assert {"python", "profile", "store", "store: write", "store: create-only", "store: clock"} <= set(found)
+    assert {"python", "profile", "store", "store: write", "store: list", "store: create-only"} <= set(found)
     assert {"disk", "local", "resources"} <= set(found)
     assert all(record["state"] != "failed" for record in found.values())
     assert list(open_store(url).scan("")) == []
@@ -52,6 +54,33 @@ def test_a_bucket_with_broken_create_only_puts(
     assert code == 4
     assert "do not work" in found["store: create-only"]["detail"]
     assert "another store" in found["store: create-only"]["fix"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bucket_whose_lists_are_not_true(
+    capsys: pytest.CaptureFixture[str], s3_url: str, s3_server: S3Server, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole key is found by its name, which says nothing of the lists."""
+    monkeypatch.setattr("launcher.verbs.doctor.LISTED", 1.0)
+    monkeypatch.setattr("launcher.store.retrying.GARBLED", 0.0)
+    with FaultProxy(s3_server.port) as proxy:
+        bucket = s3_url.removeprefix("s3://").partition("/")[0]
+        proxy.lists = (kind, "/checks/")
+        code, found = doctor(capsys, "--store", s3_server.url(bucket, endpoint=proxy.endpoint))
+    assert code == 4
+    assert next(record for record in found.values() if record["state"] == "failed")["check"] in ("store", "store: list")
+    assert "store: create-only" not in found
+    assert list(open_store(s3_url).scan("")) == []
+
+
+def test_a_bucket_whose_lists_are_old(capsys: pytest.CaptureFixture[str], s3_url: str, s3_server: S3Server) -> None:
+    with FaultProxy(s3_server.port) as proxy:
+        bucket = s3_url.removeprefix("s3://").partition("/")[0]
+        proxy.plan(Kind.LAG, method="GET", key=f"/{bucket}", times=6, delay=30.0)
+        code, found = doctor(capsys, "--store", s3_server.url(bucket, endpoint=proxy.endpoint))
+    assert code == 0
+    assert found["store: list"]["state"] == "warning"
+    assert "is listed after" in found["store: list"]["detail"]
 
 
 def test_a_bucket_that_is_not_there(capsys: pytest.CaptureFixture[str], s3_url: str, s3_server: S3Server) -> None:
