@@ -251,20 +251,21 @@ def status(
     seconds since the epoch): those of `names` in their order, or all runs, oldest first.
 
     `labels` (label -> value, None: any value) and `states` select runs. Like `launcher status`, it writes the final
-    record of a run whose processes died before they could. A run that cannot be read is left out. Raises NotFound,
-    Unreachable.
+    record of a run whose processes died before they could. A run that cannot be read has the state "damaged". Raises
+    NotFound, Unreachable.
     """
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import write_all
-    from launcher.verbs.status import backends, list_runs, matches, read_lines
+    from launcher.verbs.status import backends, damaged, list_runs, matches, read_lines
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
     runs = chosen.runs if chosen is not None else tuple(list_runs(opened))
     if chosen is None:
         runs = (*runs, *write_all(opened, runs, settings, say=lambda text: None))
     with Cache() as cache:
-        lines, _ = read_lines(opened, runs, cache=cache, backend_of=backends(settings))
-    lines = [line for line in lines if matches(line, labels or {}, tuple(states))]
+        lines, problems = read_lines(opened, runs, cache=cache, backend_of=backends(settings))
+    by_run = {line.run: line for line in (*lines, *map(damaged, problems))}
+    lines = [by_run[run] for run in runs if run in by_run and matches(by_run[run], labels or {}, tuple(states))]
     return lines if chosen is not None else sorted(lines, key=lambda line: (line.created or 0.0, line.run))
 
 
@@ -342,11 +343,13 @@ def cancel(
     """Cancels runs: `state` is `stopping`, or the final state of a run that had ended before. Raises NotFound,
     Unreachable."""
     from launcher.userdata.memory import Memory
-    from launcher.verbs.cancel import cancel_jobs, named_jobs
+    from launcher.verbs.cancel import cancel_jobs, cancel_unread, named_jobs
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
     assert chosen is not None
-    return cancel_jobs(opened, named_jobs(opened, chosen.runs, Memory(opened)), settings, reason=reason)
+    found = named_jobs(opened, chosen.runs, Memory(opened))
+    asked = cancel_unread(opened, found.unread, reason=reason)
+    return [*cancel_jobs(opened, found.jobs, settings, reason=reason), *asked]
 
 
 def logs(

@@ -7,13 +7,15 @@ segmentation fault (msgspec 0.22, Python 3.11), so decoders are made one at a ti
 from __future__ import annotations
 
 from _thread import allocate_lock
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from launcher.errors import SlipwayError
+from launcher.errors import BadRecord
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 _OF_JSON: Final[dict[Any, Any]] = {}
 _OF_MSGPACK: Final[dict[Any, Any]] = {}
@@ -30,11 +32,16 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def decode_record(key: str, body: bytes, kind: type[T]) -> T:
-    """Decodes a record of the store. Raises SlipwayError, which names the key, for what is no such record."""
+    """Decodes a record of the store. Raises BadRecord, which names the key, for what is no such record."""
     try:
         return decode(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SlipwayError(f"{key} is not a valid record: {error}") from None
+        raise BadRecord(f"{key} is not a valid record: {error}") from None
+
+
+def named(kind: type[E], text: str, unknown: E) -> E:
+    """The member of an enumeration that a stored text names; `unknown` for the text of a newer launcher."""
+    return next((member for member in kind if member == text), unknown)
 
 
 def unpacker(kind: type[T]) -> msgspec.msgpack.Decoder[T]:

@@ -73,6 +73,13 @@ class Unreachable(SlipwayError, ConnectionError):
     exit_code = 4
 
 
+class BadRecord(SlipwayError):
+    """One object of a store cannot be read, written or understood, though the store answers: that of another user, a
+    pipe in its place, a record that was cut off or that a newer launcher wrote. It stops its own run, and no other."""
+
+    exit_code = 4
+
+
 class NoPlace(Unreachable):
     """A backend has no capacity or no quota for a run now. It has nothing of the run."""
 

@@ -41,6 +41,21 @@ class Reason(StrEnum):
     QUOTA = "quota"
     UNSCHEDULABLE = "unschedulable"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Reason | None:
+        """The decoder's answer to a reason that a newer launcher wrote."""
+        return UNKNOWN if isinstance(value, str) else None
+
+
+def _unknown() -> Reason:
+    """A member that is in no list of the reasons: nobody may choose it."""
+    made = str.__new__(Reason, "unknown")
+    made._name_, made._value_ = "UNKNOWN", "unknown"
+    return made
+
+
+UNKNOWN: Final = _unknown()
+
 
 def named(text: str) -> Reason | None:
     """The reason with that name; None for any other text of a backend."""
@@ -57,29 +72,37 @@ class Consequence:
     severity: int  # an attempt's reason is the most severe reason of its ranks
 
 
-RULES: Final[dict[Reason, Consequence]] = {
-    Reason.SUCCEEDED: Consequence(EXIT_DONE, False, False, 0),
-    Reason.PREEMPTED: Consequence(EXIT_PREEMPTED, True, False, 1),
-    Reason.EVICTED: Consequence(EXIT_PREEMPTED, True, False, 1),
-    Reason.INFRASTRUCTURE: Consequence(EXIT_AGAIN, True, False, 2),
-    Reason.LOST: Consequence(EXIT_AGAIN, True, False, 2),
-    Reason.STORE_UNREACHABLE: Consequence(EXIT_AGAIN, True, False, 2),
-    Reason.IMAGE_PULL: Consequence(None, True, False, 2),
-    Reason.CAPACITY: Consequence(None, True, False, 2),
-    Reason.QUOTA: Consequence(None, True, False, 2),
-    Reason.UNSCHEDULABLE: Consequence(None, True, False, 2),
-    Reason.USER_ERROR: Consequence(EXIT_USER, True, True, 3),
-    Reason.CONFIG_ERROR: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.INPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.OUTPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.DUPLICATE: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.UPSTREAM_FAILED: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.OUT_OF_MEMORY: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.DEADLINE: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.BUDGET: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.IDLE: Consequence(EXIT_NEVER, False, False, 4),
-    Reason.CANCELLED: Consequence(EXIT_NEVER, False, False, 4),
-}
+class _Rules(dict[Reason, Consequence]):
+    def __missing__(self, reason: Reason) -> Consequence:
+        """Of UNKNOWN: this launcher ends no run for it, and takes no other rank's reason in its place."""
+        return Consequence(None, True, False, 5)
+
+
+RULES: Final = _Rules(
+    {
+        Reason.SUCCEEDED: Consequence(EXIT_DONE, False, False, 0),
+        Reason.PREEMPTED: Consequence(EXIT_PREEMPTED, True, False, 1),
+        Reason.EVICTED: Consequence(EXIT_PREEMPTED, True, False, 1),
+        Reason.INFRASTRUCTURE: Consequence(EXIT_AGAIN, True, False, 2),
+        Reason.LOST: Consequence(EXIT_AGAIN, True, False, 2),
+        Reason.STORE_UNREACHABLE: Consequence(EXIT_AGAIN, True, False, 2),
+        Reason.IMAGE_PULL: Consequence(None, True, False, 2),
+        Reason.CAPACITY: Consequence(None, True, False, 2),
+        Reason.QUOTA: Consequence(None, True, False, 2),
+        Reason.UNSCHEDULABLE: Consequence(None, True, False, 2),
+        Reason.USER_ERROR: Consequence(EXIT_USER, True, True, 3),
+        Reason.CONFIG_ERROR: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.INPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.OUTPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.DUPLICATE: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.UPSTREAM_FAILED: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.OUT_OF_MEMORY: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.DEADLINE: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.BUDGET: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.IDLE: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.CANCELLED: Consequence(EXIT_NEVER, False, False, 4),
+    }
+)
 
 
 def stage_code(code: int, reason: Reason) -> int:

@@ -70,8 +70,8 @@ def usage() -> str:
         "",
         "  example: launcher submit examples/login --backend local --follow",
         "",
-        "exit codes: 0 ok, 1 the run failed, 2 bad input, 3 not found, 4 backend or store unreachable, 5 conflict,",
-        "  70 a fault of the launcher itself",
+        "exit codes: 0 ok, 1 the run failed, 2 bad input, 3 not found, 4 the backend or the store does not answer, or",
+        "  a record in it cannot be read, 5 conflict, 70 a fault of the launcher itself",
     ]
     return "\n".join(lines)
 

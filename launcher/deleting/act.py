@@ -17,14 +17,14 @@ from uuid import uuid4
 
 import msgspec
 
-from launcher.deleting.choose import needed
+from launcher.deleting.choose import needed, unread_needs
 from launcher.deleting.garbage import stage
 from launcher.deleting.intent import Intent, sweep, user
 from launcher.deleting.plan import DeletionPlan, StoredCheckpoint, UnusedOverlay
 from launcher.deleting.survey import Known, glance
 from launcher.protocol.records import Deleted
 from launcher.store.base import Meta, Store
-from launcher.store.layout import RunKeys, blob, blob_note, work_run
+from launcher.store.layout import WORKS, RunKeys, blob, blob_note, work_run
 from launcher.store.proof import ListProof
 
 PARALLEL: Final = 16
@@ -49,15 +49,20 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
     # runs that adopted results are deleted before the runs that computed them
     runs = sorted(plan.runs, key=lambda item: not item.adopted)
     checkpoints, overlays = list(plan.checkpoints), list(plan.overlays)
+    damaged: list[str] = []
     while runs or checkpoints or overlays:
         with _said(store, [*runs, *checkpoints], overlays, plan.proof) as intent:
             known = glance(store, plan.proof, known)
             _drop(runs, needed(known, [item.run for item in runs]), done)
             _drop(checkpoints, needed(known, list({item.run for item in checkpoints}), whole=False), done)
             used = {blob for item in known.values() for blob in item.blobs}
-            _drop(overlays, {item.digest: "a new run refers to it" for item in overlays if item.digest in used}, done)
+            kept = {item.digest: "a new run refers to it" for item in overlays if item.digest in used}
+            if unread := next((item.run for item in known.values() if item.unreadable), ""):
+                kept = {item.digest: unread_needs(unread) for item in overlays}
+            _drop(overlays, kept, done)
             for item in _while_fresh(intent, runs, lambda run: _bury(store, run, verb)):
                 done.runs.append(item.run)
+                damaged += [item.run] if item.unreadable or item.damaged else []
             for step in _while_fresh(intent, checkpoints, lambda step: _unmark(store, step)):
                 done.checkpoints.append(step)
             for overlay in _while_fresh(intent, overlays, lambda overlay: _take_away(store, overlay)):
@@ -69,6 +74,9 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
             pass
         for _ in threads.map(lambda metas: delete_in_order(store, _owner(metas[0]), metas), leftovers):
             pass
+    for keys in map(RunKeys, damaged):  # nobody can read its job; until the end, deleted.json says that it is gone
+        store.delete([keys.job, keys.result])
+        store.delete([keys.deleted])
     sweep(store)
     plan.proof.clear()
     return done
@@ -122,7 +130,9 @@ def _bury(store: Store, known: Known, verb: str) -> None:
     """Marks the run as deleted: from now on no reader trusts its outputs."""
     keys = RunKeys(known.run)
     store.create(keys.deleted, msgspec.json.encode(Deleted(user(), time.time(), uuid4().hex, verb)))
-    if known.work:
+    if known.unreadable or (known.damaged and not known.work):
+        store.delete([meta.key for meta in store.scan(WORKS) if meta.key.endswith(f"/{known.run}.json")])
+    elif known.work:
         store.delete([work_run(known.work, known.run)])
 
 

@@ -53,7 +53,8 @@ def _matches(known: Known, wanted: Wanted) -> bool:
 def needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = True) -> dict[str, str]:
     """Which runs of `going` must stay, and why. `whole`: their outputs would be deleted, not only some checkpoints.
 
-    A run that has not ended needs the runs that it names, every run that did a work which it reads, and every run with
+    Beside a run that cannot be read, which may need each of them, all stay, but not that run itself. A run that has not
+    ended needs the runs that it names, every run that did a work which it reads, and every run with
     its own work, whose results it may be adopting at this moment. A run whose results were adopted stays as long as one
     of the adopting runs stays.
     """
@@ -64,10 +65,13 @@ def needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = T
             named |= dict.fromkeys(known.runs, f"{known.run} needs it and has not ended")
             wanted |= dict.fromkeys(known.works, f"{known.run} reads it and has not ended")
             wanted.setdefault(known.work, f"{known.run} does the same work, has not ended and may take its results")
+    unread = next((known.run for known in runs.values() if known.unreadable and known.run not in going), "")
     stays: dict[str, str] = {}
     for run in going:
         known = runs[run]
-        if known.ended is None:
+        if unread and not known.unreadable:
+            stays[run] = unread_needs(unread)
+        elif known.ended is None and not known.unreadable:
             stays[run] = f"it has not ended: launcher cancel {run}"
         elif run in named:
             stays[run] = named[run]
@@ -76,6 +80,10 @@ def needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = T
     if whole:
         _keep_adopted(runs, going, stays)
     return stays
+
+
+def unread_needs(run: str) -> str:
+    return f"{run} cannot be read, so nobody knows what it needs: launcher rm {run}"
 
 
 def _keep_adopted(runs: Mapping[str, Known], going: Collection[str], stays: dict[str, str]) -> None:

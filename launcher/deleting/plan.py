@@ -14,6 +14,7 @@ from launcher.deleting.choose import Wanted, needed, selected
 from launcher.deleting.survey import Known, Survey, glance, leftovers, sized, survey
 from launcher.errors import Conflict, Unreachable
 from launcher.protocol.records import Complete
+from launcher.spec.model import Timing
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RunKeys
 from launcher.store.proof import ListProof
@@ -96,6 +97,7 @@ def _plan_gc(store: Store, wanted: Wanted, checkpoints: bool, grace: float, proo
     which = replace(wanted, keep=None, older_than=wanted.older_than or 0.0) if checkpoints else wanted
     going = selected(surveyed.runs, which, surveyed.now)
     kept = needed(surveyed.runs, going, whole=not checkpoints)
+    kept |= {known.run: f"cannot be read: {known.unreadable}" for known in surveyed.runs.values() if known.unreadable}
     runs = [surveyed.runs[run] for run in going if run not in kept]
     unreferenced = _leftovers(surveyed, grace)
     if checkpoints:
@@ -115,6 +117,7 @@ def _plan_rm(store: Store, runs: Sequence[str], proof: ListProof) -> DeletionPla
     known = glance(store, proof)
     going = [run for run in dict.fromkeys(runs) if run in known and not known[run].deleted]
     kept = needed(known, going)
+    kept |= {run: why for run in going if known[run].unreadable and (why := _lives(store, run))}
     if kept:
         raise Conflict("\n".join(f"{run} is kept: {why}" for run, why in kept.items()))
     gone = [run for run in dict.fromkeys(runs) if run in known and known[run].deleted]
@@ -126,6 +129,18 @@ def _plan_rm(store: Store, runs: Sequence[str], proof: ListProof) -> DeletionPla
         kept={run: "was deleted before" for run in gone if not remaining[run]},
         known=known,
     )
+
+
+def _lives(store: Store, run: str) -> str:
+    """Why a run whose records cannot be read may still be running; "" for one that has ended, never began, or is silent
+    for long."""
+    metas = {meta.key: meta for meta in store.scan(RunKeys(run).prefix)}
+    beats = [meta.modified for key, meta in metas.items() if "/claim/" in key or "/beat/" in key]
+    ended = RunKeys(run).result in metas or any("/exit/" in key for key in metas)
+    silent = store.now() - max(beats, default=0.0)
+    if ended or silent > Timing().stale:
+        return ""
+    return f"its records cannot be read, and it gave a sign of life {silent:.0f} s ago: launcher cancel {run}"
 
 
 def check_named(names: Sequence[str], plan: DeletionPlan, runs: Collection[str]) -> None:
@@ -143,7 +158,10 @@ def check_named(names: Sequence[str], plan: DeletionPlan, runs: Collection[str])
 
 
 def _overlays(surveyed: Survey, grace: float) -> tuple[UnusedOverlay, ...]:
-    """The unused overlays. Overlays of runs that this call deletes stay until the next call: a retry may need them."""
+    """The unused overlays; none beside a run that cannot be read, which may need each. Overlays of runs that this call
+    deletes stay until the next call: a retry may need them."""
+    if any(known.unreadable for known in surveyed.runs.values()):
+        return ()
     used = {blob for known in surveyed.runs.values() for blob in known.blobs}
     old = [
         UnusedOverlay(digest, surveyed.blobs.get(digest), surveyed.notes.get(digest))

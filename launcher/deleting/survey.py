@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from launcher.decoding import decode
+from launcher.decoding import decode_record
 from launcher.deleting.garbage import unreferenced
-from launcher.errors import BadInput, SlipwayError
+from launcher.errors import BadInput, BadRecord
 from launcher.spec.hashing import decode_job, work_hash
 from launcher.store.base import Meta, Store
 from launcher.store.layout import BLOBS, CHECKS, NOTES, RUNS, WORKS, RunKeys
 from launcher.store.proof import ListProof
+from launcher.store.transfer import Damaged
 
 PARALLEL: Final = 16
+OUTCOMES: Final = ("succeeded", "failed", "cancelled")
 
 
 class _Code(msgspec.Struct):
@@ -78,6 +81,8 @@ class Known:
     blobs: frozenset[str] = frozenset()  # digests of its overlay and environments, as bare hex
     adopted: str = ""  # the run whose outputs it adopted
     deleted: bool = False
+    unreadable: str = ""  # why its records cannot be read: nobody knows what it needs
+    damaged: bool = False  # its job.json cannot be read; it has ended, so it needs nothing
     objects: int = 0
     size: int = 0
     unused: tuple[Meta, ...] = ()  # for an ended run: the objects that readers ignore
@@ -148,6 +153,7 @@ class _Listed:
     deleted: bool
     objects: int
     size: int
+    closed: bool  # the run's folder cannot be listed
     metas: tuple[Meta, ...]  # for a deleted run: its objects except the tombstone; for any other: the unreferenced ones
 
 
@@ -166,23 +172,27 @@ def _listed(store: Store | None, run: str, metas: Iterable[Meta]) -> _Listed:
     if deleted:
         metas_left = rest
     elif result is not None and store is not None:
-        metas_left = unreferenced(store, run, rest)
-    return _Listed(stays.get(keys.job), result, deleted, len(rest), sum(meta.size for meta in rest), tuple(metas_left))
+        with suppress(BadRecord, Damaged):  # of a run with an unreadable manifest everything stays
+            metas_left = unreferenced(store, run, rest)
+    closed = any(meta.key == keys.prefix[:-1] for meta in rest)
+    size = sum(meta.size for meta in rest)
+    return _Listed(stays.get(keys.job), result, deleted, len(rest), size, closed, tuple(metas_left))
 
 
 def _read(store: Store, found: Mapping[str, _Listed]) -> Iterator[Known]:
     def read(item: tuple[str, _Listed]) -> Known | None:
         run, listed = item
+        if listed.closed:
+            return Known(run, run.rpartition("-")[0], unreadable="its folder cannot be listed")
         if listed.job is None:
             return None  # cancelled before it started
         if listed.deleted:
             return Known(run, run.rpartition("-")[0], deleted=True, ended=0.0)
-        body = store.read(RunKeys(run).job)
-        ended = store.read(RunKeys(run).result) if listed.result is not None else None
-        if body is None:
+        known = _known(store, run, listed.result is not None)
+        if known is None:
             return None
         return replace(
-            _known(store, run, body, ended),
+            known,
             objects=listed.objects,
             size=listed.size,
             unused=listed.metas,
@@ -194,33 +204,53 @@ def _read(store: Store, found: Mapping[str, _Listed]) -> Iterator[Known]:
 
 def _look(store: Store, run: str) -> Known | None:
     keys = RunKeys(run)
-    body = store.read(keys.job)
-    if body is None:
-        return None
-    ended = store.read(keys.result)
-    if ended is not None and store.head(keys.deleted) is not None:
+    known = _known(store, run, True)
+    if known is not None and known.ended is not None and _is_deleted(store, keys):
         return Known(run, run.rpartition("-")[0], deleted=True, ended=0.0)
-    return _known(store, run, body, ended)
+    return known
 
 
-def _known(store: Store, run: str, body: tuple[bytes, Meta], ended: tuple[bytes, Meta] | None) -> Known:
-    keys = RunKeys(run)
+def _is_deleted(store: Store, keys: RunKeys) -> bool:
     try:
-        job = decode(body[0], _Job)
-        result = decode(ended[0], _Result) if ended is not None else None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SlipwayError(f"{keys.prefix}: unreadable, so nobody knows what it needs: {error}") from None
-    work = result.work if result is not None else ""
-    if result is None or (result.outcome == "succeeded" and not work):
-        try:
+        return store.head(keys.deleted) is not None
+    except BadRecord:
+        return False
+
+
+def _known(store: Store, run: str, may_have_ended: bool) -> Known | None:
+    """One run; with `unreadable` where its records are damaged, another user's, or a newer launcher's. None without a
+    job.json."""
+    try:
+        return _decoded(store, run, may_have_ended)
+    except BadRecord as error:
+        return Known(run, run.rpartition("-")[0], unreadable=str(error))
+
+
+def _decoded(store: Store, run: str, may_have_ended: bool) -> Known | None:
+    """Raises BadRecord, except for the job of a run that has ended: it needs nothing any more."""
+    keys = RunKeys(run)
+    ended = store.read(keys.result) if may_have_ended else None
+    result = decode_record(keys.result, ended[0], _Result) if ended is not None else None
+    work, job, damaged = result.work if result is not None else "", _Job(run.rpartition("-")[0]), False
+    body = None
+    try:
+        body = store.read(keys.job)
+        if body is None:
+            return None
+        job = decode_record(keys.job, body[0], _Job)
+        if result is None or (result.outcome == "succeeded" and not work):
             work = work_hash(decode_job(body[0]))
-        except BadInput as error:
-            raise BadInput(f"{run}: what it needs, or serves, is not known: {error}") from None
+    except BadInput as error:
+        raise BadRecord(f"{keys.job}: {error}") from None
+    except BadRecord:
+        if result is None:
+            raise
+        damaged = True
     return Known(
         run=run,
         name=job.name,
         labels=job.labels,
-        created=body[1].modified,
+        created=body[1].modified if body is not None else 0.0,
         ended=ended[1].modified if ended is not None else None,
         outcome=result.outcome if result is not None else "",
         work=work,
@@ -228,6 +258,7 @@ def _known(store: Store, run: str, body: tuple[bytes, Meta], ended: tuple[bytes,
         runs=frozenset(run for run in (*(item.run for item in job.inputs.values()), job.resume) if run),
         blobs=frozenset(each.removeprefix("sha256:") for each in _blobs(job)),
         adopted=result.adopted.run if result is not None and result.adopted is not None else "",
+        damaged=damaged,
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from launcher.decoding import named
 from launcher.protocol.facts import RunFacts, facts
-from launcher.protocol.records import GPU_IDLE, Beat
+from launcher.protocol.records import GPU_IDLE, Beat, Result
 from launcher.protocol.verdict import Verdict, ended, reason_of, verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
@@ -25,10 +26,23 @@ class State(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    UNKNOWN = "unknown"  # it has ended, in a way that a newer launcher has recorded
 
     @property
     def final(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.UNKNOWN)
+
+
+def ended_as(result: Result) -> tuple[State, str]:
+    """The state that a result names, and what to say of it."""
+    state = named(State, result.outcome, State.UNKNOWN)
+    if state in _OUTCOMES:
+        return state, result.message
+    told = f"a newer launcher recorded its end as `{result.outcome}`: update this one"
+    return State.UNKNOWN, f"{told}{': ' + result.message if result.message else ''}"
+
+
+_OUTCOMES: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True)
@@ -118,15 +132,15 @@ def fold(view: RunView, now: float | None = None) -> Status:
 def _without_job(view: RunView, name: str) -> Status:
     result = view.result
     if result is not None:
-        return Status(
-            view.run, name, State(result.outcome), result.attempt, reason=result.reason, detail=result.message
-        )
+        state, told = ended_as(result)
+        return Status(view.run, name, state, result.attempt, reason=result.reason, detail=told)
     return Status(view.run, name, State.STOPPING if view.cancelled else State.QUEUED)
 
 
 def _state(view: RunView, seen: RunFacts, beat: Beat | None) -> tuple[State, Reason | None, str]:
     if view.result is not None:
-        return State(view.result.outcome), view.result.reason, view.result.message
+        state, told = ended_as(view.result)
+        return state, view.result.reason, told
     end = verdict(seen)
     if end is not None:
         return State.STOPPING, end.reason, _unwritten(end)

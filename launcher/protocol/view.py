@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from launcher.decoding import decode_record
+from launcher.errors import BadInput, BadRecord
 from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Result
 from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
@@ -124,11 +125,14 @@ class RunView:
 def add(view: RunView, key: str, body: bytes, modified: float) -> RunView:
     """The view with one more object of the run's prefix. Keys that are no records are ignored.
 
-    Raises SlipwayError for a record that cannot be read, BadInput for a job of a newer schema.
+    Raises BadRecord for a record that cannot be read, or a job of a newer schema.
     """
     keys = RunKeys(view.run)
     if key == keys.job:
-        return replace(view, job=decode_job(body), made=modified)
+        try:
+            return replace(view, job=decode_job(body), made=modified)
+        except BadInput as error:
+            raise BadRecord(f"{key}: {str(error).removeprefix('job.json: ')}") from None
     if key == keys.result:
         return replace(view, result=decode_record(key, body, Result))
     if key == keys.cancel:

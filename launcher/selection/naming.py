@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.spec.hashing import decode_job
 from launcher.spec.variant import label_of
 from launcher.store.base import Meta, Store
@@ -49,7 +49,7 @@ def find(store: Store, name: str) -> Found:
     job, bracket, label = name.partition("[")
     if bracket:
         return _combination(store, job, label.removesuffix("]"))
-    if store.head(RunKeys(name).job) is not None:
+    if _head(store, name) is not None:
         return Found((name,))
     record = read_group(store, name)
     if record is not None:
@@ -170,12 +170,23 @@ def _readable_group(store: Store, group: str) -> GroupRecord | None:
 
 
 def _variant(store: Store, run: str) -> dict[str, object]:
-    stored = store.read(RunKeys(run).job)
-    return decode_job(stored[0]).variant if stored is not None else {}
+    try:
+        stored = store.read(RunKeys(run).job)
+        return decode_job(stored[0]).variant if stored is not None else {}
+    except (BadRecord, BadInput):
+        return {}
 
 
 def _heads(store: Store, runs: Sequence[str]) -> list[Meta | None]:
-    return _each(runs, lambda run: store.head(RunKeys(run).job))
+    return _each(runs, lambda run: _head(store, run))
+
+
+def _head(store: Store, run: str) -> Meta | None:
+    """The run's job.json; where it cannot be looked at, it is there, and old."""
+    try:
+        return store.head(RunKeys(run).job)
+    except BadRecord:
+        return Meta(RunKeys(run).job, 0, 0.0)
 
 
 def _each(items: Iterable[A], ask: Callable[[A], B]) -> list[B]:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
+from launcher.errors import BadInput, BadRecord, Conflict, SlipwayError, Unreachable
 from launcher.store.base import Meta
 from launcher.store.transfer import PIECE, Piece
 
 GONE = (FileNotFoundError, NotADirectoryError)
 
 
+# of one object or folder: another user's, a loop of links, a socket or a device without its driver
+_OF_ONE = (errno.EACCES, errno.ELOOP, errno.ENXIO, errno.ENODEV)
+
+
 @contextmanager
-def errors(where: str) -> Iterator[None]:
-    """Converts an OSError into the error that callers of a store expect. `where`: the beginning of its message."""
+def errors(where: str, *, one: bool = False) -> Iterator[None]:
+    """Converts an OSError into the error that callers of a store expect. `where`: the beginning of its message. `one`:
+    of a single run's object, whose fault says nothing of the others."""
     try:
         yield
     except SlipwayError:
@@ -27,6 +33,8 @@ def errors(where: str) -> Iterator[None]:
             raise Conflict(f"{where}an object or a folder of that name is in the way") from error
         if error.errno == errno.ENAMETOOLONG:
             raise BadInput(f"{where}a name is too long for this file system") from error
+        if one and error.errno in _OF_ONE:
+            raise BadRecord(f"{where}{error.strerror}") from error
         if error.errno in (errno.EILSEQ, errno.EINVAL):
             raise BadInput(f"{where}this file system takes no such name") from error
         if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
@@ -46,21 +54,53 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def meta(key: str, stat: os.stat_result) -> Meta:
-    return Meta(key, stat.st_size, stat.st_mtime, f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}")
+def meta(key: str, of: os.stat_result) -> Meta:
+    return Meta(key, of.st_size, of.st_mtime, f"{of.st_ino:x}-{of.st_mtime_ns:x}-{of.st_size:x}")
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
+
+
+def status(entry: os.DirEntry[str]) -> os.stat_result:
+    """Of what an entry is or links to; of the link itself where that cannot be known."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return entry.stat(follow_symlinks=False)
+
+
+def open_file(path: Path) -> int:
+    """Opens a regular file for reading. Raises OSError, also for a pipe, which would keep its reader waiting for ever,
+    and for a device."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.ENXIO, "it is no file, but a pipe or a device", str(path))
 
 
 def any_file(folder: str) -> bool:
-    """Whether there is a file at any depth below a folder."""
+    """Whether there is a file at any depth below a folder; True for a folder that this user may not list."""
     below = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not is_folder(entry):
                     return True
                 below.append(entry.path)
     except GONE:
         return False
+    except PermissionError:
+        return True
     return any(map(any_file, below))
 
 

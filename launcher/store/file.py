@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from launcher.errors import BadInput, Conflict, NotFound, Unreachable
+from launcher.errors import BadInput, BadRecord, Conflict, NotFound, Unreachable
 from launcher.store import disk
 from launcher.store.base import TEMPORARY, Meta, check_key, check_path
 from launcher.store.layout import MARKER
@@ -74,7 +74,7 @@ class FileStore:
     def get_range(self, key: str, start: int, end: int | None = None) -> bytes:
         with self._errors(key):
             try:
-                with self._path(key).open("rb", buffering=0) as file:
+                with open(disk.open_file(self._path(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                     file.seek(start)
                     return disk.read(file.fileno(), -1 if end is None else max(0, end - start))
             except (*disk.GONE, IsADirectoryError):
@@ -83,7 +83,7 @@ class FileStore:
     def read(self, key: str) -> tuple[bytes, Meta] | None:
         with self._errors(key):
             try:
-                with self._path(key).open("rb", buffering=0) as file:
+                with open(disk.open_file(self._path(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                     return disk.read(file.fileno(), -1), disk.meta(key, os.fstat(file.fileno()))
             except (*disk.GONE, IsADirectoryError):
                 self._be_there()
@@ -117,13 +117,13 @@ class FileStore:
                     names += [name[:-1]] if disk.any_file(entry.path) else []
                 else:
                     with suppress(FileNotFoundError):  # deleted meanwhile
-                        metas.append(disk.meta(prefix + name, entry.stat()))
+                        metas.append(disk.meta(prefix + name, disk.status(entry)))
         return metas, sorted(names)
 
     def stream(self, key: str) -> Iterator[Piece]:
         with self._errors(key):
             try:
-                file = self._path(key).open("rb", buffering=0)
+                file = open(disk.open_file(self._path(key)), "rb", buffering=0)  # noqa: PTH123,SIM115 - a descriptor
             except (*disk.GONE, IsADirectoryError):
                 raise self._missing(key) from None
         with file:
@@ -295,7 +295,7 @@ class FileStore:
         with self._errors(folder):
             try:
                 with os.scandir(self.root / folder if folder else self.root) as entries:
-                    pairs = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries]
+                    pairs = [(entry.name + "/" if disk.is_folder(entry) else entry.name, entry) for entry in entries]
             except disk.GONE:
                 pairs = []
             if not pairs:
@@ -304,17 +304,24 @@ class FileStore:
             pairs = [item for item in pairs if item[0] not in (TEMPORARY + "/", MARKER)]
         return sorted(pairs, key=lambda item: item[0])
 
-    def _walk(self, folder: str, prefix: str, after: str) -> Iterator[Meta]:
+    def _walk(
+        self, folder: str, prefix: str, after: str, entries: list[tuple[str, os.DirEntry[str]]] | None = None
+    ) -> Iterator[Meta]:
         """The objects below `folder` (empty or with a slash at its end) whose keys start with `prefix`."""
-        for name, entry in self._entries(folder):
+        for name, entry in self._entries(folder) if entries is None else entries:
             key = folder + name
             if name.endswith("/"):
                 inside = key.startswith(prefix) or prefix.startswith(key)
                 if inside and (key > after or after.startswith(key)):
-                    yield from self._walk(key, prefix, after)
+                    try:
+                        entries = self._entries(key)
+                    except BadRecord:  # a folder that this user may not list is one object, which cannot be read
+                        yield disk.meta(key[:-1], disk.status(entry))
+                        continue
+                    yield from self._walk(key, prefix, after, entries)
             elif key > after and key.startswith(prefix):
                 with suppress(FileNotFoundError):  # deleted meanwhile
-                    yield disk.meta(key, entry.stat())
+                    yield disk.meta(key, disk.status(entry))
 
     def _be_there(self) -> None:
         """Raises Unreachable if the store does not exist, or another store is in its place."""
@@ -338,4 +345,5 @@ class FileStore:
         return NotFound(f"store {self.url}: {key}: not there")
 
     def _errors(self, key: str) -> AbstractContextManager[None]:
-        return disk.errors(f"store {self.url}: {key}: ")
+        # a fault in the root or a room of the store, or of its temporary folder, is the whole store's
+        return disk.errors(f"store {self.url}: {key}: ", one="/" in key.rstrip("/"))

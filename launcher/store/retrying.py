@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
 from launcher import patience
-from launcher.errors import Conflict, SlipwayError, Unreachable
+from launcher.errors import BadRecord, Conflict, SlipwayError, Unreachable
 
 T = TypeVar("T")
 
@@ -23,6 +23,8 @@ _PASSING: Final = {
     "OperationAborted", "RequestTimeout", "SlowDown", "XAmzContentSHA256Mismatch",
 }  # fmt: skip
 _NO_BUCKET: Final = ("ContainerNotFound", "NoSuchBucket")
+# of one object: archived, or encrypted with a key that is gone
+_OF_ONE: Final = {"InvalidObjectState", "BlobArchived", "KMS.DisabledException", "KMS.KMSInvalidStateException"}
 _STRUCTURE: Final = {"ObjectParentIsFile", "ExistingObjectIsDirectory"}
 
 
@@ -93,6 +95,8 @@ class StoreFault:
             raise Conflict(f"{where}an object or a folder of that name is in the way ({self.text})")
         if self.code in _NO_BUCKET:
             raise Unreachable(f"store {url}: the bucket does not exist ({self.text})")
+        if key and self.code in _OF_ONE:
+            raise BadRecord(f"{where}{self.text}")
         if self.code == "RequestTimeTooSkewed":
             raise Unreachable(f"store {url}: this machine's clock is wrong ({self.text})")
         if self.status == 403 or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):

@@ -7,9 +7,9 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -17,8 +17,9 @@ import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, SentParts, backend_of
 from launcher.decoding import decode_record
-from launcher.errors import NotFound
+from launcher.errors import BadInput, BadRecord, NotFound
 from launcher.protocol.finish import finish, nowhere
+from launcher.protocol.fold import ended_as
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Cancel, Result
 from launcher.spec.hashing import decode_job
@@ -46,35 +47,63 @@ def cancel(store: Store, run: str, backend: Backend, *, reason: str = "") -> Can
     return cancel_all(store, [run], backend, reason=reason)[0]
 
 
-def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> dict[str, ResolvedJob]:
-    """run -> its job, for the runs that have a job.json and no result. One request per run, and one more for a job not
-    yet cached."""
+@dataclass
+class Chosen:
+    """The runs that a call is to cancel. `unread`: run -> why its job.json cannot be read; without it, nobody knows its
+    labels, nor which backend has it."""
 
-    def one(run: str) -> ResolvedJob | None:
+    jobs: dict[str, ResolvedJob] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
+    """The runs that have a job.json and no result. One request per run, and one more for a job not yet cached."""
+
+    def one(run: str) -> bytes | None:
         keys = RunKeys(run)
         metas = {meta.key: meta for meta in store.level(keys.prefix)[0]}
         if keys.job not in metas or keys.result in metas:
             return None
         stored = memory.read(keys.job, metas[keys.job])
-        return decode_job(stored[0]) if stored is not None else None
+        return stored[0] if stored is not None else None
 
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
-        jobs = zip(runs, threads.map(one, runs), strict=True)
-        return {run: job for run, job in jobs if job is not None}
+    return _chosen(runs, one)
 
 
-def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> dict[str, ResolvedJob]:
-    """run -> its job, for the runs that have a job.json: a group may list runs whose job.json is not written yet."""
+def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
+    """The runs that have a job.json: a group may list runs whose job.json is not written yet."""
 
-    def one(run: str) -> ResolvedJob | None:
+    def one(run: str) -> bytes | None:
         stored = store.read(RunKeys(run).job)
         if stored is not None:
             memory.learn(*stored)
-        return decode_job(stored[0]) if stored is not None else None
+        return stored[0] if stored is not None else None
 
+    return _chosen(runs, one)
+
+
+def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Chosen:
+    def one(run: str) -> ResolvedJob | str | None:
+        try:
+            body = body_of(run)
+            return decode_job(body) if body is not None else None
+        except (BadRecord, BadInput) as error:
+            return str(error)
+
+    chosen = Chosen()
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
-        jobs = zip(runs, threads.map(one, runs), strict=True)
-        return {run: job for run, job in jobs if job is not None}
+        for run, found in zip(runs, threads.map(one, runs), strict=True):
+            if isinstance(found, str):
+                chosen.unread[run] = found
+            elif found is not None:
+                chosen.jobs[run] = found
+    return chosen
+
+
+def cancel_unread(store: Store, runs: Iterable[str], *, reason: str = "") -> list[Cancelled]:
+    """Asks runs to end whose job.json this launcher cannot read (a newer one's, or damaged): their own processes look
+    for cancel.json. Their backends are not asked."""
+    return [Cancelled(run, _ask(store, run, reason)) for run in runs]
 
 
 def cancel_jobs(
@@ -93,7 +122,11 @@ def cancel_jobs(
         asked.add(run)
     done: dict[str, Cancelled] = {}
     for (name, _, left), placed in by_backend.items():
-        backend = backend_of(next(iter(placed.values())), profile.backend_options(name))
+        try:
+            backend = backend_of(next(iter(placed.values())), profile.backend_options(name))
+        except BadInput:  # this launcher does not know that backend, or its settings
+            cancel_unread(store, placed, reason=reason)
+            raise
         for answer in cancel_all(store, list(placed), backend, reason=reason, known=True, left=left):
             done.setdefault(answer.run, answer)
     return [done[run] for run in jobs]
@@ -146,7 +179,7 @@ def _ask(store: Store, run: str, reason: str) -> str:
     """Puts cancel.json unless the run has ended."""
     stored = store.read(RunKeys(run).result)
     if stored is not None:
-        return decode_record(stored[1].key, stored[0], Result).outcome
+        return str(ended_as(decode_record(stored[1].key, stored[0], Result))[0])
     record = Cancel(by=_user(), time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
     store.create(RunKeys(run).cancel, msgspec.json.encode(record))
     return "stopping"

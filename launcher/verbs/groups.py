@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from launcher.decoding import decode_record
-from launcher.errors import SlipwayError
+from launcher.errors import SlipwayError, Unreachable
 from launcher.selection.naming import PARALLEL, group_of_run
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
@@ -35,9 +35,11 @@ def read_groups(store: Store, memory: Memory, last: int | None = None) -> tuple[
     memory.load("groups/")
 
     def read(meta: Meta) -> SubmittedGroup | None:
-        stored = memory.read(meta.key, meta)
         try:
+            stored = memory.read(meta.key, meta)
             return SubmittedGroup(decode_record(meta.key, stored[0], GroupRecord), meta.modified) if stored else None
+        except Unreachable:
+            raise
         except SlipwayError:
             return None
 

@@ -25,7 +25,7 @@ from launcher.protocol.finish import finish, onlookers, own_place, silence
 from launcher.protocol.read import read_run, unlisted
 from launcher.protocol.records import Event, Placement
 from launcher.protocol.view import RunView
-from launcher.reasons import Reason
+from launcher.reasons import Reason, named
 from launcher.spec.backends import traits
 from launcher.spec.turns import order
 from launcher.store.base import Store
@@ -283,7 +283,7 @@ def _deletion(store: Store, run: str) -> _Deletion | None:
     if answer is None:
         return None
     event = decode_record(answer[1].key, answer[0], Event)
-    return _Deletion(Reason(event.fields["reason"]), event.message)
+    return _Deletion(named(event.fields.get("reason", "")) or Reason.UNSCHEDULABLE, event.message)
 
 
 def _anywhere(placement: Placement | None) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from launcher.backends.base import Backend, BackendObservation, Spread, Strands
 from launcher.decoding import decode_record, unpacker
-from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
@@ -38,7 +38,8 @@ from launcher.verbs.applied import kept
 from launcher.verbs.glance import glance
 
 FINAL = ("succeeded", "failed", "cancelled")
-STATES = ("queued", "starting", "running", "stopping", *FINAL)
+DAMAGED = "damaged"  # a record of the run cannot be read: what it does, or how it ended, is not known
+STATES = ("queued", "starting", "running", "stopping", *FINAL, str(State.UNKNOWN), DAMAGED)
 VERIFIED = 16  # cached rows that each reading compares with the store
 PARALLEL = 16
 WRITER = "status"
@@ -85,7 +86,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def final(self) -> bool:
-        return self.state in FINAL
+        return self.state in (*FINAL, State.UNKNOWN)
 
     @property
     def progress(self) -> float | None:
@@ -144,17 +145,18 @@ def read_line(
             note_if_applied(store, view, said)
         result = None
         if view.result is not None or _ends(view, said):
-            result = finish(
-                store,
-                run,
-                backend_active=said.active,
-                here=said.here,
-                dead=said.dead,
-                writer=WRITER,
-                evidence=said.reason,
-                message=said.message,
-                absent=said.absent,
-            )
+            with suppress(BadRecord):  # another user's run, into which this one may not write
+                result = finish(
+                    store,
+                    run,
+                    backend_active=said.active,
+                    here=said.here,
+                    dead=said.dead,
+                    writer=WRITER,
+                    evidence=said.reason,
+                    message=said.message,
+                    absent=said.absent,
+                )
         if result is not None:
             view = read_run(store, run)
             status = fold(view)
@@ -325,21 +327,28 @@ def read_lines(
             return read_line(store, run, backend_of, memory)[1]
         except NotFound:
             return None  # deleted meanwhile, or the prefix holds no run
-        except (BadInput, SlipwayError) as error:
-            if error.exit_code == 4:
-                raise
+        except Unreachable:
+            raise
+        except SlipwayError as error:
             problems.append(f"{run}: {error}")
             return None
 
     with ThreadPoolExecutor(PARALLEL) as pool:
         fresh = {line.run: line for line in pool.map(read, missing) if line is not None}
-    cache.put(store.url, [(run, msgspec.msgpack.encode(line)) for run, line in fresh.items() if line.final])
+    # a newer launcher, which knows the outcome, has the same cache
+    cache.put(store.url, [(run, msgspec.msgpack.encode(line)) for run, line in fresh.items() if line.state in FINAL])
     for run in missing:
         if run not in fresh or fresh[run].final:
             memory.forget(run)
     memory.keep()
     lines = cached | fresh
     return [lines[run] for run in runs if run in lines], sorted(problems)
+
+
+def damaged(problem: str) -> Line:
+    """The line of a run that could not be read; `problem`: as `read_lines` returns it."""
+    run, _, why = problem.partition(": ")
+    return Line(run, run.rpartition("-")[0], DAMAGED, detail=why)
 
 
 def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]:

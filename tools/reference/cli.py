@@ -32,7 +32,7 @@ runs may be shortened to any unique beginning.
 | 1 | the run failed |
 | 2 | bad input: the message names the file, the line and the field |
 | 3 | not found |
-| 4 | the backend or the store cannot be reached |
+| 4 | the backend or the store does not answer, or a record in it cannot be read |
 | 5 | conflict: another object has this name |
 | 70 | a fault of the launcher itself |
 

@@ -15,7 +15,7 @@ from launcher.reasons import RULES
 from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.verbs.status import Line
+from launcher.verbs.status import DAMAGED, Line
 
 
 def detailed(store: Store, run: str) -> dict[str, Any]:
@@ -70,6 +70,9 @@ def members(status: Status) -> list[dict[str, Any]]:
 
 
 def print_details(store: Store, line: Line, now: float) -> None:
+    if line.state == DAMAGED:
+        print(f"run    {line.run}\nstate  {output.paint(line.state, '31')}\n       {foreign.line(line.detail)}")
+        return
     view = read_run(store, line.run)
     status = fold(view)
     state = output.paint(line.state, {"failed": "31", "succeeded": "32"}.get(line.state, "1"))

@@ -18,12 +18,12 @@ from typing import Final, TextIO
 from launcher import foreign
 from launcher.backends.base import Backend
 from launcher.cli.printing.screen import LiveLines, group_lines, plain_line
-from launcher.errors import NotFound, SlipwayError, Unreachable
+from launcher.errors import BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.selection.select import Selection, select
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.userdata.memory import Memory
-from launcher.verbs.status import BackendOf, Line, read_line
+from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
 from launcher.verbs.wait import POLL, POLL_REMOTE
 
 DRAW: Final = 0.1  # seconds between two drawings: only the clock and the spinner move, nothing is read
@@ -72,7 +72,11 @@ class Follower:
 
         def refresh(watched: FollowedRun) -> None:
             blocked = [names[run].name for run in watched.above if run in names and not names[run].final]
-            view, watched.line = read_line(self.store, watched.run, self.backend_of, self.memory)
+            try:
+                view, watched.line = read_line(self.store, watched.run, self.backend_of, self.memory)
+            except BadRecord as error:  # the others are followed on
+                watched.line, watched.note = damaged(f"{watched.run}: {error}"), ""
+                return
             watched.since = self.clock()
             watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched, view.placed)
 
@@ -107,7 +111,9 @@ class Follower:
 
     @property
     def done(self) -> bool:
-        return all(run.final or (run.line is not None and run.line.repair) for run in self.runs)
+        return all(
+            run.final or (run.line is not None and (run.line.repair or run.line.state == DAMAGED)) for run in self.runs
+        )
 
     def follow(self) -> None:
         live = not self.lines and self.out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")

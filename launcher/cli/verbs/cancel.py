@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
+from launcher import foreign
 from launcher.cli.arguments import add_names, add_output, add_profile
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput
@@ -30,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.userdata.cache import Cache
     from launcher.userdata.memory import Memory
     from launcher.verbs.applied import select_runs, write_all
-    from launcher.verbs.cancel import cancel_jobs, named_jobs, open_jobs
+    from launcher.verbs.cancel import cancel_jobs, cancel_unread, named_jobs, open_jobs
     from launcher.verbs.status import list_runs, verified
 
     labels = dict(_label(text) for text in args.label)
@@ -41,17 +43,27 @@ def run(args: argparse.Namespace) -> int:
     with Cache() as cache:
         memory = Memory(store, cache).load(RUNS)
         if args.names:
-            jobs = named_jobs(store, select_runs(store, args.names, profile).runs, memory)
+            found = named_jobs(store, select_runs(store, args.names, profile).runs, memory)
         else:
             runs = list_runs(store)
             runs += write_all(store, runs, profile)
             ended = verified(store, runs, cache)
-            jobs = open_jobs(store, [run for run in runs if run not in ended], memory)
+            found = open_jobs(store, [run for run in runs if run not in ended], memory)
         memory.keep()
     chosen = {
-        run: job for run, job in jobs.items() if all(job.labels.get(key) == value for key, value in labels.items())
+        run: job
+        for run, job in found.jobs.items()
+        if all(job.labels.get(key) == value for key, value in labels.items())
     }
-    done = cancel_jobs(store, chosen, profile, reason=args.reason)
+    # named, they are meant whatever their labels are
+    unread = found.unread if args.names and not labels else {}
+    asked = cancel_unread(store, unread, reason=args.reason)
+    for run, why in found.unread.items():
+        told = (
+            "its processes end when they read cancel.json; its backend was not asked" if run in unread else "left out"
+        )
+        print(foreign.line(f"launcher cancel: {run}: {told}, because its job cannot be read: {why}"), file=sys.stderr)
+    done = [*cancel_jobs(store, chosen, profile, reason=args.reason), *asked]
     emit([{"run": ended.run, "state": ended.state} for ended in done], args.output, ("run", "state"))
     return 0
 

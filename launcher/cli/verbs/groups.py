@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.userdata.cache import Cache
     from launcher.userdata.memory import Memory
     from launcher.verbs.groups import jobs_of, read_groups, states_of
-    from launcher.verbs.status import read_lines
+    from launcher.verbs.status import damaged, read_lines
 
     if args.last < 1:
         raise BadInput("--last: a number from 1")
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         cache.see(store.url, "group", [group.record.id for group in groups], all_of_them=not left_out)
     for problem in problems:
         print(foreign.line(f"launcher groups: {problem}"), file=sys.stderr)
-    lines_by_run = {line.run: line for line in lines}
+    lines_by_run = {line.run: line for line in (*lines, *map(damaged, problems))}
     if args.output != "table":
         records = [
             {

@@ -25,9 +25,12 @@ COLUMNS = ("run", "state", "attempt", "phase", "step", "progress", "eta", "check
 WIDE = (*COLUMNS, "name", "group", "backend", "running", "labels", "message")
 RIGHT = ("attempt", "step", "progress", "eta", "checkpoint", "age", "running")
 # the same as in launcher.verbs.status, which is not loaded for --help
-STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled")
+STATES = ("queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "unknown", "damaged")
 FEW = 8  # up to so many runs, groups are looked up one by one
-COLOURS = {"running": "34", "starting": "34", "succeeded": "32", "failed": "31", "cancelled": "33", "stopping": "33"}
+COLOURS = {
+    **{"running": "34", "starting": "34", "succeeded": "32", "failed": "31", "cancelled": "33", "stopping": "33"},
+    **{"unknown": "31", "damaged": "31"},
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
-    from launcher.verbs.status import backends, list_runs, matches, read_lines
+    from launcher.verbs.status import DAMAGED, backends, damaged, list_runs, matches, read_lines
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
@@ -77,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
         chosen = Selection(tuple(sorted({*known, *write_all(store, known, profile)})))
     with Cache() as cache:
         lines, problems = read_lines(store, chosen.runs, cache=cache, backend_of=backend_of)
-        lines = [line for line in lines if matches(line, labels, args.state)]
+        by_run = {line.run: line for line in (*lines, *map(damaged, problems))}
+        lines = [by_run[run] for run in chosen.runs if run in by_run and matches(by_run[run], labels, args.state)]
         groups = _groups(store, cache, chosen, lines) if args.output != "table" and not args.watch else {}
         cache.see(store.url, "run", chosen.runs, all_of_them=not args.names)
         others = cache.names(store.url, "run")
@@ -95,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     now = store.now()
     if args.output in ("json", "yaml"):
         records = [record(line, chosen.names.get(line.run, line.name), groups.get(line.run)) for line in lines]
-        if len(args.names) == 1 and len(chosen.runs) == 1 and lines:
+        if len(args.names) == 1 and len(chosen.runs) == 1 and lines and lines[0].state != DAMAGED:
             from launcher.cli.printing.details import detailed
 
             records = [{**records[0], **detailed(store, lines[0].run)}]
@@ -113,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
             for line in sorted_lines(lines, bool(args.names))
         ]
         print_table(rows, WIDE if args.output == "wide" else COLUMNS, others)
-    return 0
+    return 4 if args.names and any(line.state == DAMAGED for line in lines) else 0
 
 
 def _groups(store: Any, cache: Any, chosen: Any, lines: Sequence[Any]) -> dict[str, str]:

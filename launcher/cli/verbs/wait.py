@@ -13,7 +13,10 @@ from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.cli.printing.units import duration
 
-SUMMARY = "Wait until runs end. Exit code 0 when all succeeded, 1 when one did not or the time was up."
+SUMMARY = (
+    "Wait until runs end. Exit code 0 when all succeeded, 1 when one did not or the time was up, 4 when the records of "
+    "one cannot be read."
+)
 EXAMPLE = "launcher wait group-1a2b3c4d5e6f --timeout 6h && launcher results group-1a2b3c4d5e6f"
 
 
@@ -30,10 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from launcher.protocol.fold import State
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.verbs.applied import select_runs
-    from launcher.verbs.status import Line, backends
+    from launcher.verbs.status import DAMAGED, Line, backends
     from launcher.verbs.wait import wait_for
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
@@ -53,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
     for line in lines:
         if line.repair:
             print(f"launcher wait: {line.run} {line.state}: {line.detail}", file=sys.stderr)
-    unfinished = [line for line in lines if not line.final and not line.repair]
+    unreadable = [line for line in lines if line.state in (DAMAGED, State.UNKNOWN)]
+    for line in unreadable:
+        print(foreign.line(f"launcher wait: {line.run} {line.state}: {line.detail}"), file=sys.stderr)
+    unfinished = [line for line in lines if not line.final and not line.repair and line.state != DAMAGED]
     if args.output == "json":
         from launcher.cli.printing.records import record
         from launcher.verbs.groups import groups_of_some
@@ -65,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
         output.emit(records, "json")
     if unfinished:
         print(f"launcher wait: after {duration(args.timeout)} still {_states(unfinished)}", file=sys.stderr)
-    return 0 if all(line.state == "succeeded" for line in lines) else 1
+    if any(line.state != "succeeded" for line in lines if line not in unreadable):
+        return 1
+    return 4 if unreadable else 0
 
 
 def _states(lines: list) -> str:  # type: ignore[type-arg]
