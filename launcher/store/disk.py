@@ -6,7 +6,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import BadInput, BadRecord, Conflict, SlipwayError, Unreachable
@@ -40,6 +41,30 @@ def errors(where: str, *, one: bool = False) -> Iterator[None]:
         if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             raise Unreachable(f"{where}{error.strerror}: a file store needs hard links") from error
         raise Unreachable(f"{where}{error.strerror or error}") from error
+
+
+@dataclass(frozen=True)
+class RootMode:
+    """What every object and folder of a store takes from its root, whoever writes it under whatever umask: the group,
+    and who may read and write. In a root like /tmp (sticky) others may never write."""
+
+    mode: int
+    group: int
+
+    @classmethod
+    def of(cls, root: Path) -> RootMode:
+        """Raises OSError."""
+        found = root.stat()
+        mode = stat.S_IMODE(found.st_mode) & 0o2777
+        return cls(mode & ~0o002 if found.st_mode & stat.S_ISVTX else mode, found.st_gid)
+
+    def give(self, place: int | Path) -> None:
+        """Gives an object (its descriptor) or a folder that this process has made its group and mode."""
+        folder = isinstance(place, Path)
+        with suppress(PermissionError):  # the owner is not in that group
+            if os.stat(place).st_gid != self.group:  # noqa: PTH116 - of a descriptor, too
+                os.chown(place, -1, self.group)
+        os.chmod(place, self.mode if folder else self.mode & 0o666)  # noqa: PTH101
 
 
 def sync_folder(folder: Path) -> None:

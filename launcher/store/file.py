@@ -19,7 +19,7 @@ from uuid import uuid4
 from launcher.errors import BadInput, BadRecord, Conflict, NotFound, Unreachable
 from launcher.store import disk
 from launcher.store.base import TEMPORARY, Meta, check_key, check_path
-from launcher.store.layout import MARKER
+from launcher.store.layout import MARKER, ROOMS
 from launcher.store.transfer import PIECE, Piece, checked, download, file_pieces
 
 ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file may be deleted
@@ -28,6 +28,8 @@ _ROOMS: Final = ("runs", "works", "groups", "objects")
 
 class FileStore:
     """Objects are files under `root`.
+
+    An object takes its group and mode from the root: whoever may use the store may read what another user wrote.
 
     sync=False  leaves out every fsync; for caches and fixtures that may be lost in a power failure
     any_name    allows every name that the file system allows; for a folder that people read
@@ -47,6 +49,7 @@ class FileStore:
         self._prefix = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._numbers = itertools.count()
         self._swept = False
+        self._root_mode: disk.RootMode | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -210,6 +213,23 @@ class FileStore:
 
     # helpers
 
+    @property
+    def _mode(self) -> disk.RootMode | None:
+        """The root's mode, once it is there; None for a folder that people read, which their umask governs."""
+        if self._root_mode is None and self._check is check_key:
+            with suppress(*disk.GONE):
+                self._root_mode = disk.RootMode.of(self.root)
+        return self._root_mode
+
+    def _mend(self) -> None:
+        """Gives the store's own folders, which a supervisor of an older launcher made for its user alone, the root's
+        mode."""
+        for path in (self._temporary, *(self.root / room for room in ROOMS)):
+            with suppress(OSError):
+                found = path.stat()
+                if (mode := self._mode) is not None and found.st_uid == os.geteuid() and found.st_mode & 0o777 == 0o700:
+                    mode.give(path)
+
     def _path(self, key: str) -> Path:
         return self.root / self._check(key)
 
@@ -221,9 +241,10 @@ class FileStore:
         if not self._swept:
             with self._lock, self._errors(TEMPORARY):
                 self._make(self._temporary)
+                self._mend()
                 limit = time.time() - ABANDONED
                 for entry in os.scandir(self._temporary):
-                    with suppress(FileNotFoundError):
+                    with suppress(FileNotFoundError, PermissionError):
                         if entry.stat().st_mtime < limit:
                             Path(entry).unlink()
                 self._swept = True
@@ -241,6 +262,9 @@ class FileStore:
                     self._make(self._temporary)
                     fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
+                if (mode := self._mode) is not None:
+                    with self._errors(TEMPORARY):
+                        mode.give(fd)
                 for piece in pieces:
                     with self._errors(TEMPORARY):
                         disk.write(fd, piece)
@@ -276,6 +300,8 @@ class FileStore:
         for path in reversed(missing):
             try:
                 path.mkdir()
+                if self.root in path.parents and (mode := self._mode) is not None:
+                    mode.give(path)
             except FileNotFoundError:
                 return
             except FileExistsError:

@@ -48,7 +48,7 @@ def cancel(store: Store, run: str, backend: Backend, *, reason: str = "") -> Can
 
 
 @dataclass
-class Chosen:
+class CancelChoice:
     """The runs that a call is to cancel. `unread`: run -> why its job.json cannot be read; without it, nobody knows its
     labels, nor which backend has it."""
 
@@ -56,7 +56,7 @@ class Chosen:
     unread: dict[str, str] = field(default_factory=dict)
 
 
-def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
+def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> CancelChoice:
     """The runs that have a job.json and no result. One request per run, and one more for a job not yet cached."""
 
     def one(run: str) -> bytes | None:
@@ -70,7 +70,7 @@ def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
     return _chosen(runs, one)
 
 
-def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
+def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> CancelChoice:
     """The runs that have a job.json: a group may list runs whose job.json is not written yet."""
 
     def one(run: str) -> bytes | None:
@@ -82,7 +82,7 @@ def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> Chosen:
     return _chosen(runs, one)
 
 
-def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Chosen:
+def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> CancelChoice:
     def one(run: str) -> ResolvedJob | str | None:
         try:
             body = body_of(run)
@@ -90,7 +90,7 @@ def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Chos
         except (BadRecord, BadInput) as error:
             return str(error)
 
-    chosen = Chosen()
+    chosen = CancelChoice()
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
         for run, found in zip(runs, threads.map(one, runs), strict=True):
             if isinstance(found, str):

@@ -145,7 +145,7 @@ def read_line(
             note_if_applied(store, view, said)
         result = None
         if view.result is not None or _ends(view, said):
-            with suppress(BadRecord):  # another user's run, into which this one may not write
+            with suppress(BadRecord, Unreachable):  # of a user who may only read, the record stays missing
                 result = finish(
                     store,
                     run,

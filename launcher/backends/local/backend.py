@@ -62,7 +62,7 @@ class LocalBackend:
             raise BadInput("\n".join(wrong))
 
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
-        from launcher.backends.local.environment import own_site, private_variables, python
+        from launcher.backends.local.environment import own_site, private_variables, python, umask
 
         self.state.make()
         hashes = {run_id(job): run_hash(job) for job in group}
@@ -73,7 +73,7 @@ class LocalBackend:
         told = self.options.get("notify")
         notify = (str(told[0]), str(told[1])) if isinstance(told, tuple) else None
         site = {**own_site(), IGNORED: ",".join(self.options.get("ignore", ()))}  # type: ignore[arg-type]
-        shell = Site(python(), 0, site, private_variables(os.environ), notify)
+        shell = Site(python(), 0, site, private_variables(os.environ), notify, umask())
         sites = {run: msgspec.structs.replace(shell, order=time.time_ns()) for run in new}
         replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
         taken = create_all({self.state.entry(run): texts[run].encode() for run in new})

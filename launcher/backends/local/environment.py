@@ -113,3 +113,11 @@ def python() -> str:
     """The interpreter that starts runtimes. Links are not resolved: a venv's python is a link, and its location
     matters."""
     return sys.executable
+
+
+def umask() -> int:
+    """This process's. Read from /proc: to ask the kernel for it means to set it, for every thread."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o077

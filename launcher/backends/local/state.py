@@ -44,6 +44,7 @@ class Site(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     private: dict[str, str] = {}  # credentials that open the store
     notify: tuple[str, str] | None = None  # the folder and the name of the profile whose channels are told of its end
+    umask: int = 0o077  # of the run's processes
 
 
 class StartRecord(msgspec.Struct, frozen=True):

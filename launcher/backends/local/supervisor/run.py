@@ -353,6 +353,7 @@ class Runner:
             mark=environment.mark(self.id, run.name, member.name),
             work=folder / "work",
             output=self.state.output(run.name, member.name, starts),
+            umask=site.umask,
         )
 
     def _write(self, run: QueuedRun, member: MemberProcess) -> None:

@@ -41,6 +41,7 @@ class Launch:
     mark: str
     work: Path
     output: Path
+    umask: int = 0o077  # the submitter's
 
 
 class NotYet(Exception):
@@ -149,7 +150,7 @@ class ProcessSpawner:
         launch.work.mkdir(parents=True, exist_ok=True)
         with launch.output.open("ab") as output:
             # the pidfd is waited for instead of Popen, which would warn that wait() was never called
-            pid = _start(launch.argv, launch.environment, output.fileno(), launch.work)
+            pid = _start(launch, output.fileno())
         handle = os.pidfd_open(pid)
         start = procs.start_time(pid) or 0
         started = msgspec.structs.replace(record, pid=pid, start=start, boot=procs.boot_id(), machine=machine())
@@ -209,16 +210,17 @@ def _when_needed(target: str) -> SpawnerFor:
     return lambda environ: spawner_for()(environ)
 
 
-def _start(argv: Sequence[str], environment: Mapping[str, str], output: int, work: Path) -> int:
+def _start(launch: Launch, output: int) -> int:
     child = subprocess.Popen(
-        list(argv),
-        env=dict(environment),
+        list(launch.argv),
+        env=dict(launch.environment),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        cwd=work,
+        cwd=launch.work,
         start_new_session=True,
         close_fds=True,
+        umask=launch.umask,
     )
     child.returncode = 0  # Popen's finaliser then does not wait
     return child.pid
