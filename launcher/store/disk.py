@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,9 @@ _OF_ONE = (errno.EACCES, errno.ELOOP, errno.ENXIO, errno.ENODEV)
 
 
 @contextmanager
-def errors(where: str, *, one: bool = False) -> Iterator[None]:
+def errors(where: str, one: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Converts an OSError into the error that callers of a store expect. `where`: the beginning of its message. `one`:
-    of a single run's object, whose fault says nothing of the others."""
+    whether it is of a single run's object, so that it says nothing of the others; asked after an error."""
     try:
         yield
     except SlipwayError:
@@ -34,7 +34,7 @@ def errors(where: str, *, one: bool = False) -> Iterator[None]:
             raise Conflict(f"{where}an object or a folder of that name is in the way") from error
         if error.errno == errno.ENAMETOOLONG:
             raise BadInput(f"{where}a name is too long for this file system") from error
-        if one and error.errno in _OF_ONE:
+        if error.errno in _OF_ONE and one():
             raise BadRecord(f"{where}{error.strerror}") from error
         if error.errno in (errno.EILSEQ, errno.EINVAL):
             raise BadInput(f"{where}this file system takes no such name") from error

@@ -371,5 +371,14 @@ class FileStore:
         return NotFound(f"store {self.url}: {key}: not there")
 
     def _errors(self, key: str) -> AbstractContextManager[None]:
-        # a fault in the root or a room of the store, or of its temporary folder, is the whole store's
-        return disk.errors(f"store {self.url}: {key}: ", one="/" in key.rstrip("/"))
+        return disk.errors(f"store {self.url}: {key}: ", lambda: self._open_above(key))
+
+    def _open_above(self, key: str) -> bool:
+        """Whether the root and the room of a key can be listed: if not, the store is not reached, whatever the key."""
+        room, slash, _ = key.rstrip("/").partition("/")
+        try:
+            for folder in (self.root, self.root / room):
+                os.scandir(folder).close()
+        except OSError:
+            return False
+        return bool(slash)

@@ -258,8 +258,10 @@ def test_a_run_of_a_newer_launcher_can_be_cancelled(work: Path) -> None:
 @pytest.mark.two_bodies
 @pytest.mark.parametrize(
     ("what", "damage"),
-    [("job", "of another user"), ("job", "closed folder"), ("exit", "loop"), ("result", "pipe"), ("claim", "device")]
-    + [("group", "pipe"), ("group", "of another user")],
+    [
+        *(("job", "of another user"), ("job", "closed folder"), ("exit", "loop"), ("result", "pipe")),
+        *(("claim", "device"), ("group", "pipe"), ("group", "of another user")),
+    ],
 )
 def test_an_object_that_can_not_be_read_stops_its_own_run(work: Path, what: str, damage: str) -> None:
     """Another user's, a pipe (which kept its reader for ever), a loop of links: told for that run alone."""
@@ -276,3 +278,28 @@ def test_an_object_that_can_not_be_read_stops_its_own_run(work: Path, what: str,
         assert code == (4 if words == "reap" and what != "group" else 0), f"{words}: {code}\n{out}"
     code, out = user_says(work, "status bad")
     assert code == (0 if what == "group" else 4), out
+
+
+@pytest.mark.two_bodies
+def test_a_closed_root_is_an_outage_of_the_whole_store(work: Path) -> None:
+    need_root()
+    filled(work, True)
+    for closed in (work / "store", work / "store/runs"):
+        _other(closed, 0o700)
+        code, out = user_says(work, "status")
+        assert (code, "damaged" in out) == (4, False), out
+        os.chown(closed, 0, 0)
+
+
+@pytest.mark.two_bodies
+def test_a_backend_that_this_version_does_not_know(work: Path) -> None:
+    """A newer launcher's run elsewhere: every verb goes on, and cancel.json is written."""
+    store = open_store((work / "store").as_uri())
+    filled(work, True)
+    newer = job("newer", store=store.url, backend="slurm")
+    store.create(RunKeys(run_id(newer)).job, encode_job(newer))
+    for words in (*VERBS, "status newer", "cancel newer", "cancel --all", "wait newer --timeout 0s"):
+        code, out, err = said(words)
+        assert code in range(6), f"{words}: {code}\n{out}{err}"
+        assert "Traceback" not in err
+    assert store.head(RunKeys(run_id(newer)).cancel) is not None
