@@ -402,3 +402,31 @@ def test_a_rollout_is_another_when_its_pictures_lie_elsewhere_or_come_later(file
     later = digests(**{f"{folder}/777.png": entry})
     for changed in (moved, later):
         assert {each for each in before if before[each] != changed[each]} == {folder}
+
+
+@pytest.mark.two_bodies
+def test_a_newer_launchers_end_is_shown_as_unknown(engine: Engine, file_store: Store) -> None:
+    """One such record ended the pass over the whole store, and the page was never up to date again."""
+    newer, other = evaluation(file_store, "newer"), evaluation(file_store, "other")
+    record = json.loads(file_store.get(RunKeys(newer).result)) | {"outcome": "archived", "reason": "moved_away"}
+    file_store.put(RunKeys(newer).result, json.dumps(record).encode())
+    assert not StoreFollower(engine, file_store).once(everything=True).problems
+    assert {row["run"]: (row["state"], row["reason"]) for row in contents(engine)["runs"]} == {
+        newer: ("unknown", "unknown"),
+        other: ("succeeded", "succeeded"),
+    }
+
+
+def test_a_list_that_cannot_be_true_deletes_nothing(
+    engine: Engine, file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluation(file_store)
+    StoreFollower(engine, file_store).once()
+
+    def lies(store: Store) -> list[str]:
+        raise Unreachable("its list lacks its own marker")
+
+    monkeypatch.setattr("launcher.monitor.ingest.runs_of", lies)
+    with pytest.raises(Unreachable):
+        StoreFollower(engine, file_store).once()
+    assert contents(engine)["runs"]
