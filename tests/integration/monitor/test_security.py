@@ -187,6 +187,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(watched: Watched) -> None:
     assert "3,000 more characters" in log
 
 
+@pytest.mark.ci
 def test_a_log_line_of_100_megabytes(apart: tuple[Monitor, Store]) -> None:
     monitor, store = apart
     body = b"first\n" + b"y" * 100_000_000 + b"\x1b]0;title\x07<b>\nlast\n"
