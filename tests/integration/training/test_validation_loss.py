@@ -141,6 +141,7 @@ def test_alone_it_is_transformers_own_loss(material: dict[str, Path], one: Path)
     assert losses[6] < losses[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "fsdp", [pytest.param(False, id="data parallel", marks=pytest.mark.nightly), pytest.param(True, id="FSDP")]
 )
