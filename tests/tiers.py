@@ -33,7 +33,8 @@ OVER: Final = 1.5
 
 
 class Phase(NamedTuple):
-    """One run of pytest: the folders and marks of its tests, and how many of them run at a time."""
+    """One run of pytest: the folders and marks of its tests, and how many of them run at a time. No folders: those that
+    hold tests of CI alone."""
 
     folders: tuple[str, ...]
     marks: str
@@ -69,7 +70,7 @@ UNIT: Final = ("tests/unit", "tests/contract", "tests/smoke")
 TIERS: Final[dict[str, tuple[Phase, ...]]] = {
     "quick": (Phase(UNIT, "not nightly and not cluster and not ci", 2),),
     "test": (Phase(("tests",), "not nightly and not cluster and not ci", 4),),
-    "ci": (Phase(("tests",), "ci and not nightly and not cluster", 4),),
+    "ci": (Phase((), "ci and not nightly and not cluster", 4),),
     "cluster": (Phase(("tests/cluster", "tests/integration/backend"), "cluster and not nightly", 2),),
 }
 
@@ -79,12 +80,26 @@ def recorded(tier: str) -> Path:
     return ROOT / f"build/tiers/{tier}.jsonl"
 
 
+def of_ci() -> list[str]:
+    """The folders and files with tests that only CI runs. To import all the others would cost each process a quarter of
+    a minute."""
+    found = {str(one.relative_to(ROOT)) for path in CI_ONLY for one in ROOT.glob(f"{path}*")}
+    for file in (ROOT / "tests").glob("*/**/*.py"):
+        if "pytest.mark.ci" in file.read_text(encoding="utf-8"):
+            found.add(str((file.parent if file.name == "conftest.py" else file).relative_to(ROOT)))
+    return sorted(found)
+
+
+def paths(phase: Phase) -> Sequence[str]:
+    return phase.folders or of_ci()
+
+
 def command(phase: Phase, *more: str) -> list[str]:
     """pytest's command line for a phase."""
     how = ("-n", str(phase.workers), "--dist", "worksteal")
     # the marks leave them out as well, but only after their imports, in every worker
     left = [f"--ignore-glob={path}*" for path in CI_ONLY if "not ci" in phase.marks]
-    return [sys.executable, "-m", "pytest", "-q", *how, "-m", phase.marks, *left, *more, *phase.folders]
+    return [sys.executable, "-m", "pytest", "-q", *how, "-m", phase.marks, *left, *more, *paths(phase)]
 
 
 def quiet() -> str:

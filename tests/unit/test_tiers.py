@@ -32,6 +32,14 @@ def test_what_only_ci_runs_is_not_even_collected_by_make_test() -> None:
     assert not ignored & set(tiers.command(tiers.TIERS["ci"][0]))
 
 
+def test_ci_looks_where_its_tests_are() -> None:
+    paths = tiers.of_ci()
+    assert paths[-1] in tiers.command(tiers.TIERS["ci"][0])
+    for path in ("tests/images", "tests/integration/rl/test_joined.py", "tests/integration/runtime/test_ends.py"):
+        assert path in paths
+    assert "tests/integration/backend" in paths  # its conftest marks them
+
+
 def test_the_phases_of_a_tier_share_its_marks() -> None:
     assert all(len({phase.marks for phase in phases}) == 1 for phases in tiers.TIERS.values())
 

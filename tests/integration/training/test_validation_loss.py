@@ -159,6 +159,7 @@ def test_alone_the_lowest_loss_is_kept_and_ends_the_training(material: dict[str,
     assert_the_best_is_kept(out, material)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "lora",
     [
