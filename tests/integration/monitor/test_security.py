@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.desktops.listening import listening
 from launcher.protocol.records import Beat
 from launcher.spec.model import Output
 from launcher.spec.own_files import own_files
@@ -312,6 +313,10 @@ def test_the_token_is_in_no_log(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in private.iterdir()} == {0o600}
     assert (private / "monitor.sqlite").exists()
     assert private.stat().st_mode & 0o077 == 0
+
+
+def test_it_listens_on_this_machine_only(watched: Watched) -> None:
+    assert listening([watched.monitor.process.pid]) == {f"127.0.0.1:{watched.monitor.port}"}
 
 
 def test_a_port_in_use_is_one_line(watched: Watched, tmp_path: Path) -> None:
