@@ -49,6 +49,7 @@ class Claim(Record, frozen=True):
     backends: nothing computes in that attempt.
 
     runtime   version of the launcher in the image
+    image     the id of its container's image, where the backend knows it
     moved_to  the backend that may start the next attempts; ""
     why       why the run was moved
     """
@@ -57,6 +58,7 @@ class Claim(Record, frozen=True):
     nonce: str
     time: float
     runtime: str = ""
+    image: str = ""
     moved_to: str = ""
     why: str = ""
 
