@@ -211,8 +211,8 @@ def test_a_retry_takes_todays_packages_and_starts_from_the_beginning(site: Path)
     assert [job.resume for job in (new_first, new_second)] == [None, None]
     assert {job.roles["main"].image.environment for job in (new_first, new_second)} == {now.digest}
     assert new_second.inputs["x"].work == work_hash(new_first) != work_hash(first)
-    told_ = ": the packages of this machine are not those that it ran with: it starts from the beginning"
-    assert said == [f"{run}{told_}" for run in runs]
+    told_ = ": the packages of this machine are not those that it ran with (jinja2 3.1.5 -> 3.1.6)"
+    assert said == [f"{run}{told_}: it starts from the beginning" for run in runs]
 
 
 def test_what_is_told_of_many_and_of_none() -> None:
