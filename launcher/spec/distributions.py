@@ -41,11 +41,12 @@ Node = tuple[str, str]  # a distribution and one of its extras; "" for what it a
 
 
 class Distribution(NamedTuple):
-    """origin: direct_url.json, for what did not come from an index; else empty."""
+    """info: the path of its *.dist-info folder; origin: direct_url.json, for what did not come from an index; else
+    empty."""
 
     name: str
     version: str
-    info: Path
+    info: str
     origin: Mapping[str, object]
 
     @property
@@ -61,8 +62,8 @@ class Distribution(NamedTuple):
     def files(self) -> Iterator[Path]:
         """Its installed files, as RECORD lists them."""
         try:
-            rows = csv.reader((self.info / "RECORD").read_text(encoding="utf-8").splitlines())
-            yield from (self.info.parent / row[0] for row in rows if row)
+            rows = csv.reader(Path(self.info, "RECORD").read_text(encoding="utf-8").splitlines())
+            yield from (Path(self.info).parent / row[0] for row in rows if row)
         except OSError:
             return
 
@@ -82,12 +83,14 @@ def installed(folders: Iterable[str]) -> dict[str, Distribution]:
             continue
         for entry in entries:
             if (match := _INFO.fullmatch(entry)) is not None and (name := plain_name(match[1])) not in found:
-                info = Path(folder, entry)
+                info = f"{folder}/{entry}"
                 found[name] = Distribution(name, match[2], info, _origin(info))
     return found
 
 
-def _origin(info: Path) -> Mapping[str, object]:
+def _origin(info: str) -> Mapping[str, object]:
+    if not os.access(f"{info}/direct_url.json", os.R_OK):  # of hundreds few have one, and an exception costs more
+        return {}
     try:
         with open(f"{info}/direct_url.json", "rb") as stream:  # noqa: PTH123 - hundreds of them, and few are there
             told = json.load(stream)

@@ -125,13 +125,13 @@ def package_folder(name: str) -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def source_files(folder: Path) -> Iterator[Path]:
-    """The files of a source folder in a fixed order, without hidden files, bytecode and editors' backups."""
+def source_files(folder: str) -> Iterator[str]:
+    """The paths of a source folder's files in a fixed order, without hidden files, bytecode and editors' backups."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")):
-                yield Path(here, name)
+                yield f"{here}/{name}"
 
 
 def _roots() -> dict[str, Path]:
@@ -144,7 +144,7 @@ def _own(hashes: FileHashes) -> str:
     roots_ = _roots()
     for source in SOURCES:
         root = roots_.get(source.partition("/")[0])
-        for path in map(str, source_files(root / source)) if root is not None else ():
+        for path in source_files(f"{root}/{source}") if root is not None else ():
             total.update(f"{hashes.sha256(path)}  {path[len(str(root)) + 1 :]}\n".encode())
     return total.hexdigest()[:16]
 
@@ -155,7 +155,7 @@ def _version(one: Distribution, hashes: FileHashes) -> str:
     if isinstance(vcs, dict):
         return f"{one.version} {vcs.get('commit_id', '')}".strip()
     if one.local and not one.editable:
-        return f"{one.version} {listed(one.files(), one.info.parent, hashes)[:16]}"
+        return f"{one.version} {listed(one.files(), Path(one.info).parent, hashes)[:16]}"
     archive = one.origin.get("archive_info")
     if isinstance(archive, dict) and archive.get("hash"):
         return f"{one.version} {str(archive['hash']).rpartition('=')[2][:16]}"

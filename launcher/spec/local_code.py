@@ -23,6 +23,7 @@ _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "
 _CODE: Final = (".py", ".so", ".pyd")
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
 _SETTLED: Final = 2 * 10**9  # ns; a file that changed so shortly ago may change again with the same time
+_ROWS: Final = 10_000  # with more of them reading the hashes takes longer than all the rest
 MAX_FILES: Final = 50_000
 
 Row = tuple[int, int, int, int, str]  # mtime, ctime (ns), size, inode, sha256
@@ -33,6 +34,7 @@ class FileHashes:
 
     def __init__(self, path: Path) -> None:
         self._path, self._changed = path, False
+        self._asked: set[str] = set()
         try:
             self._rows: dict[str, Row] = decode(path.read_bytes(), dict[str, Row])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -40,6 +42,7 @@ class FileHashes:
 
     def sha256(self, path: str) -> str:
         """Of a file's content. Raises OSError."""
+        self._asked.add(path)
         status = os.stat(path)  # noqa: PTH116 - thousands of them
         now = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
         row = self._rows.get(path)
@@ -52,11 +55,13 @@ class FileHashes:
         return digest
 
     def save(self) -> None:
-        """Writes what is known, but for files that were written a moment ago and may be again with the same time."""
+        """Writes what is known, but for files that were written a moment ago and may be again with the same time. Where
+        that is much, only of the files that were asked for: the others are of folders that nobody uses any more."""
         if not self._changed:
             return
         latest = time.time_ns() - _SETTLED
-        rows = {path: row for path, row in self._rows.items() if max(row[:2]) < latest}
+        paths = self._rows if len(self._rows) <= _ROWS else self._asked & self._rows.keys()
+        rows = {path: self._rows[path] for path in paths if max(self._rows[path][:2]) < latest}
         keep(self._path, msgspec.json.encode(rows))
 
 
@@ -131,7 +136,8 @@ def _files(path: str) -> Iterator[tuple[str, str]]:
             for name in folders
             if name not in _SKIPPED and not name.startswith(".") and not name.endswith((".egg-info", ".dist-info"))
         )
-        place = os.path.relpath(here, path)
+        place = here[len(path.rstrip("/")) + 1 :]
+        place = f"{place}/" if place else ""
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")) and (inside or name.endswith(_CODE)):
-                yield os.path.normpath(os.path.join(place, name)), os.path.join(here, name)  # noqa: PTH118
+                yield f"{place}{name}", f"{here}/{name}"

@@ -182,6 +182,22 @@ def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(sit
         check_environment([job], local_environment())
 
 
+def test_hashes_of_files_that_nobody_asks_for_go_when_they_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_code, "_ROWS", 2)
+    files = [tmp_path / f"{number}.py" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_text("x")
+        os.utime(file, (0, 0))
+        monkeypatch.setattr("time.time_ns", lambda: file.stat().st_ctime_ns + 3 * 10**9)  # noqa: B023 - called at once
+        hashes = FileHashes(tmp_path / "hashes")
+        hashes.sha256(str(file))
+        hashes.save()
+        kept_ = msgspec.json.decode((tmp_path / "hashes").read_bytes())
+        assert list(kept_) == [str(one) for one in (files[: number + 1] if number < 2 else files[2:])]
+
+
 def test_what_was_ignored_then_is_ignored_now(site: Path) -> None:
     """`submit --run` and `retry` from another folder, with another slipway.yaml."""
     add(site, "jinja2", "3.1.5")
