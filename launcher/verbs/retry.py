@@ -98,7 +98,8 @@ def _with_packages(
             some = any(one.checkpoints for view in resumed(store, run) for one in view.attempts)
             goes_on = some and resume
             then = "it goes on from its checkpoint all the same" if goes_on else "it starts from the beginning"
-            say(f"{run}: {what}: {then}{'; --resume: from its checkpoint' if some and not resume else ''}")
+            other = f"; from its checkpoint: `launcher retry {run} --resume`" if some and not resume else ""
+            say(f"{run}: {what}: {then}{other}")
             new = msgspec.structs.replace(
                 new, resume=run if goes_on else None, resume_made_with=made_with if goes_on else ""
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from launcher.backends.base import images_of
 from launcher.backends.docker.backend import DockerBackend
 from launcher.backends.docker.container import MARK, QUEUE, RUN
 from launcher.backends.docker.spawner import DockerSpawner
@@ -153,7 +155,11 @@ def test_a_tag_that_moved_after_the_submit_is_a_config_error_with_both_ids(here:
     again, keeps = (put(here, here.job(name, roles=wide))[0] for name in ("again", "keeps"))
     wait_for(lambda: here.starts(again.run) == here.starts(keeps.run) == 1)
     (waits,) = put(here, here.job("waits", roles=wide))
+    running = here.engine.docker("ps", "-q", f"--filter=label={RUN}={keeps.run}").stdout.split()
+    shown = here.engine.docker("inspect", "--format={{json .Config.Env}}", *running).stdout
     before, now = moved(here)
+    assert f"SLIPWAY_IMAGE={before}" in json.loads(shown)  # what the claim records, for a retry
+    assert images_of(here.job("later"), here.options) == {"main": now}
     here.engine.docker("kill", *here.engine.docker("ps", "-q", f"--filter=label={RUN}={again.run}").stdout.split())
     wait_for(lambda: gone(here, again.run) and gone(here, waits.run))
     for run in (again.run, waits.run):

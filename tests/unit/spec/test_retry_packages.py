@@ -39,7 +39,7 @@ def test_a_retry_goes_on_from_others_checkpoints_only_when_it_is_told_to_and_the
     (told_to,) = retry(store, [run], resume=True, say=said.append).runs
     assert (plain.resume, plain.resume_made_with) == (None, "")
     assert (told_to.resume, told_to.resume_made_with) == (run, before.digest)
-    assert "it starts from the beginning; --resume: from its checkpoint" in said[0]
+    assert f"it starts from the beginning; from its checkpoint: `launcher retry {run} --resume`" in said[0]
     assert "it goes on from its checkpoint all the same" in said[1]
     assert work_hash(plain) == work_hash(told_to)
     assert run_id(plain) != run_id(told_to)
@@ -92,6 +92,7 @@ def test_a_retry_on_docker_starts_over_where_its_image_is_another_one(site: Path
     assert (moved.resume, moved.fresh, moved.resume_made_with) == (None, 1, "")
     assert (told_to.resume, told_to.resume_made_with) == (run, "sha256:old")
     assert len({run, run_id(same), run_id(moved), run_id(told_to)}) == 4
+    command = f"`launcher retry {run} --resume`"
     assert said[0] == (
-        f"{run}: the image was sha256:old when it ran: it starts from the beginning; --resume: from its checkpoint"
+        f"{run}: the image was sha256:old when it ran: it starts from the beginning; from its checkpoint: {command}"
     )
