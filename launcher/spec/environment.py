@@ -166,8 +166,8 @@ def _code(sites: Collection[str]) -> Iterator[tuple[str, str]]:
     for number, path in enumerate(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         if path and os.path.basename(path) not in _SITES and os.path.exists(path):  # noqa: PTH110, PTH119
             yield f"PYTHONPATH[{number}]", path
-    for site in sites:
-        yield from roots(site)
+    for site in sites:  # a .pth that names one more of them adds distributions
+        yield from ((name, path) for name, path in roots(site) if os.path.basename(path) not in _SITES)  # noqa: PTH119
 
 
 def _tools(found: Mapping[str, Distribution], ignore: Collection[str], remember: bool) -> set[str]:

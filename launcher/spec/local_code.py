@@ -21,6 +21,7 @@ from launcher.files import keep
 
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
 _CODE: Final = (".py", ".so", ".pyd")
+_TEXT: Final = re.compile(r"""['"]([^'"]+)['"]""")
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
 _SETTLED: Final = 2 * 10**9  # ns; a file that changed so shortly ago may change again with the same time
 _ROWS: Final = 10_000  # with more of them reading the hashes takes longer than all the rest
@@ -77,9 +78,13 @@ def roots(site: str) -> Iterator[tuple[str, str]]:
             if name.endswith(".pth"):
                 lines = Path(site, name).read_text(encoding="utf-8", errors="replace").splitlines()
                 for number, line in enumerate(lines):
-                    path = os.path.join(site, line.strip())  # noqa: PTH118 - an absolute line stays itself
-                    if line.strip() and not line.startswith(("import ", "import\t", "#")) and os.path.isdir(path):  # noqa: PTH112
-                        yield f"{_unversioned(name)}[{number}]", path
+                    # a line of code may add a folder, which stands in it as a text
+                    code = line.startswith(("import ", "import\t"))
+                    texts = _TEXT.findall(line) if code else [line] if not line.startswith("#") else []
+                    for text in filter(None, map(str.strip, texts)):
+                        path = os.path.join(site, text)  # noqa: PTH118 - an absolute one stays itself
+                        if (os.path.isabs(text) or not code) and os.path.isdir(path):  # noqa: PTH112, PTH117
+                            yield f"{_unversioned(name)}[{number}]", path
             elif name.startswith("__editable__") and name.endswith("_finder.py"):
                 found = _MAPPING.search(Path(site, name).read_text(encoding="utf-8", errors="replace"))
                 for module, path in sorted(ast.literal_eval(found[1]).items()) if found else ():

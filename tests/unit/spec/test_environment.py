@@ -97,6 +97,29 @@ def test_a_finder_of_an_editable_one(site: Path, tmp_path: Path) -> None:
     assert local_environment().digest != before.digest
 
 
+def test_a_folder_that_code_in_a_pth_file_adds(site: Path, tmp_path: Path) -> None:
+    write(tmp_path, "src/own.py", "X = 1\n")
+    (site / "own.pth").write_text(f"import sys; sys.path.insert(0, '{tmp_path}/src')\nimport not_a_path; x('src')\n")
+    assert [path for _, path in roots(str(site))] == [f"{tmp_path}/src"]
+    before = local_environment()
+    write(tmp_path, "src/own.py", "X = 2\n")
+    assert local_environment().digest != before.digest
+
+
+def test_another_folder_of_distributions_is_not_read_file_by_file(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an environment stands on another one: Python has both on its path."""
+    base = tmp_path / "base/site-packages"
+    add(base, "jinja2", "3.1.5")
+    write(base, "jinja2/__init__.py", "X = 1\n")
+    (site / "base.pth").write_text(f"{base}\n")
+    monkeypatch.syspath_prepend(str(base))
+    parts = local_environment().parts
+    assert parts["jinja2"] == "3.1.5"
+    assert not [name for name in parts if name.startswith("base.pth")]
+
+
 def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
     digests = []
     for place in ("here", "there"):
