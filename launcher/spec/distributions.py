@@ -31,6 +31,7 @@ TOOLS: Final = frozenset(
 RULES: Final = 1  # raised with TOOLS and with what `left_out` decides: answers of before do not count
 _OF_TOOLS: Final = re.compile(r"dev|develop|development|test|tests|testing|lint|linting|typing|doc|docs|quality")
 _INFO: Final = re.compile(r"(.+?)(?:-([^-]+?))?(?:\.dist-info|(?:-py\d[\d.]*)?\.egg-info)")
+_MODULE: Final = re.compile(r"[^\W\d]\w*(\.py|\.[\w.-]*so|\.pyd)?")
 _REQUIRES: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?([^;]*)(?:;(.*))?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _PLATFORM: Final = re.compile(r"""(sys_platform|platform_system|os_name)\s*==\s*['"]([^'"]+)['"]""")
@@ -69,9 +70,9 @@ class Distribution(NamedTuple):
 
     def requirements(self) -> Iterator[str]:
         """What it needs, as in Requires-Dist."""
-        for line in _head(self.metadata).split(b"\n"):
-            if line.startswith(_KEY):
-                yield line[len(_KEY) :].decode("utf-8", "replace")
+        for header in _head(self.metadata).split(b"\n"):
+            if header.startswith(_KEY):
+                yield header[len(_KEY) :].decode("utf-8", "replace")
         if self.info.endswith(".egg-info"):
             try:
                 lines = Path(self.info, "requires.txt").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -83,6 +84,18 @@ class Distribution(NamedTuple):
                     extra = line.strip("[]").partition(":")[0]
                 elif line:
                     yield f'{line}; extra == "{extra}"' if extra else line
+
+    def top_names(self) -> set[str]:
+        """What it brought into its folder of distributions: modules, and folders of them."""
+        names = {self.name.replace("-", "_")}  # Debian deletes the list of files
+        for path in (f"{self.info}/RECORD", f"{self.info}/top_level.txt"):
+            try:
+                with open(path, "rb") as stream:  # noqa: PTH123 - hundreds of them
+                    lines = stream.read().split(b"\n")
+            except OSError:
+                continue
+            names |= {os.fsdecode(line.partition(b"/")[0].partition(b",")[0].strip()) for line in lines}
+        return names
 
     def files(self) -> Iterator[Path]:
         """Its installed files, as RECORD lists them."""
@@ -112,6 +125,13 @@ def installed(folders: Iterable[str]) -> dict[str, Distribution]:
                 one = Distribution(name, match[2] or "", info, _origin(info))
                 found[name] = one if one.version else one._replace(version=_told_version(one))
     return found
+
+
+def of_none(site: str, found: Mapping[str, Distribution]) -> list[str]:
+    """The modules in a folder of distributions that none of these brought there: somebody copied them."""
+    known = {name.partition(".")[0] for one in found.values() for name in one.top_names()}
+    names = [name for name in sorted(os.listdir(site)) if name.partition(".")[0] not in known]  # noqa: PTH208 - names
+    return [name for name in names if _MODULE.fullmatch(name) and name != "__pycache__"]
 
 
 def _told_version(one: Distribution) -> str:

@@ -96,7 +96,7 @@ class VenvArchive(msgspec.Struct, frozen=True, dict=True):  # dict: for cached p
                 _add(tar, name, len(text), io.BytesIO(text))
             for package in PACKAGES:
                 folder = package_folder(package)
-                for path in map(Path, source_files(str(folder))) if folder is not None else ():
+                for path in source_files(folder) if folder is not None else ():
                     name = f"{SOURCE}/{package}/{path.relative_to(cast(Path, folder)).as_posix()}"
                     with path.open("rb") as stream:
                         _add(tar, name, path.stat().st_size, stream)

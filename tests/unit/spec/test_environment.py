@@ -114,10 +114,29 @@ def test_another_folder_of_distributions_is_not_read_file_by_file(
     add(base, "jinja2", "3.1.5")
     write(base, "jinja2/__init__.py", "X = 1\n")
     (site / "base.pth").write_text(f"{base}\n")
-    monkeypatch.syspath_prepend(str(base))
+    monkeypatch.setattr(sys, "path", [str(base), *sys.path])
     parts = local_environment().parts
     assert parts["jinja2"] == "3.1.5"
     assert not [name for name in parts if name.startswith("base.pth")]
+
+
+def test_what_was_copied_beside_the_distributions_counts_by_content(site: Path) -> None:
+    add(site, "jinja2", "3.1.5")
+    add(site, "flask", "3.0")
+    write(site, "jinja2/__init__.py", "X = 1\n")
+    write(site, "werkzeug/__init__.py", "X = 1\n")
+    write(site, "flask-3.0.dist-info/RECORD", "werkzeug/__init__.py,sha256=x,7\nflask-3.0.dist-info/METADATA,,\n")
+    before = local_environment(remember=True)
+    assert not [name for name in before.parts if name.startswith("site-packages/")]
+    write(site, "mine/__init__.py", "X = 1\n")
+    write(site, "sitecustomize.py", "X = 1\n")
+    write(site, "own.pth", "# nothing\n")
+    (site / "__pycache__").mkdir()
+    now = local_environment(remember=True)
+    assert now.parts.keys() - before.parts.keys() == {"site-packages/mine", "site-packages/sitecustomize.py"}
+    write(site, "mine/__init__.py", "X = 2\n")
+    assert local_environment().digest != now.digest
+    assert local_environment(["mine", "sitecustomize"]).digest == before.digest
 
 
 def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
