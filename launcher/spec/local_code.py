@@ -132,14 +132,29 @@ def _files(path: str) -> Iterator[tuple[str, str]]:
         yield os.path.basename(path), path  # noqa: PTH119
         return
     packages: set[str] = set()
-    for here, folders, names in os.walk(path):
+    linked = {os.path.realpath(path)}  # folders that links led to: each once, so that two links may lead to each other
+
+    def walked(folder: str) -> bool:
+        """Of linked folders packages alone: what else a project links to may be all its data."""
+        if not os.path.islink(folder):  # noqa: PTH114
+            return True
+        target = os.path.realpath(folder)
+        if target in linked or not os.path.exists(f"{folder}/__init__.py"):  # noqa: PTH110
+            return False
+        linked.add(target)
+        return True
+
+    for here, folders, names in os.walk(path, followlinks=True):
         inside = "__init__.py" in names or os.path.dirname(here) in packages  # noqa: PTH120
         if inside:
             packages.add(here)
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _SKIPPED and not name.startswith(".") and not name.endswith((".egg-info", ".dist-info"))
+            if name not in _SKIPPED
+            and not name.startswith(".")
+            and not name.endswith((".egg-info", ".dist-info"))
+            and walked(f"{here}/{name}")
         )
         place = here[len(path.rstrip("/")) + 1 :]
         place = f"{place}/" if place else ""

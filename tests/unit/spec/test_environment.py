@@ -139,6 +139,20 @@ def test_what_was_copied_beside_the_distributions_counts_by_content(site: Path) 
     assert local_environment(["mine", "sitecustomize"]).digest == before.digest
 
 
+def test_a_linked_package_is_read_once_and_linked_data_is_not(site: Path, tmp_path: Path) -> None:
+    write(tmp_path, "far/one/__init__.py", "X = 1\n")
+    write(tmp_path, "data/tool.py", "X = 1\n")
+    write(tmp_path, "src/own/__init__.py", "")
+    for link, target in (("src/own/one", "far/one"), ("far/one/back", "src/own"), ("src/data", "data")):
+        (tmp_path / link).symlink_to(tmp_path / target)
+    (site / "own.pth").write_text(f"{tmp_path}/src\n")
+    digests = [local_environment().digest]
+    for file in ("far/one/__init__.py", "data/tool.py"):
+        write(tmp_path, file, "X = 2\n")
+        digests.append(local_environment().digest)
+    assert digests[0] != digests[1] == digests[2]
+
+
 def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
     digests = []
     for place in ("here", "there"):
