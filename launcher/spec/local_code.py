@@ -18,8 +18,12 @@ import msgspec
 from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.files import keep
+from launcher.spec.own_files import MARKER, OUTPUT
 
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
+# a store, a gathered run, results of an evaluation; the folders of a local queue, which hold copies of code
+_OWN_FILES: Final = frozenset((MARKER, "gathered.json", OUTPUT))
+_STATE: Final = frozenset(("queue", "sites", "cancels", "notes", "runs"))
 _CODE: Final = (".py", ".so", ".pyd")
 _TEXT: Final = re.compile(r"""['"]([^'"]+)['"]""")
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
@@ -145,6 +149,9 @@ def _files(path: str) -> Iterator[tuple[str, str]]:
         return True
 
     for here, folders, names in os.walk(path, followlinks=True):
+        if here != path and (not _OWN_FILES.isdisjoint(names) or _STATE.issubset(folders)):
+            folders.clear()
+            continue
         inside = "__init__.py" in names or os.path.dirname(here) in packages  # noqa: PTH120
         if inside:
             packages.add(here)

@@ -23,6 +23,8 @@ from launcher.spec.environment import (
 from launcher.spec.hashing import work_hash
 from launcher.spec.local_code import FileHashes, content, roots
 from launcher.spec.model import Input, Output, ResolvedJob
+from launcher.spec.own_files import OUTPUT
+from launcher.store.layout import MARKER
 from launcher.verbs.retry import retry
 from tests.support.fakerun import fake_job, write_run
 from tests.support.memory_store import MemoryStore
@@ -151,6 +153,23 @@ def test_a_linked_package_is_read_once_and_linked_data_is_not(site: Path, tmp_pa
         write(tmp_path, file, "X = 2\n")
         digests.append(local_environment().digest)
     assert digests[0] != digests[1] == digests[2]
+
+
+@pytest.mark.parametrize("mark", [MARKER, "gathered.json", OUTPUT])
+def test_what_the_launcher_itself_wrote_below_such_a_folder_does_not_count(
+    site: Path, tmp_path: Path, mark: str
+) -> None:
+    """A store, a gathered run, the results of an evaluation: an output may be a Python file."""
+    write(tmp_path, "src/own/__init__.py", "X = 1\n")
+    (site / "own.pth").write_text(f"{tmp_path}/src\n")
+    before = local_environment()
+    for folder in ("src/made", "src/own/made"):
+        write(tmp_path, f"{folder}/{mark}", "{}")
+        write(tmp_path, f"{folder}/runs/one/answer.py", "X = 1\n")
+    write(tmp_path, "src/state/runs/one/main-0/work/source/own/__init__.py", "X = 1\n")
+    for name in ("queue", "sites", "cancels", "notes"):
+        (tmp_path / "src/state" / name).mkdir()
+    assert local_environment() == before
 
 
 def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
