@@ -169,6 +169,7 @@ def _token(path: str) -> str:
 def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     import msgspec
 
+    from launcher.backends.base import images_of
     from launcher.spec.hashing import decode_job
     from launcher.store.layout import RunKeys
     from launcher.verbs.cancel import cancel_jobs
@@ -181,7 +182,12 @@ def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     def retry(store: Store, run: str) -> str:
         from launcher import api
 
-        group = runs_again(store, [run], ignore=profile.local.ignore)
+        group = runs_again(
+            store,
+            [run],
+            ignore=profile.local.ignore,
+            images=lambda job: images_of(job, profile.backend_options(job.backend)),
+        )
         done = api.submit(api.Jobs(group, msgspec.structs.replace(profile, store=store.url)))
         return f"{done[0].state}: {done[0].run}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec import code
+from launcher.spec import code, own_files
 from launcher.spec.code import Overlay
 from launcher.spec.listing import listing
 from launcher.store import layout
@@ -134,7 +134,7 @@ def test_stores_and_states_of_other_settings_are_known_by_what_they_hold(tmp_pat
         {
             "old/runs/" + run + "/job.json": "",
             "old/objects/sha256/x": "",
-            f"empty/{code.MARKER}": "",
+            f"empty/{own_files.MARKER}": "",
             "empty/objects/sha256/x": "",
             "before/sites/" + run + ".json": "",
             "before/id": "",
@@ -148,7 +148,7 @@ def test_stores_and_states_of_other_settings_are_known_by_what_they_hold(tmp_pat
 
 
 def test_the_mark_of_a_store_is_the_stores_own() -> None:
-    assert code.MARKER == layout.MARKER
+    assert own_files.MARKER == layout.MARKER
 
 
 def test_a_folder_within_the_store_is_refused(tmp_path: Path) -> None:
