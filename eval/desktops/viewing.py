@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from eval.desktop import DesktopTimeout, SetupFailed
+from eval.desktops.listening import listening as listens_on
+from eval.desktops.listening import processes_with
 from eval.desktops.session import DesktopSession
 
 PAGES: Final = Path("/usr/share/novnc")
@@ -86,7 +88,8 @@ async def _begin(session: DesktopSession, view: View) -> None:
     password_file.touch(mode=0o600)
     password_file.write_text(view.password + "\n")
     server = ["x11vnc", "-display", session.place.display, "-auth", str(session.place.xauthority)]
-    server += ["-passwdfile", str(password_file), "-unixsock", str(listening), "-rfbport", "0", "-no6"]
+    server += ["-passwdfile", str(password_file), "-unixsock", str(listening), "-rfbport", "0"]
+    server += ["-no6", "-rfbportv6", "-1"]  # the second is what Debian's libvncserver obeys
     server += ["-forever", "-shared", "-quiet", "-nobell", "-noremote"]
     if not view.control:
         server += ["-viewonly", "-nosetclipboard", "-nosetprimary"]
@@ -99,6 +102,10 @@ async def _begin(session: DesktopSession, view: View) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise DesktopTimeout(f"the view of the desktop did not answer within {READY_LIMIT_S:g} s") from None
+    promised = {f"unix:{listening}", f"127.0.0.1:{view.port}"}
+    if more := sorted(listens_on(processes_with(str(listening))) - promised):
+        await session.end_views()
+        raise SetupFailed(f"the view of the desktop was ended: its programs listen on {', '.join(more)} as well")
 
 
 async def _answers(port: int) -> bool:

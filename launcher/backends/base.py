@@ -232,6 +232,23 @@ class Forwards(Protocol):
 
 
 @runtime_checkable
+class KnowsImages(Protocol):
+    """A backend whose images may be replaced under their names."""
+
+    def images(self, job: ResolvedJob) -> Mapping[str, str]:
+        """Role -> the id of the image that a start now would run, where the name can move. Raises Unreachable."""
+        ...
+
+
+def images_of(job: ResolvedJob, options: Mapping[str, object]) -> Mapping[str, str]:
+    """`KnowsImages.images` of the job's backend; empty where it does not know any. Raises as `backend_of`."""
+    if not traits(job.backend).spawners:
+        return {}
+    made = backend_of(job, options)
+    return made.images(job) if isinstance(made, KnowsImages) else {}
+
+
+@runtime_checkable
 class EndsDuplicates(Protocol):
     """A backend on which a lost answer may start a member twice. The second does no work, but it is billed."""
 

@@ -148,9 +148,9 @@ class Engine:
         answer: dict[str, Any] = self._call(lambda: self.api.info())
         return answer
 
-    def start_container(self, settings: Mapping[str, Any]) -> str:
-        """Creates and starts a container; returns its id. A container that cannot start is removed. Raises
-        EngineRefused, Unreachable."""
+    def start_container(self, settings: Mapping[str, Any], image: str) -> str:
+        """Creates and starts a container of the image whose id is `image`; returns its id. A container that cannot
+        start is removed. Raises EngineRefused, Unreachable; Conflict if the image's name moved meanwhile."""
         import docker
 
         host = dict(settings["host_config"])
@@ -169,6 +169,8 @@ class Engine:
             plain["networking_config"] = self.api.create_networking_config(names)
         container = str(self._call(lambda: self.api.create_container(**plain))["Id"])
         try:
+            if self.inspect(settings["image"])["Id"] != image:
+                raise Conflict(f"image {settings['image']} was replaced meanwhile")
             self._call(lambda: self.api.start(container))
         except SlipwayError:
             self.remove_container(container)

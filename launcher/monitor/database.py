@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -58,7 +59,10 @@ def connect(url: str) -> Engine:
         raise BadInput(f"--database: `{kind}`; allowed: sqlite:///FILE, postgresql://USER@HOST/NAME")
     if kind == "sqlite":
         if parsed.database and parsed.database != ":memory:":
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = Path(parsed.database)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with suppress(OSError):  # told when it is opened
+                path.touch(0o600)
         engine = create_engine(parsed, connect_args={"timeout": BUSY})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

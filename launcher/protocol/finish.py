@@ -14,7 +14,7 @@ from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run, unlisted
-from launcher.protocol.records import Event, Placement, Result
+from launcher.protocol.records import Event, Placement, Result, Resumed
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
@@ -153,6 +153,7 @@ def result_of(
         lost=sum(end.lost for end in exits.values()),
         left_out=tuple(file for end in exits.values() for file in end.left_out)[:LISTED],
         left_out_count=sum(end.left_out_count for end in exits.values()),
+        resumed=Resumed(job.resume, job.resume_made_with) if job.resume and job.resume_made_with else None,
     )
 
 

@@ -49,6 +49,7 @@ class Claim(Record, frozen=True):
     backends: nothing computes in that attempt.
 
     runtime   version of the launcher in the image
+    image     the id of its container's image, where the backend knows it
     moved_to  the backend that may start the next attempts; ""
     why       why the run was moved
     """
@@ -57,6 +58,7 @@ class Claim(Record, frozen=True):
     nonce: str
     time: float
     runtime: str = ""
+    image: str = ""
     moved_to: str = ""
     why: str = ""
 
@@ -153,6 +155,14 @@ class Adopted(Record, frozen=True):
     attempt: int
 
 
+class Resumed(Record, frozen=True):
+    """The run whose checkpoint a run went on from although other packages, or another image, had made it. `made_with`:
+    the digest of those packages, or the image's id."""
+
+    run: str
+    made_with: str
+
+
 class Result(Record, frozen=True):
     """The only final record of a run."""
 
@@ -171,6 +181,7 @@ class Result(Record, frozen=True):
     left_out: tuple[LeftOut, ...] = ()  # as in the exits of the attempt
     left_out_count: int = 0
     adopted: Adopted | None = None
+    resumed: Resumed | None = None
 
     def source(self, run: str) -> tuple[str, int]:
         """(run, attempt) that holds the outputs of `run`; this is the result of `run`."""

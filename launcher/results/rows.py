@@ -21,7 +21,7 @@ COLUMNS: Final[dict[str, type]] = {
     "run": str, "name": str, "state": str, "reason": str, "problem": str, "attempt": int,
     "work": str, "environment": str, "git_commit": str, "git_dirty": bool, "data": dict, "backend": str,
     "gpu_hours": float, "minutes": float, "cost": float, "currency": str, "variant": dict,
-    "adopted": str, "clusters": int, "cost_per_solved": float,
+    "adopted": str, "resumed": str, "clusters": int, "cost_per_solved": float,
 }  # fmt: skip
 SUCCESS: Final = "success"  # the metric that is the share of `n` tasks that were solved
 MAX_COMPARISONS = 4  # comparisons shown without a request; `launcher compare` has no limit
@@ -77,6 +77,7 @@ class ResultRow:
             "currency": facts.currency or None,
             "variant": dict(facts.job.variant),
             "adopted": facts.source[0] if facts.source[0] != facts.run else None,
+            "resumed": facts.job.resume if facts.job.resume_made_with else None,
             "clusters": metric.clusters if metric else None,
             "cost_per_solved": self.cost_per_solved,
         }

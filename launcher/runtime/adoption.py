@@ -2,7 +2,7 @@
 
 A run of the same `work` computes the same thing from the same inputs. Its outputs may be adopted if every input is
 pinned or still has the content that run read, and if the outputs are still in the store. A job with `fresh` is always
-computed.
+computed, and nobody adopts from a run that went on from a checkpoint of other packages.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def find_done(store: Store, job: ResolvedJob, run: str, holds: Holds = cannot_te
     if job.fresh:
         return None
     for other, result in _done(store, work_hash(job), run):
+        if result.resumed is not None:
+            continue
         kept = _outputs_there(store, job, other, result.attempt)
         same = kept and all(_same(store, job, name, spec, result, holds) for name, spec in job.inputs.items())
         if same and not going(store, other):

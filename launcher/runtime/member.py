@@ -69,19 +69,21 @@ class Member:
         clock: Clock | None = None,
         log: Callable[[str], None] = lambda line: None,
         version: str = "",
+        image: str = "",
         stage: bool = False,
         fed: Callable[[float], None] = lambda began: None,
         holds: Holds = cannot_tell,
         trouble: Callable[[str], None] = lambda what: None,
     ) -> None:
         """
+        image    the id of the container's image, for the claim
         fed      called with the boot time at which each successful heartbeat began
         holds    whether an input outside the store still has a content; see `launcher.runtime.adoption`
         trouble  called with why the store cannot be reached, and with "" when it can be again
         """
         self.store, self.job, self.member, self.placement = store, job, member, placement
         self.clock: Clock = clock or SystemClock()
-        self.log, self.version, self.stage, self._holds, self._fed = log, version, stage, holds, fed
+        self.log, self.version, self.image, self.stage, self._holds, self._fed = log, version, image, stage, holds, fed
         self.run = run_id(job)
         self.keys = RunKeys(self.run)
         self.members = job.members()
@@ -163,7 +165,7 @@ class Member:
             self._halt(Stop(Reason.PREEMPTED, "asked to stop"))
 
     def _claim(self, view: RunView, number: int) -> bool:
-        claim = Claim(self.placement, self._nonce, self.clock.time(), self.version)
+        claim = Claim(self.placement, self._nonce, self.clock.time(), self.version, self.image)
         body = msgspec.json.encode(claim)
         self._claimed_at = self.clock.boottime()
         return self._patiently(lambda: self.store.create(self.keys.attempt(number).claim(self.member), body))

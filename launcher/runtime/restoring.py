@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import NotFound
-from launcher.protocol.read import read_run
 from launcher.runtime import stored
 from launcher.runtime.context import MemberContext
 from launcher.runtime.member import Member
+from launcher.spec.environment import is_local
+from launcher.spec.model import ResolvedJob
 
 
 def checkpoint(context: MemberContext, member: Member, report: Callable[[str], None]) -> Path | None:
-    """Restores the newest checkpoint of this run's earlier attempts, or else of the run to resume. Returns its folder;
-    None if there is no checkpoint. Call it after `member.settle()`. Raises Unreachable."""
-    own, resume = context.address.run, context.job.resume
+    """Restores the newest checkpoint of this run's earlier attempts, or else of the run to resume, or else of the one
+    which that resumed. Returns its folder; None if there is no checkpoint, or if other packages made it. Call it after
+    `member.settle()`. Raises Unreachable."""
+    own = context.address.run
     if member.previous:
         folder, step = _restore(context, own, member.checkpoint, report)
         if folder is not None:
             member.beat_state.checkpoint = step
             return folder
-    if resume:
-        with suppress(NotFound):
-            view = read_run(context.store, resume, full=False)
-            return _restore(context, resume, lambda lost: stored.chosen(view, None, lost), report)[0]
+    for view in stored.resumed(context.store, context.job.resume):
+        if view.job is not None and _others_made(view.job, context.job):
+            context.say(
+                f"the checkpoints of {view.run} were made with other packages than this run's: starting from the "
+                f"beginning; `launcher retry {view.run} --resume` goes on from them"
+            )
+            return None
+        folder, _ = _restore(context, view.run, lambda lost: stored.chosen(view, None, lost), report)  # noqa: B023 - called at once
+        if folder is not None:
+            return folder
     return None
+
+
+def _others_made(theirs: ResolvedJob, ours: ResolvedJob) -> bool:
+    """Whether a run had other packages of its machine than this one, and nobody said that they may be others."""
+    packages = [
+        {name: role.image.environment for name, role in job.roles.items() if is_local(role.image.environment)}
+        for job in (theirs, ours)
+    ]
+    return not ours.resume_made_with and all(packages) and packages[0] != packages[1]
 
 
 def _restore(

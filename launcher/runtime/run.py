@@ -82,6 +82,7 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
         address.placement,
         log=output.say,
         version=__version__,
+        image=address.image,
         stage=address.stage is not None,
         fed=fed,
         trouble=troubled,

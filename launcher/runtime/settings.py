@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,8 @@ from launcher.protocol.records import Placement
 from launcher.reasons import Reason
 from launcher.runtime import procs
 from launcher.spec.hashing import decode_job, run_id
+
+IMAGE: Final = "SLIPWAY_IMAGE"  # the variable with the id of the image that a container was made of
 
 
 class AttemptError(SlipwayError):
@@ -58,6 +61,7 @@ class MemberAddress:
     job: bytes | None  # job.json, if the backend passed it
     workdir: Path | None  # a working folder that the caller keeps; None: a temporary one
     tuning: Tuning
+    image: str = ""  # the id of the container's image, where the backend knows it
     stage: tuple[str, ...] | None = None  # of several runs in one object, which any failure ends: those it reads from
 
     @property
@@ -92,6 +96,7 @@ class MemberAddress:
             job,
             Path(workdir).absolute() if workdir else None,
             tuning,
+            environ.get(IMAGE, ""),
             tuple(name for name in stage.split(",") if name != "first") if stage else None,
         )
 

@@ -11,6 +11,7 @@ import msgspec
 from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.facts import facts
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Complete
 from launcher.protocol.verdict import newest_checkpoint
 from launcher.protocol.view import RunView
@@ -158,6 +159,18 @@ def chosen(view: RunView, before: int | None, lost: Collection[tuple[int, int]] 
     )
     run = facts(replace(view, attempts=left), view.job)
     return newest_checkpoint(run, len(run.attempts) + 1 if before is None else before)
+
+
+def resumed(store: Store, run: str | None) -> Iterator[RunView]:
+    """The run, the run that it resumes, and so on: one that ended before its first checkpoint has that of the one
+    before. Up to one that is gone."""
+    while run:
+        try:
+            view = read_run(store, run, full=False)
+        except NotFound:
+            return
+        yield view
+        run = view.job.resume if view.job is not None else None
 
 
 def restore(store: Store, stored: Stored, folder: Path, member: str) -> Path:

@@ -22,11 +22,10 @@ import msgspec
 from launcher.errors import BadInput
 from launcher.spec import private
 from launcher.spec.listing import identities, identity, listing
-from launcher.spec.own_files import own_files
+from launcher.spec.own_files import MARKER, own_files
 
 # files by which a store or a state folder is recognised under any name
 _RUN: Final = r"[a-z0-9-]+-[0-9a-f]{12}"
-MARKER: Final = ".slipway-store"  # as launcher.store.layout names it
 _RECORD: Final = re.compile(
     rf"(|.*/)(?:{re.escape(MARKER)}|runs/{_RUN}/job\.json|(?:sites/{_RUN}\.json|queue/{_RUN}\.yaml))"
 )

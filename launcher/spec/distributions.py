@@ -1,4 +1,5 @@
-"""The distributions that this interpreter can import, read from their *.dist-info folders, and which of them are tools.
+"""The distributions that this interpreter can import, read from their *.dist-info folders (Debian's, and what setup.py
+installed, have *.egg-info, a folder or a file), and which of them are tools.
 
 A tool (a linter, a test runner) must not rename a training when it is installed. A distribution is left out if it is a
 tool by name, or one that a local project asks for in an extra such as `dev`, or brought by these alone. It counts as
@@ -29,7 +30,8 @@ TOOLS: Final = frozenset(
 )
 RULES: Final = 1  # raised with TOOLS and with what `left_out` decides: answers of before do not count
 _OF_TOOLS: Final = re.compile(r"dev|develop|development|test|tests|testing|lint|linting|typing|doc|docs|quality")
-_INFO: Final = re.compile(r"(.+)-([^-]+)\.dist-info")
+_INFO: Final = re.compile(r"(.+?)(?:-([^-]+?))?(?:\.dist-info|(?:-py\d[\d.]*)?\.egg-info)")
+_MODULE: Final = re.compile(r"[^\W\d]\w*(\.py|\.[\w.-]*so|\.pyd)?")
 _REQUIRES: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?([^;]*)(?:;(.*))?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _PLATFORM: Final = re.compile(r"""(sys_platform|platform_system|os_name)\s*==\s*['"]([^'"]+)['"]""")
@@ -41,11 +43,12 @@ Node = tuple[str, str]  # a distribution and one of its extras; "" for what it a
 
 
 class Distribution(NamedTuple):
-    """origin: direct_url.json, for what did not come from an index; else empty."""
+    """info: the path of its *.dist-info or *.egg-info; origin: direct_url.json, for what did not come from an index;
+    else empty."""
 
     name: str
     version: str
-    info: Path
+    info: str
     origin: Mapping[str, object]
 
     @property
@@ -58,11 +61,47 @@ class Distribution(NamedTuple):
         told = self.origin.get("dir_info")
         return isinstance(told, dict) and bool(told.get("editable"))
 
+    @property
+    def metadata(self) -> str:
+        """The path of the file whose headers say what it is."""
+        if self.info.endswith(".dist-info"):
+            return f"{self.info}/METADATA"
+        return f"{self.info}/PKG-INFO" if os.path.isdir(self.info) else self.info  # noqa: PTH112
+
+    def requirements(self) -> Iterator[str]:
+        """What it needs, as in Requires-Dist."""
+        for header in _head(self.metadata).split(b"\n"):
+            if header.startswith(_KEY):
+                yield header[len(_KEY) :].decode("utf-8", "replace")
+        if self.info.endswith(".egg-info"):
+            try:
+                lines = Path(self.info, "requires.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+            except OSError:
+                return
+            extra = ""
+            for line in map(str.strip, lines):
+                if line.startswith("["):
+                    extra = line.strip("[]").partition(":")[0]
+                elif line:
+                    yield f'{line}; extra == "{extra}"' if extra else line
+
+    def top_names(self) -> set[str]:
+        """What it brought into its folder of distributions: modules, and folders of them."""
+        names = {self.name.replace("-", "_")}  # Debian deletes the list of files
+        for path in (f"{self.info}/RECORD", f"{self.info}/top_level.txt"):
+            try:
+                with open(path, "rb") as stream:  # noqa: PTH123 - hundreds of them
+                    lines = stream.read().split(b"\n")
+            except OSError:
+                continue
+            names |= {os.fsdecode(line.partition(b"/")[0].partition(b",")[0].strip()) for line in lines}
+        return names
+
     def files(self) -> Iterator[Path]:
         """Its installed files, as RECORD lists them."""
         try:
-            rows = csv.reader((self.info / "RECORD").read_text(encoding="utf-8").splitlines())
-            yield from (self.info.parent / row[0] for row in rows if row)
+            rows = csv.reader(Path(self.info, "RECORD").read_text(encoding="utf-8").splitlines())
+            yield from (Path(self.info).parent / row[0] for row in rows if row)
         except OSError:
             return
 
@@ -82,12 +121,28 @@ def installed(folders: Iterable[str]) -> dict[str, Distribution]:
             continue
         for entry in entries:
             if (match := _INFO.fullmatch(entry)) is not None and (name := plain_name(match[1])) not in found:
-                info = Path(folder, entry)
-                found[name] = Distribution(name, match[2], info, _origin(info))
+                info = f"{folder}/{entry}"
+                one = Distribution(name, match[2] or "", info, _origin(info))
+                found[name] = one if one.version else one._replace(version=_told_version(one))
     return found
 
 
-def _origin(info: Path) -> Mapping[str, object]:
+def of_none(site: str, found: Mapping[str, Distribution]) -> list[str]:
+    """The modules in a folder of distributions that none of these brought there: somebody copied them."""
+    known = {name.partition(".")[0] for one in found.values() for name in one.top_names()}
+    names = [name for name in sorted(os.listdir(site)) if name.partition(".")[0] not in known]  # noqa: PTH208 - names
+    return [name for name in names if _MODULE.fullmatch(name) and name != "__pycache__"]
+
+
+def _told_version(one: Distribution) -> str:
+    """Of one whose name has none, as Debian writes some."""
+    told = (line for line in _head(one.metadata).split(b"\n") if line.startswith(b"Version:"))
+    return next(told, b"Version:").partition(b":")[2].decode("utf-8", "replace").strip()
+
+
+def _origin(info: str) -> Mapping[str, object]:
+    if not os.access(f"{info}/direct_url.json", os.R_OK):  # of hundreds few have one, and an exception costs more
+        return {}
     try:
         with open(f"{info}/direct_url.json", "rb") as stream:  # noqa: PTH123 - hundreds of them, and few are there
             told = json.load(stream)
@@ -130,10 +185,8 @@ def _reached(starts: Iterable[Node], needs: Mapping[str, Mapping[str, list[Node]
 def _needs(one: Distribution) -> dict[str, list[Node]]:
     """What a distribution needs, by its extras."""
     needs: dict[str, list[Node]] = {"": []}
-    for line in _head(f"{one.info}/METADATA").split(b"\n"):
-        if not line.startswith(_KEY):
-            continue
-        if (match := _REQUIRES.match(line[len(_KEY) :].decode("utf-8", "replace"))) is not None:
+    for text in one.requirements():
+        if (match := _REQUIRES.match(text)) is not None:
             marker = match[4] or ""
             if " or " not in marker and any(_HERE[of] != value for of, value in _PLATFORM.findall(marker)):
                 continue  # for another system

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ import msgspec
 from launcher import files
 from launcher.decoding import decode
 from launcher.errors import Conflict
-from launcher.spec.distributions import RULES, Distribution, installed, left_out
+from launcher.spec.distributions import RULES, Distribution, installed, left_out, of_none, plain_name
 from launcher.spec.local_code import FileHashes, content, listed, roots
 from launcher.spec.model import ResolvedJob
 
@@ -25,7 +25,7 @@ SOURCES: Final = ("training", "eval", "launcher/runtime")
 IGNORED: Final = "SLIPWAY_IGNORED"  # the variable that tells a local runtime what `ignore` was, with commas
 NAMED: Final = 5  # differences that a message names, at most
 _SITES: Final = ("site-packages", "dist-packages")
-_TOOLS_KEPT: Final = 20  # answers of `left_out` that the cache keeps
+_ANSWERS_KEPT: Final = 20  # of each kind, in the cache
 
 
 class LocalEnvironment(NamedTuple):
@@ -47,7 +47,9 @@ def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -
     tools = _tools(found, ignore, remember)
     parts |= {name: _version(one, hashes) for name, one in found.items() if name not in tools and name != OWN}
     own = {os.path.realpath(root) for root in _roots().values()}
-    for name, path in _code(sites):
+    ignored = {plain_name(name) for name in ignore}
+    copied = [(name, path) for name, path in _copied(sites, found, remember) if not _is_one_of(name, ignored)]
+    for name, path in (*_code(sites), *copied):
         if os.path.realpath(path) not in own:
             parts[name] = content(path, hashes)[:16]
     if remember:
@@ -127,11 +129,15 @@ def package_folder(name: str) -> Path | None:
 
 def source_files(folder: Path) -> Iterator[Path]:
     """The files of a source folder in a fixed order, without hidden files, bytecode and editors' backups."""
+    return map(Path, _source_paths(str(folder)))
+
+
+def _source_paths(folder: str) -> Iterator[str]:
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")):
-                yield Path(here, name)
+                yield f"{here}/{name}"
 
 
 def _roots() -> dict[str, Path]:
@@ -144,7 +150,7 @@ def _own(hashes: FileHashes) -> str:
     roots_ = _roots()
     for source in SOURCES:
         root = roots_.get(source.partition("/")[0])
-        for path in map(str, source_files(root / source)) if root is not None else ():
+        for path in _source_paths(f"{root}/{source}") if root is not None else ():
             total.update(f"{hashes.sha256(path)}  {path[len(str(root)) + 1 :]}\n".encode())
     return total.hexdigest()[:16]
 
@@ -155,7 +161,7 @@ def _version(one: Distribution, hashes: FileHashes) -> str:
     if isinstance(vcs, dict):
         return f"{one.version} {vcs.get('commit_id', '')}".strip()
     if one.local and not one.editable:
-        return f"{one.version} {listed(one.files(), one.info.parent, hashes)[:16]}"
+        return f"{one.version} {listed(one.files(), Path(one.info).parent, hashes)[:16]}"
     archive = one.origin.get("archive_info")
     if isinstance(archive, dict) and archive.get("hash"):
         return f"{one.version} {str(archive['hash']).rpartition('=')[2][:16]}"
@@ -166,26 +172,47 @@ def _code(sites: Collection[str]) -> Iterator[tuple[str, str]]:
     for number, path in enumerate(os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         if path and os.path.basename(path) not in _SITES and os.path.exists(path):  # noqa: PTH110, PTH119
             yield f"PYTHONPATH[{number}]", path
-    for site in sites:
-        yield from roots(site)
+    for site in sites:  # a .pth that names one more of them adds distributions
+        yield from ((name, path) for name, path in roots(site) if os.path.basename(path) not in _SITES)  # noqa: PTH119
+
+
+def _is_one_of(copied: str, ignored: Collection[str]) -> bool:
+    return plain_name(copied.partition("/")[2].partition(".")[0]) in ignored
 
 
 def _tools(found: Mapping[str, Distribution], ignore: Collection[str], remember: bool) -> set[str]:
     """`left_out`, remembered: reading what 200 distributions need takes longer than all the rest."""
+    return set(_remembered("tools", found, sorted(ignore), lambda: left_out(found, ignore), remember))
+
+
+def _copied(sites: Collection[str], found: Mapping[str, Distribution], remember: bool) -> Iterator[tuple[str, str]]:
+    """What lies in the folders of distributions and belongs to none, remembered: the lists of their files are long."""
+    for site in sites:
+        names = sorted(os.listdir(site)) if os.path.isdir(site) else []  # noqa: PTH112, PTH208 - names
+        for name in _remembered("copied", found, names, lambda: of_none(site, found), remember) if names else ():  # noqa: B023 - called at once
+            yield f"{os.path.basename(site)}/{name}", f"{site}/{name}"  # noqa: PTH119
+
+
+def _remembered(
+    what: str,
+    found: Mapping[str, Distribution],
+    more: Collection[str],
+    names: Callable[[], Iterable[str]],
+    remember: bool,
+) -> list[str]:
+    """Names that follow from the distributions, from what their lists of files say, and from `more`."""
     text = "".join(f"{name} {one.version} {one.local}\n" for name, one in sorted(found.items()))
-    key = hashlib.sha256(f"{RULES}\n{text}{sorted(ignore)}".encode()).hexdigest()[:32]
-    path = _cache() / "tools.json"
+    key = hashlib.sha256(f"{what} {RULES}\n{text}{more}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    path = _cache() / f"{what}.json"
     try:
         rows = decode(path.read_bytes(), dict[str, list[str]])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         rows = {}
-    if key in rows:
-        return set(rows[key])
-    names = left_out(found, ignore)
-    if not remember:
-        return names
-    files.keep(path, msgspec.json.encode({**dict(list(rows.items())[-_TOOLS_KEPT:]), key: sorted(names)}))
-    return names
+    if key not in rows:
+        rows = {**dict(list(rows.items())[-_ANSWERS_KEPT:]), key: sorted(names())}
+        if remember:
+            files.keep(path, msgspec.json.encode(rows))
+    return rows[key]
 
 
 def _cache() -> Path:

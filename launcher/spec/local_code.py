@@ -18,11 +18,17 @@ import msgspec
 from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.files import keep
+from launcher.spec.own_files import MARKER, OUTPUT
 
 _SKIPPED: Final = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__", "venv"))
+# a store, a gathered run, results of an evaluation; the folders of a local queue, which hold copies of code
+_OWN_FILES: Final = frozenset((MARKER, "gathered.json", OUTPUT))
+_STATE: Final = frozenset(("queue", "sites", "cancels", "notes", "runs"))
 _CODE: Final = (".py", ".so", ".pyd")
+_TEXT: Final = re.compile(r"""['"]([^'"]+)['"]""")
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
 _SETTLED: Final = 2 * 10**9  # ns; a file that changed so shortly ago may change again with the same time
+_ROWS: Final = 10_000  # with more of them reading the hashes takes longer than all the rest
 MAX_FILES: Final = 50_000
 
 Row = tuple[int, int, int, int, str]  # mtime, ctime (ns), size, inode, sha256
@@ -33,6 +39,7 @@ class FileHashes:
 
     def __init__(self, path: Path) -> None:
         self._path, self._changed = path, False
+        self._asked: set[str] = set()
         try:
             self._rows: dict[str, Row] = decode(path.read_bytes(), dict[str, Row])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -40,6 +47,7 @@ class FileHashes:
 
     def sha256(self, path: str) -> str:
         """Of a file's content. Raises OSError."""
+        self._asked.add(path)
         status = os.stat(path)  # noqa: PTH116 - thousands of them
         now = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
         row = self._rows.get(path)
@@ -52,11 +60,13 @@ class FileHashes:
         return digest
 
     def save(self) -> None:
-        """Writes what is known, but for files that were written a moment ago and may be again with the same time."""
+        """Writes what is known, but for files that were written a moment ago and may be again with the same time. Where
+        that is much, only of the files that were asked for: the others are of folders that nobody uses any more."""
         if not self._changed:
             return
         latest = time.time_ns() - _SETTLED
-        rows = {path: row for path, row in self._rows.items() if max(row[:2]) < latest}
+        paths = self._rows if len(self._rows) <= _ROWS else self._asked & self._rows.keys()
+        rows = {path: self._rows[path] for path in paths if max(self._rows[path][:2]) < latest}
         keep(self._path, msgspec.json.encode(rows))
 
 
@@ -72,9 +82,13 @@ def roots(site: str) -> Iterator[tuple[str, str]]:
             if name.endswith(".pth"):
                 lines = Path(site, name).read_text(encoding="utf-8", errors="replace").splitlines()
                 for number, line in enumerate(lines):
-                    path = os.path.join(site, line.strip())  # noqa: PTH118 - an absolute line stays itself
-                    if line.strip() and not line.startswith(("import ", "import\t", "#")) and os.path.isdir(path):  # noqa: PTH112
-                        yield f"{_unversioned(name)}[{number}]", path
+                    # a line of code may add a folder, which stands in it as a text
+                    code = line.startswith(("import ", "import\t"))
+                    texts = _TEXT.findall(line) if code else [line] if not line.startswith("#") else []
+                    for text in filter(None, map(str.strip, texts)):
+                        path = os.path.join(site, text)  # noqa: PTH118 - an absolute one stays itself
+                        if (os.path.isabs(text) or not code) and os.path.isdir(path):  # noqa: PTH112, PTH117
+                            yield f"{_unversioned(name)}[{number}]", path
             elif name.startswith("__editable__") and name.endswith("_finder.py"):
                 found = _MAPPING.search(Path(site, name).read_text(encoding="utf-8", errors="replace"))
                 for module, path in sorted(ast.literal_eval(found[1]).items()) if found else ():
@@ -122,16 +136,35 @@ def _files(path: str) -> Iterator[tuple[str, str]]:
         yield os.path.basename(path), path  # noqa: PTH119
         return
     packages: set[str] = set()
-    for here, folders, names in os.walk(path):
+    linked = {os.path.realpath(path)}  # folders that links led to: each once, so that two links may lead to each other
+
+    def walked(folder: str) -> bool:
+        """Of linked folders packages alone: what else a project links to may be all its data."""
+        if not os.path.islink(folder):  # noqa: PTH114
+            return True
+        target = os.path.realpath(folder)
+        if target in linked or not os.path.exists(f"{folder}/__init__.py"):  # noqa: PTH110
+            return False
+        linked.add(target)
+        return True
+
+    for here, folders, names in os.walk(path, followlinks=True):
+        if here != path and (not _OWN_FILES.isdisjoint(names) or _STATE.issubset(folders)):
+            folders.clear()
+            continue
         inside = "__init__.py" in names or os.path.dirname(here) in packages  # noqa: PTH120
         if inside:
             packages.add(here)
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _SKIPPED and not name.startswith(".") and not name.endswith((".egg-info", ".dist-info"))
+            if name not in _SKIPPED
+            and not name.startswith(".")
+            and not name.endswith((".egg-info", ".dist-info"))
+            and walked(f"{here}/{name}")
         )
-        place = os.path.relpath(here, path)
+        place = here[len(path.rstrip("/")) + 1 :]
+        place = f"{place}/" if place else ""
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")) and (inside or name.endswith(_CODE)):
-                yield os.path.normpath(os.path.join(place, name)), os.path.join(here, name)  # noqa: PTH118
+                yield f"{place}{name}", f"{here}/{name}"

@@ -167,6 +167,9 @@ class ResolvedJob(Frozen, frozen=True):
     options: dict[str, Any] = {}  # the backend's own block, merged with the profile's
     fresh: int = 0
     resume: str | None = None
+    # the packages (as Image.environment) or the image's id that made the checkpoints of `resume`, where they are others
+    # than this run's and a retry was told to go on from them
+    resume_made_with: str = ""
     timing: Timing = Timing()
     store_access: bool = False  # the command gets the store's credentials
     alternatives: tuple[Alternative, ...] = ()  # the job's other backends; see launcher.spec.turns

@@ -19,6 +19,7 @@ from launcher.files import keep
 
 MARK: Final = '<meta name="generator" content="Slipway">'
 OUTPUT: Final = ".slipway-output"
+MARKER: Final = ".slipway-store"  # as launcher.store.layout names it
 _RUN: Final = r"[a-z0-9-]+-[0-9a-f]{12}"
 _RENDERED: Final = re.compile(rf"(?:.*/)?({_RUN})(?:\.[a-z0-9-]+)?\.(?:yaml|json)")
 _MARKED: Final = re.compile(rf"((?:.*/)?{_RUN})/gathered\.json|(.*)/{re.escape(OUTPUT)}")

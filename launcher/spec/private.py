@@ -1,4 +1,4 @@
-"""Finds private files of an overlay by their names, and secrets in its other text files."""
+"""Finds private files of an overlay by their names, and secrets in its other files."""
 
 from __future__ import annotations
 
@@ -50,10 +50,13 @@ def named(name: str, pattern: str) -> bool:
 
 
 def problems(path: Path, shown: str) -> list[Problem]:
-    """The secrets in a text file: line and kind, never the value. Empty for a binary file."""
+    """The secrets in a file: line and kind, never the value. Of a binary file no line is told."""
     data = path.read_bytes()
     if b"\0" in data[:_BINARY]:
-        return []
+        # without its NULs, UTF-16 is the text that it holds
+        texts = [data.decode("latin-1"), data.replace(b"\0", b"").decode("latin-1")]
+        kinds = {token.kind for text in texts for token in find(text) if not _harmless(token, text)}
+        return [Problem(shown, 0, 0, "code", f"holds what looks like {kind}", _WAY_OUT) for kind in sorted(kinds)]
     text = data.decode("utf-8", "replace")
     secrets, line, at = [], 1, 0
     for token in find(text):

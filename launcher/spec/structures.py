@@ -80,15 +80,35 @@ class MapOf(msgspec.Struct, frozen=True):
 
 
 class AnyMapping(msgspec.Struct, frozen=True):
-    """Any mapping of plain data, such as the config of a program."""
+    """Any mapping of plain data, such as the config of a program. `one_reading`: a number must be the same in YAML 1.1,
+    which Kubernetes' programs read, and in 1.2."""
 
     name: str = "a mapping"
+    one_reading: bool = False
 
     def check(self, value: Any, route: Route, at: Context) -> Any:
-        return value if type(value) is dict else wrong(value, route, at, self)
+        if type(value) is not dict:
+            return wrong(value, route, at, self)
+        return value if not self.one_reading or _read_in_one_way(value, route, at) else INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
+
+
+def _read_in_one_way(value: Any, route: Route, at: Context) -> bool:
+    if type(value) in (dict, list):
+        items = value.items() if type(value) is dict else enumerate(value)
+        faults = [key for key, item in items if not _read_in_one_way(item, (*route, key), at)]  # all are told
+        return not faults
+    written = at.document.text(route, value)
+    if type(value) is not int or not re.fullmatch(r"[-+]?0[0-9]+", written):
+        return True
+    digits = written.lstrip("-+").lstrip("0") or "0"
+    octal = "" if set(digits) & {"8", "9"} else f"{int(digits, 8)} or 0o{digits} for octal, "
+    at.problem(
+        route, f"`{written}` is octal for some readers of YAML and decimal for others", f"{octal}{value} for decimal"
+    )
+    return False
 
 
 class ValueFault(NamedTuple):

@@ -59,6 +59,21 @@ _KINDS: Final = (
     _Kind("a GitHub token", ("github_pat_",), _WORD + r"github_pat_[A-Za-z0-9_]{20,}"),
     _Kind("a GitLab token", ("glpat-",), _WORD + r"glpat-[A-Za-z0-9_-]{20,}"),
     _Kind("a Slack token", ("xox",), _WORD + r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    # who knows such an address writes into the channel
+    _Kind(
+        "the address of a webhook",
+        ("hooks.slack.com/", "webhook.office.com/", "/api/webhooks/"),
+        r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|[A-Za-z0-9-]\.webhook\.office\.com/webhookb2"
+        r"|outlook\.office\.com/webhook|discord(?:app)?\.com/api/webhooks)(/[A-Za-z0-9/@_-]{20,})",
+        _api_key,
+    ),
+    # a revision of git has the same form: the name before it decides (Weights & Biases, netrc)
+    _Kind(
+        "a key of 40 hexadecimal digits",
+        ("ey", "EY", "ecret", "ECRET", "oken", "OKEN", "assw", "ASSW"),
+        r"(?i)(?:api[_-]?key|access[_-]?key|secret[_-]?key|secret|token|passw(?:or)?d)[\"']?(?:[ \t]{0,9}[=:]|[ \t])"
+        r"[ \t]{0,9}[\"']?([0-9a-f]{40})(?![0-9a-z])",
+    ),
     _Kind("a Google API key", ("AIza",), _WORD + r"AIza[A-Za-z0-9_-]{35}"),
     _Kind("an npm token", ("npm_",), _WORD + r"npm_[A-Za-z0-9]{36}"),
     _Kind("a PyPI token", ("pypi-",), _WORD + r"pypi-[A-Za-z0-9_-]{50,}"),

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -46,11 +47,16 @@ class FileStore:
         self._sync = sync
         self._check = check_path if any_name else check_key
         self._temporary = root / TEMPORARY
-        self._prefix = f"{os.getpid()}-{uuid4().hex[:12]}"
+        self._nonce = uuid4().hex[:12]
         self._numbers = itertools.count()
         self._swept = False
         self._root_mode: disk.RootMode | None = None
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Callable[[], FileStore], tuple[()]]:
+        """For a process that is started by spawn."""
+        options = {"sync": self._sync, "any_name": self._check is check_path, "there": self._there}
+        return partial(type(self), self.root, **options), ()
 
     @classmethod
     def at(cls, url: str, *, there: bool = False) -> FileStore:
@@ -234,7 +240,8 @@ class FileStore:
         return self.root / self._check(key)
 
     def _name(self) -> str:
-        return f"{self._prefix}-{next(self._numbers)}"
+        """Of no other process, a forked one neither."""
+        return f"{os.getpid()}-{self._nonce}-{next(self._numbers)}"
 
     def _part(self) -> Path:
         """A new path in the temporary folder. The first call makes the folder and deletes files of dead writers."""

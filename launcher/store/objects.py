@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -44,6 +44,10 @@ class ObjectStore:
         self._deadline = deadline
         self._clock: tuple[float, float] | None = None  # a moment: by boot time, and by the store's clock
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Callable[[], ObjectStore], tuple[()]]:
+        """For a process that is started by spawn."""
+        return partial(type(self).at, self.url, deadline=self._deadline), ()
 
     @classmethod
     def at(cls, url: str, *, deadline: float = DEADLINE) -> ObjectStore:

@@ -30,6 +30,9 @@ class OneBody:
     def __init__(self, inner: Store, folder: Path) -> None:
         self._inner, self._folder = inner, folder
 
+    def __reduce__(self) -> tuple[type[OneBody], tuple[Store, Path]]:
+        return type(self), (self._inner, self._folder)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 

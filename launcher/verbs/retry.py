@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -10,10 +11,12 @@ import msgspec
 from launcher.decoding import decode_record
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.deleted import read_deleted
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
+from launcher.runtime.stored import resumed
 from launcher.spec import override
 from launcher.spec.blocks import of_machine, portable, without_defaults
-from launcher.spec.environment import LocalEnvironment, is_local, local_environment, other_packages
+from launcher.spec.environment import LocalEnvironment, is_local, kept, local_environment, other_packages, told
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.problems import Problems
@@ -36,12 +39,15 @@ def retry(
     overrides: Sequence[str] = (),
     *,
     ignore: Sequence[str] = (),
+    images: Callable[[ResolvedJob], Mapping[str, str]] = lambda job: {},
+    resume: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Group:
     """The group of new runs to submit: one for each of `runs` that failed or was cancelled, in their order.
 
-    One that ran with this machine's packages gets today's (`ignore`: the profile's). Where they differ it starts from
-    the beginning, because what it would go on from was made by others; `say` is given a line.
+    One that ran with this machine's packages gets today's (`ignore`: the profile's), and one of `docker` the image that
+    its name has today (`images`: role -> id). Where they differ it starts from the beginning, because others made what
+    it would go on from; with `resume` it goes on all the same, and its result says so. `say` is given a line.
 
     `overrides` are the texts of `--set`. They may change fields that are not part of the work: limits, labels,
     resources, timing, the backend's block. A run whose outputs were deleted may be retried, too; it starts from the
@@ -62,30 +68,41 @@ def retry(
     # runs of older launchers have such options in their job.json
     machine = {run: {**reached(stored[run]), **of_machine(job.backend, job.options)} for run, job in jobs.items()}
     jobs = {run: msgspec.structs.replace(job, options=portable(job.backend, job.options)) for run, job in jobs.items()}
-    jobs = _with_packages(jobs, ignore, say)
+    jobs = _with_packages(store, jobs, ignore, images, resume, say)
     new = {run_id(jobs[run]): options for run, options in machine.items() if options}
     return msgspec.structs.replace(group_of(jobs, names), machine=new)
 
 
 def _with_packages(
-    jobs: Mapping[str, ResolvedJob], ignore: Sequence[str], say: Callable[[str], None]
+    store: Store,
+    jobs: Mapping[str, ResolvedJob],
+    ignore: Sequence[str],
+    images: Callable[[ResolvedJob], Mapping[str, str]],
+    resume: bool,
+    say: Callable[[str], None],
 ) -> dict[str, ResolvedJob]:
     """The jobs with today's packages. A job that reads another of them reads its new work."""
-    now: LocalEnvironment | None = None
+
+    @cache
+    def instead_of(wanted: str) -> LocalEnvironment | None:
+        return local_environment(ignore) if other_packages(wanted, ignore) is not None else None
+
     works: dict[str, str] = {}  # of a job before -> now
     changed: dict[str, ResolvedJob] = {}
     for run, job in jobs.items():
-        before, new = job, job
-        for name, role in job.roles.items():
-            if not is_local(role.image.environment):
-                continue
-            now = now or local_environment(ignore)
-            if other_packages(role.image.environment, ignore) is not None:
-                image = msgspec.structs.replace(role.image, environment=now.digest)
-                roles = {**new.roles, name: msgspec.structs.replace(role, image=image)}
-                new = msgspec.structs.replace(new, roles=roles, resume=None)
-        if new is not job:
-            say(f"{run}: the packages of this machine are not those that it ran with: it starts from the beginning")
+        new, made_with, what = _todays(job, instead_of)
+        if not made_with and (made_with := _other_image(store, run, images(job))):
+            # the name tells nothing of the image: as the first one it would be the run that has ended
+            new, what = msgspec.structs.replace(job, fresh=job.fresh + 1), f"the image was {made_with} when it ran"
+        if made_with:
+            some = any(one.checkpoints for view in resumed(store, run) for one in view.attempts)
+            goes_on = some and resume
+            then = "it goes on from its checkpoint all the same" if goes_on else "it starts from the beginning"
+            other = f"; from its checkpoint: `launcher retry {run} --resume`" if some and not resume else ""
+            say(f"{run}: {what}: {then}{other}")
+            new = msgspec.structs.replace(
+                new, resume=run if goes_on else None, resume_made_with=made_with if goes_on else ""
+            )
         inputs = {
             name: msgspec.structs.replace(
                 item,
@@ -95,9 +112,31 @@ def _with_packages(
             for name, item in new.inputs.items()
         }
         new = msgspec.structs.replace(new, inputs=inputs)
-        works[work_hash(before)] = work_hash(new)
+        works[work_hash(job)] = work_hash(new)
         changed[run] = new
     return changed
+
+
+def _todays(job: ResolvedJob, instead_of: Callable[[str], LocalEnvironment | None]) -> tuple[ResolvedJob, str, str]:
+    """The job with this machine's packages of today. Where they differ also the digest of those before, and a line."""
+    before, what = "", ""
+    for name, role in job.roles.items():
+        made_with = role.image.environment
+        if is_local(made_with) and (now := instead_of(made_with)) is not None:
+            image = msgspec.structs.replace(role.image, environment=now.digest)
+            job = msgspec.structs.replace(job, roles={**job.roles, name: msgspec.structs.replace(role, image=image)})
+            old = kept(made_with)
+            differ = told(old and old.parts, now.parts)
+            before, what = made_with, f"the packages of this machine are not those that it ran with{differ}"
+    return job, before, what
+
+
+def _other_image(store: Store, run: str, now: Mapping[str, str]) -> str:
+    """The id of an image that the newest attempt ran with, where its name has another one now; else ""."""
+    attempts = read_run(store, run, full=False).computing[-1:] if now else ()
+    claims = {member: claim for attempt in attempts for member, claim in attempt.claims.items()}
+    before = [(claim.image, now.get(member.rpartition("-")[0], "")) for member, claim in claims.items()]
+    return next((old for old, new in before if old and new and old != new), "")
 
 
 def group_of(jobs: Mapping[str, ResolvedJob], names: Mapping[str, str] | None = None) -> Group:

@@ -78,6 +78,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     stale: bool = False
     lost: int = 0  # bytes of logs and metrics that were lost because a disk was full
     left_out: int = 0  # files in outputs that could not be stored
+    resumed: str = ""  # the run whose checkpoint it goes on from although other packages made it
     nonce: str = ""  # the result's nonce, which identifies it
     repair: str = ""  # the command that completes the run's interrupted submit; without it the run waits for ever
     priced: PricedRun | None = None  # what its price depends on
@@ -122,6 +123,7 @@ def to_line(view: RunView, status: Status) -> Line:
         stale=status.stale,
         lost=status.lost,
         left_out=status.left_out,
+        resumed=job.resume or "" if job is not None and job.resume_made_with else "",
         nonce=result.nonce if result is not None else "",
         priced=PricedRun.of(job) if job is not None else None,
         held=held_times(view),

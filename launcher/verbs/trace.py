@@ -3,12 +3,14 @@
 Nothing that computes sends a span: the records hold every time that a span needs, so a killed runtime loses none, and
 old runs can be sent too. The ids are made of what a span stands for: who sends it again sends the same span.
 
-    submit GROUP
-      run NAME               from its submit to its final record
+    submit
+      run                    from its submit to its final record
         waiting              until its first attempt
-        attempt N
-          episode TASK       of an evaluation whose episodes were kept
-            turn N           from the answer before it (or the start) to its own answer
+        attempt
+          episode            of an evaluation whose episodes were kept
+            turn             from the answer before it (or the start) to its own answer
+
+Which group, job, run, attempt, task and turn it was is in a span's attributes: backends group spans by their names.
 
 No text of a task, an agent or a program is in a span: those may be secret, and a collector keeps them elsewhere.
 """
@@ -16,7 +18,8 @@ No text of a task, an agent or a program is in a span: those may be secret, and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +95,7 @@ def spans(store: Store, line: Line, group: str | None) -> Iterator[SpanFact]:
     if began is not None and line.final and line.ended is not None:
         fault = "" if line.state == "succeeded" else line.reason or line.state
         facts = {**known, "slipway.state": line.state, "slipway.reason": line.reason, "slipway.attempts": line.attempts}
-        yield SpanFact(trace, root, parent, f"run {line.name}", began, max(began, line.ended), facts, fault)
+        yield SpanFact(trace, root, parent, "run", began, max(began, line.ended), facts, fault)
     leader = view.job.members()[0] if view.job is not None else ""
     claims = [attempt.claimed[leader] for attempt in view.attempts if leader in attempt.claimed]
     if began is not None and claims:
@@ -115,7 +118,7 @@ def _attempt(
         "slipway.host": attempt.claims[leader].placement.host,
     }  # fmt: skip
     fault = "" if reason == "succeeded" else reason
-    yield SpanFact(trace, own, root, f"attempt {attempt.number}", start, start + attempt.held(leader), facts, fault)
+    yield SpanFact(trace, own, root, "attempt", start, start + attempt.held(leader), facts, fault)
     try:
         output = open_output(store, view.run, attempt.number)
     except Unreachable:
@@ -144,7 +147,7 @@ def _episode(output: StoredOutput, folder: str, trace: int, parent: int, known: 
         facts["slipway.success"] = head.success
     fault = "infra" if head.outcome != "scored" else ""
     end = start + max(0.0, head.duration_ms) / 1000
-    yield SpanFact(trace, own, parent, f"episode {head.task_id[:100]}", start, end, facts, fault)
+    yield SpanFact(trace, own, parent, "episode", start, end, facts, fault)
     before = start
     for index, line in enumerate(lines):
         if line.time is None:
@@ -155,7 +158,7 @@ def _episode(output: StoredOutput, folder: str, trace: int, parent: int, known: 
             told["gen_ai.usage.output_tokens"] = line.usage.output_tokens
         wrong = "answer not valid" if line.parse_error else "action refused" if line.refused else ""
         turn = number(64, output.prefix, "turn", folder, index)
-        yield SpanFact(trace, turn, own, f"turn {index}", before, max(before, line.time), told, wrong)
+        yield SpanFact(trace, turn, own, "turn", before, max(before, line.time), told, wrong)
         before = max(before, line.time)
 
 
@@ -170,30 +173,65 @@ def submits(store: Store, lines: Sequence[Line], groups: dict[str, str]) -> Iter
             bad = [line for line in members if line.state != "succeeded"]
             facts = {"slipway.group": group, "slipway.store": store.url, "slipway.runs": len(members)}
             fault = f"{len(bad)} of {len(members)} runs did not succeed" if bad else ""
-            yield SpanFact(trace, own, None, f"submit {group}", min(starts), max(*starts, *ends), facts, fault)
+            yield SpanFact(trace, own, None, "submit", min(starts), max(*starts, *ends), facts, fault)
 
 
 class TraceSender:
     """Sends spans to the collector that OpenTelemetry's own variables name; each once in the life of this object.
-    Raises ModuleNotFoundError without the extra `traces`."""
+    `rejected` counts those that a collector took no notice of, `why` is what it said. Raises ModuleNotFoundError
+    without the extra `traces`."""
 
     def __init__(self) -> None:
+        import requests
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        self._exporter = OTLPSpanExporter()
+        session = requests.Session()
+        session.hooks["response"].append(self._answered)
+        # a session of the user's own cannot be watched
+        own = any(name.endswith("_CREDENTIAL_PROVIDER") for name in os.environ if name.startswith("OTEL_PYTHON_"))
+        self._exporter = OTLPSpanExporter(session=None if own else session)
         self._sent: set[tuple[int, int]] = set()
+        self._odd, self._asked = "", 0
+        self.rejected, self.why = 0, ""
 
     def send(self, facts: Sequence[SpanFact]) -> int:
-        """How many were new and were sent. Raises Unreachable when the collector does not take them."""
+        """How many were new and were taken. Raises Unreachable when the collector does not take them, or is none."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         new = [fact for fact in facts if (fact.trace, fact.id) not in self._sent]
+        before = self.rejected
         for at in range(0, len(new), BATCH):
             part = new[at : at + BATCH]
-            if self._exporter.export([_span(fact) for fact in part]) is not SpanExportResult.SUCCESS:
+            self._asked = len(part)
+            done = self._exporter.export([_span(fact) for fact in part])
+            if self._odd:
+                raise Unreachable(f"OTEL_EXPORTER_OTLP_ENDPOINT names no collector: it answered with {self._odd}")
+            if done is not SpanExportResult.SUCCESS:
                 raise Unreachable("the collector that OTEL_EXPORTER_OTLP_ENDPOINT names does not take the spans")
             self._sent |= {(fact.trace, fact.id) for fact in part}
-        return len(new)
+        return len(new) - (self.rejected - before)
+
+    def _answered(self, answer: Any, *_: object, **__: object) -> None:
+        """Looks into an answer: with status 200 a collector may reject spans, and any web server gives a page."""
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+        if answer.status_code != 200:
+            return
+        try:
+            told = ExportTraceServiceResponse.FromString(answer.content).partial_success
+        except DecodeError:
+            self._odd = answer.headers.get("Content-Type", "").partition(";")[0][:80] or "what is not OTLP"
+            return
+        self.rejected += min(told.rejected_spans, self._asked)
+        self.why = told.error_message or self.why
+
+
+def switched_off(environ: Mapping[str, str]) -> str:
+    """The variable of OpenTelemetry that says that no spans are to be sent; "" where none does."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED"
+    return "OTEL_TRACES_EXPORTER" if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none" else ""
 
 
 def _span(fact: SpanFact) -> Any:

@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from tests.faults.patches import Fault, Wrong, read_all, resolved
 from tests.faults.tree import Tree
-from tests.tiers import TIERS, Phase
+from tests.tiers import TIERS, Phase, paths
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # what make quick, make test and .ci/run run
@@ -134,7 +134,7 @@ class Trial:
         if named_only:
             return "no named", "", ""
         for phase in self._phases:
-            folders = [folder for folder in phase.folders if (self._tree.path / folder).is_dir()]
+            folders = [path for path in paths(phase) if (self._tree.path / path).exists()]
             how = ("-n", str(phase.workers), "--dist", "worksteal") if phase.workers else ()
             if test := self._failed(fault, phase, folders, *how):
                 self._tree.reset()
@@ -152,8 +152,9 @@ class Trial:
 
 
 def _within(phase: Phase, tests: Sequence[str]) -> list[str]:
-    """The tests that lie in the phase's folders."""
-    return [test for test in tests if test.startswith(tuple(f"{folder}/" for folder in phase.folders))]
+    """The tests that lie in the phase's folders and files."""
+    within = tuple(f"{path}{end}" for path in paths(phase) for end in ("/", "::"))
+    return [test for test in tests if test.startswith(within)]
 
 
 def table(faults: Sequence[Fault], columns: dict[str, Column]) -> str:

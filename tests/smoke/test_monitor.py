@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.app import application
+from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries
@@ -28,6 +29,7 @@ from tests.support.faketraining import training_files
 
 EVIL = "<img src=x onerror=alert(1)>"
 TOKEN, PORT = "token-of-this-test", 8640
+CODES = EntryCodes()
 START = ("/", "/evaluations", "/trainings", "/verdicts", "/search?q=login")
 KINDS = {
     "/", "/now/runs", "/runs/N", "/runs/N/facts", "/runs/N/log", "/runs/N/job", "/runs/N/metrics.csv",
@@ -64,7 +66,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ASGIApp]:
     waiting, desktops = WaitingReasons(queries, stores, profile, hub.changed), LiveDesktops(profile)
     changes = {"cancel": lambda store, run: "cancelled"}
     pages = MonitorPages(queries, hub, stores, waiting, profile.prices, changes, desktops)
-    yield application(pages, TOKEN, PORT)
+    yield application(pages, TOKEN, CODES, PORT)
     desktops.stop()
     engine.dispose()
 
@@ -76,7 +78,7 @@ def browser(app: ASGIApp) -> TestClient:
 
 def test_every_kind_of_page_is_there_and_shows_what_others_wrote_as_text(app: ASGIApp) -> None:
     monitor = browser(app)
-    assert monitor.get(f"/enter?token={TOKEN}").status_code == 200
+    assert monitor.get(f"/enter?code={CODES.lasting}").status_code == 200
     pages: dict[str, str] = {}  # what the addresses of a kind answered
     left, seen = list(START), set(START)
     while left:
@@ -104,7 +106,7 @@ def test_every_kind_of_page_is_there_and_shows_what_others_wrote_as_text(app: AS
 
 def test_without_the_token_nothing_is_told(app: ASGIApp) -> None:
     monitor = browser(app)
-    assert monitor.get("/enter?token=wrong").status_code == 401
+    assert monitor.get(f"/enter?code={TOKEN}").status_code == 401
     for cookie in ("", f"slipway-monitor-{PORT}=wrong", f"slipway-monitor={TOKEN}"):
         for path in (*START, "/runs/1", "/static/monitor.js", "/nothing"):
             answer = monitor.get(path, headers={"Cookie": cookie})

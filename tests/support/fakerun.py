@@ -39,6 +39,7 @@ class FakeAttempt:
     outputs: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     checkpoints: Sequence[int] = ()
     code: int | None = 0
+    image: str = ""  # the id that its claims name
 
 
 def fake_job(name: str, **changes: Any) -> ResolvedJob:
@@ -92,7 +93,7 @@ def write_attempt(store: Store, job: ResolvedJob, run: str, number: int, attempt
     keys = layout.RunKeys(run).attempt(number)
     for rank, member in enumerate(job.members()):
         place = Placement(kind="process", where="host/queue", host="host", boot="boot", pid=100 + rank, start=7)
-        claim = Claim(placement=place, nonce=f"{number}-{member}", time=attempt.started)
+        claim = Claim(placement=place, nonce=f"{number}-{member}", time=attempt.started, image=attempt.image)
         store.create(keys.claim(member), msgspec.json.encode(claim))
         if attempt.beat is not None:
             store.put(keys.beat(member), msgspec.json.encode(attempt.beat))

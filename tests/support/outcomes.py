@@ -12,7 +12,9 @@ import contextlib
 import json
 import os
 import resource
-from collections.abc import Generator
+import statistics
+import time
+from collections.abc import Generator, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +24,8 @@ import pytest
 How = Literal["passed", "failed", "skipped"]
 RECORDER: Final = "slipway-outcomes"
 COLLECTING: Final = '{"collected"'  # how a line of Collecting begins
+QUIET_LOOP: Final = 0.0115  # core-seconds of `loop` on the machine of tests/budgets.yaml, while nothing else ran on it
+LOOP_EVERY: Final = 25  # tests of a process
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Outcome:
     why: str = ""  # first line of the error, or the reason of a skip
     seconds: float = 0.0  # setup, call and teardown
     cpu: float = 0.0  # core-seconds of the three, with the processes that the test started (see Account)
+    loop: float = 0.0  # core-seconds of `loop` after this test; 0 where it was not measured
 
 
 @dataclass
@@ -52,6 +57,19 @@ def read(file: Path) -> dict[str, Outcome]:
             continue
         outcomes[outcome.test] = outcome
     return outcomes
+
+
+def loop() -> float:
+    """Core-seconds of a fixed piece of work. They tell how fast this machine is now: two processors of a virtual
+    machine may share a core, and then each is about half as fast while both are busy."""
+    before = time.process_time()
+    sum(number * number for number in range(200_000))
+    return time.process_time() - before
+
+
+def slowness(outcomes: Iterable[Outcome]) -> float:
+    """How many core-seconds stood for one of QUIET_LOOP's machine while these tests ran; 1 where none was measured."""
+    return statistics.median([one.loop for one in outcomes if one.loop] or [QUIET_LOOP]) / QUIET_LOOP
 
 
 def collecting(file: Path) -> list[Collecting]:
@@ -128,6 +146,7 @@ class Meter:
     def __init__(self) -> None:
         self._account = Account()
         self._before = 0.0
+        self._ended = 0
 
     def pytest_unconfigure(self) -> None:
         self._account.close()
@@ -147,6 +166,10 @@ class Meter:
         report = yield
         now = self._account.spent()
         report.cpu, self._before = now - self._before, now
+        if report.when == "teardown":
+            self._ended += 1
+            if self._ended % LOOP_EVERY == 1:
+                report.loop, self._before = loop(), self._account.spent()
         return report
 
 
@@ -172,6 +195,7 @@ class Recorder:
         outcome = self._running.setdefault(report.nodeid, Outcome(report.nodeid))
         outcome.seconds = round(outcome.seconds + report.duration, 3)
         outcome.cpu = round(outcome.cpu + getattr(report, "cpu", 0.0), 3)
+        outcome.loop = round(getattr(report, "loop", 0.0), 5)
         if report.outcome != "passed" and outcome.how != "failed":
             outcome.how, outcome.why = report.outcome, _why(report)
         if report.when not in ("setup", "call"):  # teardown, or the worker died

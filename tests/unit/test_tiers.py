@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests import nightly, tiers
-from tests.support.outcomes import Outcome
+from tests.support.outcomes import QUIET_LOOP, Outcome
 
 
 def test_every_test_is_in_one_tier_of_ci_or_in_a_part_of_the_night() -> None:
@@ -29,6 +30,14 @@ def test_what_only_ci_runs_is_not_even_collected_by_make_test() -> None:
     ignored = {f"--ignore-glob={path}*" for path in tiers.CI_ONLY}
     assert ignored <= set(tiers.command(tiers.TIERS["test"][0]))
     assert not ignored & set(tiers.command(tiers.TIERS["ci"][0]))
+
+
+def test_ci_looks_where_its_tests_are() -> None:
+    paths = tiers.of_ci()
+    assert paths[-1] in tiers.command(tiers.TIERS["ci"][0])
+    for path in ("tests/images", "tests/integration/rl/test_joined.py", "tests/integration/runtime/test_ends.py"):
+        assert path in paths
+    assert "tests/integration/backend" in paths  # its conftest marks them
 
 
 def test_the_phases_of_a_tier_share_its_marks() -> None:
@@ -52,6 +61,17 @@ def test_a_folder_over_its_budget_and_one_without_are_told(
         "integration/b: 15 core-seconds, 1.5 times the budget is 15",
         "images: 1 core-seconds, and no budget in tests/budgets.yaml",
     ]
+
+
+def test_a_slow_machine_spends_no_more_of_a_budget() -> None:
+    fast = [
+        Outcome("tests/unit/a/test_x.py::test_1", cpu=3.0, loop=QUIET_LOOP),
+        Outcome("tests/b/test_y.py::test_1", cpu=1),
+    ]
+    slow = [replace(one, cpu=2 * one.cpu, loop=2 * one.loop) for one in fast]
+    assert [one.cpu for one in tiers.on_a_quiet_machine(fast)] == [3, 1]
+    assert [one.cpu for one in tiers.on_a_quiet_machine(slow)] == [3, 1]
+    assert [one.cpu for one in tiers.on_a_quiet_machine(fast[1:])] == [1]  # where no loop was measured
 
 
 def test_what_was_not_run_here_cannot_be_checked(

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -93,8 +94,8 @@ def _token(arguments: argparse.Namespace) -> str:
         token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--token-file: {arguments.token_file} cannot be read: {error}") from None
-    if not token or any(character.isspace() for character in token):
-        raise ConfigError(f"--token-file: {arguments.token_file} must hold one word, the token")
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ConfigError(f"--token-file: {arguments.token_file} must hold one word of ASCII, the token")
     return token
 
 

@@ -59,7 +59,8 @@ def _asks_with(token: str) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        # a header may hold any bytes
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()):
             return trouble(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
         return await handler(request)
 
@@ -68,9 +69,12 @@ def _asks_with(token: str) -> Middleware:
 
 @web.middleware
 async def _no_browser(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Without a token, a web page in a browser of this machine must not get through."""
+    """Without a token, a web page in a browser of this machine must not get through. A page's pictures and links bring
+    no Origin: then the other headers tell that a browser asks, and every browser calls itself Mozilla."""
     host = request.host.rsplit(":", 1)[0].strip("[]")
-    if "Origin" in request.headers or host not in LOOPBACK:
+    told = request.headers
+    browser = any(name in told for name in ("Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode"))
+    if browser or told.get("User-Agent", "").startswith("Mozilla/") or host not in LOOPBACK:
         return trouble(403, "not_allowed", "this port answers programs of this machine only")
     return await handler(request)
 

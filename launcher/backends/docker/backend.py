@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -47,6 +48,18 @@ class DockerBackend(LocalBackend):
                 wrong.append(f"docker.network: the engine has no network `{name}`: `docker network create {name}`")
         if wrong:
             raise BadInput("\n".join(dict.fromkeys(wrong)))
+
+    def images(self, job: ResolvedJob) -> Mapping[str, str]:
+        """Role -> the id of the image that a start now would run. Without roles whose image is named by digest, which
+        never moves, and without images that must be pulled first. Raises Unreachable."""
+        from launcher.images.engine import Engine
+
+        engine, found = Engine(), {}
+        for role, each in job.roles.items():
+            if not each.image.digest:
+                with contextlib.suppress(NotFound):
+                    found[role] = str(engine.inspect(container.image(job, role))["Id"])
+        return found
 
     def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
         """The argv that runs a command in a member's container. Raises NotFound when no container of the member

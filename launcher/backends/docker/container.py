@@ -97,6 +97,14 @@ def unbuilt(reference: str) -> str:
     return f"no image {reference} here: `launcher images build {reference.partition(':')[0]}`"
 
 
+def moved(run: str, reference: str, before: str, now: str) -> str:
+    """The message for an image that is another one than the run began with."""
+    return (
+        f"image {reference} is {now} now, and this run was submitted with {before}: `launcher retry {run}` makes a run "
+        f"with today's image; to use the earlier one, `docker tag {before} {reference}` before that"
+    )
+
+
 def network(job: ResolvedJob) -> str:
     chosen: str = job.options.get("network") or (NETWORK if len(job.members()) > 1 else "bridge")
     return chosen
@@ -211,7 +219,7 @@ def settings(
 ) -> dict[str, Any]:
     """Keyword arguments for the SDK's create_container; those for the host are plain values under `host_config`.
 
-    `extra`: more environment variables, not secret (SLIPWAY_TUNING).
+    `extra`: more environment variables, not secret (SLIPWAY_TUNING, SLIPWAY_IMAGE).
     """
     role, queue = member.rpartition("-")[0], mark.partition(":")[0]
     need = job.roles[role].resources

@@ -32,6 +32,7 @@ from launcher.errors import NotFound, SlipwayError
 from launcher.files import replace
 from launcher.images.engine import Engine, EngineRefused
 from launcher.reasons import Reason
+from launcher.runtime.settings import IMAGE
 from launcher.spec.model import ResolvedJob
 
 AGAIN = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks for containers of runs that left the queue
@@ -57,10 +58,14 @@ class DockerSpawner:
         self._tidying = False
 
     def spawn(self, launch: Launch, record: StartRecord) -> LiveRuntime:
-        """Raises NotYet while the image is pulled, NeverStarts for an image that cannot be pulled or has no runtime."""
+        """Raises NotYet while the image is pulled; NeverStarts for an image that cannot be pulled, has no runtime, or
+        is another one than the run began with."""
         engine = self.engine()
         role = launch.member.rpartition("-")[0]
-        self._image(engine, container.image(launch.job, role))
+        image = self._image(engine, container.image(launch.job, role))
+        if launch.image not in ("", image) and not launch.job.roles[role].image.digest:
+            reference = container.image(launch.job, role)
+            raise NeverStarts(Reason.CONFIG_ERROR, container.moved(launch.run, reference, launch.image, image))
         launch.work.mkdir(parents=True, exist_ok=True)
         private = launch.work.parent / "private.json"
         replace(private, json.dumps(dict(launch.private)).encode())
@@ -75,9 +80,15 @@ class DockerSpawner:
         )
         if container.user(launch.job, container_place) != container_place.user:
             _open_to_others(launch.work, private, *copied)
-        tuning = {name: value for name, value in launch.environment.items() if name == "SLIPWAY_TUNING"}
+        extra = {name: value for name, value in launch.environment.items() if name == "SLIPWAY_TUNING"}
         settings = container.settings(
-            launch.job, launch.run, launch.member, record.starts, launch.mark, container_place, tuning
+            launch.job,
+            launch.run,
+            launch.member,
+            record.starts,
+            launch.mark,
+            container_place,
+            {**extra, IMAGE: image},
         )
         # a missing input is left to the runtime, whose message says more than the engine's refusal
         host = settings["host_config"]
@@ -85,10 +96,10 @@ class DockerSpawner:
         if container.network(launch.job) == container.NETWORK:
             engine.ensure_network(container.NETWORK)
         try:
-            started = engine.start_container(settings)
+            started = engine.start_container(settings, image)
         except SlipwayError as error:
             raise _for_good(error, container.image(launch.job, role)) or error from None
-        start_record = msgspec.structs.replace(record, container=started, machine=machine())
+        start_record = msgspec.structs.replace(record, container=started, image=image, machine=machine())
         return _Container(engine, start_record, launch.output)
 
     def adopt(self, record: StartRecord, output: Path) -> LiveRuntime | None:
@@ -180,8 +191,8 @@ class DockerSpawner:
             self._engine = Engine(self._environ)
         return self._engine
 
-    def _image(self, engine: Engine, reference: str) -> None:
-        """Makes sure that the image is there and has the runtime. A thread pulls a missing image."""
+    def _image(self, engine: Engine, reference: str) -> str:
+        """The id of the image, which is there and has the runtime. A thread pulls a missing image."""
         try:
             image = engine.inspect(reference)
         except NotFound:
@@ -197,6 +208,7 @@ class DockerSpawner:
         self._pulls.pop(reference, None)
         if container.RUNTIME_LABEL not in (image["Config"].get("Labels") or {}):
             raise NeverStarts(Reason.CONFIG_ERROR, f"image {reference} has no Slipway runtime: {container.FIX}")
+        return str(image["Id"])
 
 
 def spawners() -> Callable[[Mapping[str, str]], DockerSpawner]:

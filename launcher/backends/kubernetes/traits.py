@@ -92,7 +92,9 @@ _FABRIC: Final = Struct(
 )
 _REVIEWED_FABRIC: Final = Reviewed(_FABRIC, "launcher.backends.kubernetes.render.fabric:review")
 _PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
-_PATCH: Final = Reviewed(AnyMapping("a patch of a pod"), "launcher.backends.kubernetes.patches:review")
+_PATCH: Final = Reviewed(
+    AnyMapping("a patch of a pod", one_reading=True), "launcher.backends.kubernetes.patches:review"
+)
 
 TRAITS: Final = Traits(
     module="launcher.backends.kubernetes",

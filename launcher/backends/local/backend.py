@@ -65,7 +65,8 @@ class LocalBackend:
         from launcher.backends.local.environment import own_site, private_variables, python, umask
 
         self.state.make()
-        hashes = {run_id(job): run_hash(job) for job in group}
+        jobs = {run_id(job): job for job in group}
+        hashes = {run: run_hash(job) for run, job in jobs.items()}
         texts = {run: rendered.documents[name] for run, name in rendered.objects.items()}
         if unknown := sorted(set(texts) - set(hashes)):
             raise Conflict(f"{unknown[0]} is not a run of this submit")
@@ -73,8 +74,11 @@ class LocalBackend:
         told = self.options.get("notify")
         notify = (str(told[0]), str(told[1])) if isinstance(told, tuple) else None
         site = {**own_site(), IGNORED: ",".join(self.options.get("ignore", ()))}  # type: ignore[arg-type]
-        shell = Site(python(), 0, site, private_variables(os.environ), notify, umask())
-        sites = {run: msgspec.structs.replace(shell, order=time.time_ns()) for run in new}
+        shell = Site(python(), 0, site, private_variables(os.environ), notify, umask=umask())
+        sites = {
+            run: msgspec.structs.replace(shell, order=time.time_ns(), images=dict(self.images(jobs[run])))
+            for run in new
+        }
         replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
         taken = create_all({self.state.entry(run): texts[run].encode() for run in new})
         for run in set(texts) - set(new) | {path.stem for path in taken}:
@@ -83,6 +87,10 @@ class LocalBackend:
                 raise Conflict(f"{self.state.entry(run)} is another job under the name {run}")
         self._start()
         return {run: self._handle(run, hashes[run]) for run in texts}
+
+    def images(self, job: ResolvedJob) -> Mapping[str, str]:
+        """Role -> the id of the image that a start now would run; here none."""
+        return {}
 
     def look_up(self, run: str) -> BackendObservation | None:
         queued = self._entry(run)

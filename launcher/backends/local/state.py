@@ -44,6 +44,7 @@ class Site(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     private: dict[str, str] = {}  # credentials that open the store
     notify: tuple[str, str] | None = None  # the folder and the name of the profile whose channels are told of its end
+    images: dict[str, str] = {}  # role -> the id of its image when it was submitted, if the engine had it then
     umask: int = 0o077  # of the run's processes
 
 
@@ -56,6 +57,7 @@ class StartRecord(msgspec.Struct, frozen=True):
     boot: str = ""
     machine: str = ""
     container: str = ""
+    image: str = ""  # the id of the container's image
     gpus: tuple[str, ...] = ()
     failures: int = 0
     final: int | None = None

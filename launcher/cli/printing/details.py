@@ -95,6 +95,8 @@ def print_details(store: Store, line: Line, now: float) -> None:
         facts.append(("lost", f"{line.lost} bytes of logs and metrics: a disk was full"))
     if line.left_out:
         facts.append(("left out", f"{line.left_out} files of its outputs, which no store can keep; the log says which"))
+    if line.resumed:
+        facts.append(("resumed", f"{line.resumed}, whose checkpoints other packages or another image made"))
     for event in view.events:
         if event.kind == "warning" and event.attempt == line.attempt:
             facts.append(("warning", f"{clock(event.time)}: {event.message}"))

@@ -41,7 +41,8 @@ class Member(Document, frozen=True):
 
 class Run(Document, frozen=True):
     """A run. `lost_bytes`: of logs and metrics, lost on full disks; `left_out`: things in its outputs that no store can
-    keep. The last four fields only where exactly one run is asked for."""
+    keep; `resumed`: the run whose checkpoint it goes on from although other packages, or another image, made it. The
+    last four fields only where exactly one run is asked for."""
 
     run: str
     name: str
@@ -61,6 +62,7 @@ class Run(Document, frozen=True):
     stale: bool
     lost_bytes: int
     left_out: int
+    resumed: str | None
     created: float | None
     ended: float | None
     running_s: float
@@ -244,6 +246,7 @@ class Metric(Document, frozen=True):
     currency: str | None
     variant: dict[str, Any]
     adopted: str | None
+    resumed: str | None
     clusters: int | None
     cost_per_solved: float | None
 

@@ -26,6 +26,7 @@ def record(line: Any, name: str, group: str | None = None) -> dict[str, Any]:
         "stale": line.stale,
         "lost_bytes": line.lost,
         "left_out": line.left_out,
+        "resumed": line.resumed or None,
         "created": line.created,
         "ended": line.ended,
         "running_s": line.running,

@@ -81,7 +81,9 @@ FILES = ("paths", "path", "a", "b")
 def verbs() -> dict[str, _Verb]:
     """Every verb of this version."""
     from launcher.cli import VERBS
+    from launcher.spec.backends import backends
 
+    known = {"--backend": tuple(backends())}  # checked where the job is read, so that one message names what is allowed
     table = {}
     for verb, (module, line) in VERBS.items():
         parser = argparse.ArgumentParser(prog=verb)
@@ -95,7 +97,8 @@ def verbs() -> dict[str, _Verb]:
         for action in parser._actions:
             takes = action.option_strings and action.nargs != 0
             choices = tuple(map(str, action.choices)) if action.choices and takes else ()
-            verb_of.values |= dict.fromkeys(action.option_strings, choices) if takes else {}
+            for option in action.option_strings if takes else ():
+                verb_of.values[option] = choices or known.get(option, ())
             if not action.option_strings:
                 verb_of.names |= action.dest in NAMES and not action.choices
                 verb_of.files |= action.dest in FILES

@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
         label = chosen.names.get(run_id, run_id) if len(runs) > 1 else ""
         number = pick_attempt(view, args.attempt, args.previous)
         if number is None:
-            if len(runs) == 1:
-                gone = why_missing(store, run_id)
-                print(f"{run_id}: {gone}" if gone else f"{run_id} has not begun: no attempt yet", file=sys.stderr)
+            if len(runs) == 1 and not why_missing(store, run_id):
+                print(f"{run_id} has not begun: no attempt yet", file=sys.stderr)
+                return 0
             continue
         members = pick_members(view, number, args.role, args.rank)
         for member in members:
@@ -93,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
                 lines.feed(piece)
             lines.close()
     if not printed:
-        print("no logs yet", file=sys.stderr)
+        gone = [f"{run_id}: {why}" for run_id in runs if (why := why_missing(store, run_id))]
+        print(*(gone or ["no logs yet"]), sep="\n", file=sys.stderr)
     return 0
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.store.base import Store
 
 SUMMARY = (
-    "Show runs, trainings, evaluations and cost on one live page, on this machine only. The address holds a token; who "
+    "Show runs, trainings, evaluations and cost on one live page, on this machine only. The address holds a code; who "
     "does not have it sees nothing. The page reads the store and changes nothing, unless --allow-changes is given. "
     "Ctrl-C ends it; the runs continue."
 )
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.store.known import open_known
 
     try:
+        from launcher.monitor.server.entry import EntryCodes, opened_in_browser
         from launcher.monitor.server.serve import serve, state_folder
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("launcher", ""):
@@ -103,29 +105,34 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     stores = [open_known(url) for url in dict.fromkeys((profile.store, *args.also))]
     folder = state_folder()
-    database = args.database or os.environ.get(DATABASE) or f"sqlite:///{folder / 'monitor.sqlite'}"
+    own = folder / "monitor.sqlite"
+    if own.exists():  # monitors of before let others read it
+        own.chmod(0o600)
+    database = args.database or os.environ.get(DATABASE) or f"sqlite:///{own}"
     if args.export is not None:
         return _export(args, stores, database)
 
-    def ready(address: str) -> None:
-        print(address, flush=True)
-        if not args.no_browser:
-            import webbrowser
+    codes = EntryCodes()
+    with ExitStack() as until_the_end:
 
-            webbrowser.open(address)
+        def ready(address: str) -> None:
+            print(f"{address}{codes.lasting}", flush=True)
+            if not args.no_browser:
+                until_the_end.enter_context(opened_in_browser(f"{address}{codes.once()}"))
 
-    serve(
-        stores,
-        profile,
-        database,
-        args.port,
-        changes=_changes(profile) if args.allow_changes else {},
-        ready=ready,
-        metrics=args.metrics or "",
-        behind=args.behind or "",
-        token=_token(args.token_file) if args.token_file else "",
-        said=lambda line: print(foreign.line(f"launcher monitor: {line}"), file=sys.stderr, flush=True),
-    )
+        serve(
+            stores,
+            profile,
+            database,
+            args.port,
+            codes=codes,
+            changes=_changes(profile) if args.allow_changes else {},
+            ready=ready,
+            metrics=args.metrics or "",
+            behind=args.behind or "",
+            token=_token(args.token_file) if args.token_file else "",
+            said=lambda line: print(foreign.line(f"launcher monitor: {line}"), file=sys.stderr, flush=True),
+        )
     return 0
 
 
@@ -162,6 +169,7 @@ def _token(path: str) -> str:
 def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     import msgspec
 
+    from launcher.backends.base import images_of
     from launcher.spec.hashing import decode_job
     from launcher.store.layout import RunKeys
     from launcher.verbs.cancel import cancel_jobs
@@ -174,7 +182,12 @@ def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     def retry(store: Store, run: str) -> str:
         from launcher import api
 
-        group = runs_again(store, [run], ignore=profile.local.ignore)
+        group = runs_again(
+            store,
+            [run],
+            ignore=profile.local.ignore,
+            images=lambda job: images_of(job, profile.backend_options(job.backend)),
+        )
         done = api.submit(api.Jobs(group, msgspec.structs.replace(profile, store=store.url)))
         return f"{done[0].state}: {done[0].run}"
 

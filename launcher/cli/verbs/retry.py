@@ -21,6 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="limits, labels, resources, timing")
     parser.add_argument("--follow", action="store_true", help="show progress until all have ended; Ctrl-C detaches")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from checkpoints that other packages or another image made; the result says so",
+    )
     add_price(parser)
     add_waiting(parser)
     add_profile(parser)
@@ -28,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from launcher.backends.base import images_of
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
@@ -40,5 +46,14 @@ def run(args: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(foreign.line(f"launcher retry: {line}"), file=sys.stderr)
 
-    group = retry(store, chosen.runs, chosen.names, args.set, ignore=profile.local.ignore, say=say)
+    group = retry(
+        store,
+        chosen.runs,
+        chosen.names,
+        args.set,
+        ignore=profile.local.ignore,
+        images=lambda job: images_of(job, profile.backend_options(job.backend)),
+        resume=args.resume,
+        say=say,
+    )
     return send(args, group, profile)

@@ -37,8 +37,11 @@ def run(args: argparse.Namespace) -> int:
     from launcher.userdata.cache import Cache
     from launcher.verbs.groups import groups_of_some
     from launcher.verbs.status import list_runs, read_lines
-    from launcher.verbs.trace import TraceSender, spans, submits
+    from launcher.verbs.trace import TraceSender, spans, submits, switched_off
 
+    if off := switched_off(os.environ):
+        print(f"0 spans sent: {off}={os.environ[off]}")
+        return 0
     if not any(os.environ.get(name) for name in ENDPOINTS):
         raise BadInput(f"{ENDPOINTS[0]} is not set; allowed: a collector's address, as http://127.0.0.1:4318")
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
@@ -65,14 +68,22 @@ def run(args: argparse.Namespace) -> int:
                 print(foreign.line(f"launcher trace: {line.run}: {error}"), file=sys.stderr)
         return sent
 
+    def rejected(sender: TraceSender) -> str:
+        return f"the collector rejected {sender.rejected} spans: {sender.why or 'it did not say why'}"
+
     with Cache() as cache:
         if not args.follow:
             print(f"{once(cache)} spans sent")
+            if sender.rejected:
+                raise Unreachable(rejected(sender))
             return 0
         while True:
             try:
                 if count := once(cache):
                     print(f"{count} spans sent", flush=True)
+                if sender.rejected:
+                    print(foreign.line(f"launcher trace: {rejected(sender)}"), file=sys.stderr, flush=True)
+                    sender.rejected = 0
             except Unreachable as error:
                 print(foreign.line(f"launcher trace: {error}"), file=sys.stderr, flush=True)
             time.sleep(PAUSE)

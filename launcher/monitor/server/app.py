@@ -9,11 +9,12 @@ from starlette.types import ASGIApp
 
 from launcher.errors import SlipwayError
 from launcher.monitor.server.blind import BlindMode
+from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.security import RequestGuard
 
 
-def application(pages: MonitorPages, token: str, port: int, behind: str = "") -> ASGIApp:
+def application(pages: MonitorPages, token: str, codes: EntryCodes, port: int, behind: str = "") -> ASGIApp:
     trainings, verdicts, desktops = pages.trainings, pages.verdicts, pages.desktops
     routes = [
         Route("/", pages.now),
@@ -49,4 +50,4 @@ def application(pages: MonitorPages, token: str, port: int, behind: str = "") ->
     ]
     handlers = dict.fromkeys((HTTPException, SlipwayError, Exception), pages.failed)
     inside = BlindMode(Starlette(routes=routes, exception_handlers=handlers), bool(pages.changes))
-    return RequestGuard(inside, token, port, bool(pages.changes), behind)
+    return RequestGuard(inside, token, codes, port, bool(pages.changes), behind)

@@ -19,6 +19,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from launcher.monitor.server.entry import EntryCodes
+
 NAMES: Final = frozenset(("127.0.0.1", "localhost", "[::1]"))
 ENTER: Final = "/enter"
 TOKEN_HEADER: Final = "X-Slipway-Token"  # only a proxy sends it
@@ -35,16 +37,17 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-WITHOUT: Final = (
-    "Open the address that `launcher monitor` printed: it holds the token that this browser does not have.\n"
-)
+WITHOUT: Final = "Open the address that `launcher monitor` printed: this browser was not let in yet.\n"
 
 
 class RequestGuard:
     """Answers what may not be asked, and passes the rest on."""
 
-    def __init__(self, app: ASGIApp, token: str, port: int, allow_changes: bool = False, behind: str = "") -> None:
-        self.app, self.token, self.allow_changes, self.behind = app, token, allow_changes, behind.lower()
+    def __init__(
+        self, app: ASGIApp, token: str, codes: EntryCodes, port: int, allow_changes: bool = False, behind: str = ""
+    ) -> None:
+        self.app, self.token, self.codes, self.allow_changes = app, token, codes, allow_changes
+        self.behind = behind.lower()
         self.cookie = f"slipway-monitor-{port}"  # cookies do not tell ports apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,9 +94,9 @@ class RequestGuard:
         return None
 
     def _enter(self, scope: Scope) -> Response:
-        """Turns the token of the first address into a cookie, and leaves that address at once."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        if not self._right(given):
+        """Gives the token as a cookie for the code of the first address, and leaves that address at once."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("code", [""])[-1]
+        if not self.codes.take(given):
             return PlainTextResponse(WITHOUT, 401)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self.cookie, self.token, httponly=True, samesite="lax", path="/", max_age=30 * 86400)

@@ -18,10 +18,12 @@ from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import run_id
 from launcher.monitor.server.app import application
+from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.exposition import MetricsServer, exposed
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.security import ENTER
 from launcher.monitor.server.stream import Hub
 from launcher.monitor.server.waiting import WaitingReasons
 from launcher.monitor.tables import identify
@@ -58,6 +60,7 @@ def serve(
     database: str,
     port: int,
     *,
+    codes: EntryCodes,
     changes: Mapping[str, Callable[[Store, str], str]],
     ready: Callable[[str], None],
     said: Callable[[str], None],
@@ -65,10 +68,10 @@ def serve(
     behind: str = "",
     token: str = "",
 ) -> None:
-    """Serves until SIGINT or SIGTERM. `ready` gets the address with the token once requests are answered; `said` what
-    a person should know. `metrics`: HOST:PORT where Prometheus reads numbers; `behind`: the name under which a proxy on
-    this machine serves the pages; `token`: that of the pages, else the user's. Raises BadInput for a port in use,
-    SlipwayError for a database that cannot be used.
+    """Serves until SIGINT or SIGTERM. `ready` gets, once requests are answered, the address that a code of `codes`
+    makes whole; `said` gets what a person should know. `metrics`: HOST:PORT where Prometheus reads numbers; `behind`:
+    the name under which a proxy on this machine serves the pages; `token`: that of the pages, else the user's. Raises
+    BadInput for a port in use, SlipwayError for a database that cannot be used.
     """
     listening = listen(port)
     port = listening.getsockname()[1]
@@ -80,11 +83,11 @@ def serve(
     waiting = WaitingReasons(queries, by_url, profile, hub.changed)
     desktops = LiveDesktops(profile)
     pages = MonitorPages(queries, hub, by_url, waiting, profile.prices, changes, desktops)
-    address = f"http://{HOST}:{port}/enter?token={token}"
-    # no access log: it would hold the token
+    address = f"http://{HOST}:{port}{ENTER}?code="
+    # no access log: it would hold the codes
     config = uvicorn.Config(
-        application(pages, token, port, behind), lifespan="off", log_level="error", access_log=False, log_config=None,
-        server_header=False, timeout_graceful_shutdown=GRACE, ws="none", http="h11", loop="asyncio",
+        application(pages, token, codes, port, behind), lifespan="off", log_level="error", access_log=False,
+        log_config=None, server_header=False, timeout_graceful_shutdown=GRACE, ws="none", http="h11", loop="asyncio",
     )  # fmt: skip
     server = _Server(config, lambda: ready(address), hub.close)
     threads = [threading.Thread(target=one.follow, args=(said,), daemon=True) for one in followers]

@@ -112,8 +112,8 @@ def fuzz(name: str, count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*DIALECTS, *OTHER])
-def test_thousands_of_random_answers_are_at_worst_parse_errors(name: str) -> None:
-    fuzz(name, 2_000, seed=20261122)
+def test_random_answers_are_at_worst_parse_errors(name: str) -> None:
+    fuzz(name, 1_000, seed=20261122)
 
 
 @pytest.mark.nightly

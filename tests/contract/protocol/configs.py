@@ -66,12 +66,6 @@ CONFIGS: Final[dict[str, Config]] = {
     "two backends, cut off and moved": config(**ORDERED, cut=1, asked=1, policy=FEW),
     "two backends, given up": config(**ORDERED, gone=2, crash=1, policy=FEW),
     "two backends, cancelled": config(**ORDERED, mode="host", term=1, asked=1, cancel=1, policy=FEW),
-    "two backends, a submitter": config(
-        **ORDERED, submitted=False, job=False, submitters=1, submitter=1, lost=1, asked=1, policy=FEW
-    ),
-    "two backends, the first starts late": config(
-        **ORDERED, submitted=False, job=False, submitters=1, waited=1, force=1, asked=1, policy=FEW
-    ),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
     "two ranks, cancelled": config(**SET, crash=1, cancel=1),
@@ -106,6 +100,12 @@ NIGHTLY: Final[dict[str, Config]] = {
     "large: two backends, frozen and moved": config(**ORDERED, freeze=2, term=1, asked=1, policy=FEW),
     "large: two backends, two submitters": config(
         **ORDERED, submitted=False, job=False, submitters=2, asked=1, policy=FEW
+    ),
+    "large: two backends, a submitter": config(
+        **ORDERED, submitted=False, job=False, submitters=1, submitter=1, lost=1, asked=1, policy=FEW
+    ),
+    "large: two backends, the first starts late": config(
+        **ORDERED, submitted=False, job=False, submitters=1, waited=1, force=1, asked=1, policy=FEW
     ),
     "large: three backends": config(places=3, ordered=True, term=2, crash=1, policy=FEW),
     "large: two ranks, two backends": config(**SET, **ORDERED, term=1, policy=FEW),

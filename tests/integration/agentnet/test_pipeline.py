@@ -19,6 +19,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 def test_a_recording_is_trained_on_and_the_agent_scored(tmp_path: Path) -> None:
     (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")

@@ -18,7 +18,9 @@ def outside_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_DIR", "/nonexistent")
 
 
-@pytest.mark.parametrize(("launchers", "trials"), [(1, 4), (3, 4), (8, 3)])
+@pytest.mark.parametrize(
+    ("launchers", "trials"), [(3, 4), *[pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 4), (8, 3))]]
+)
 def test_a_short_storm(launchers: int, trials: int) -> None:
     sums, failed = storm(trials, 1, launchers)
     assert failed == []

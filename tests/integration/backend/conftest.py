@@ -18,7 +18,7 @@ __all__ = ["engine", "harness"]
 SETS = ("test_cut_off_anywhere_then_again_is_once", "test_a_plan_writes_nothing", "test_a_group_with_roles")
 MARKS = {
     "kubernetes": [pytest.mark.cluster],
-    "docker": [pytest.mark.timeout(WITH_AN_ENGINE)],
+    "docker": [pytest.mark.ci, pytest.mark.timeout(WITH_AN_ENGINE)],
     "azureml": [pytest.mark.filterwarnings("ignore::DeprecationWarning")],  # of the SDK's marshmallow
 }
 

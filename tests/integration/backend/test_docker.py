@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from launcher.backends.base import images_of
 from launcher.backends.docker.backend import DockerBackend
 from launcher.backends.docker.container import MARK, QUEUE, RUN
 from launcher.backends.docker.spawner import DockerSpawner
@@ -127,6 +129,67 @@ def test_what_the_engine_refuses_ends_the_run_with_its_words(here: DockerHarness
     assert (result.outcome, result.reason) == ("failed", Reason.CONFIG_ERROR)
     assert "the Docker engine refused: Minimum memory limit" in result.message
     assert here.starts(handle.run) == 0
+
+
+def moved(here: DockerHarness) -> tuple[str, str]:
+    """The ids of the image before and after its tag has moved."""
+    first = here.engine.docker("inspect", "--format={{.Id}}", here.image).stdout.strip()
+    text = f"FROM {first}\nLABEL moved=yes\n"
+    (here.path / "Moved").write_text(text)
+    here.engine.docker("build", "-q", "-t", here.image, "-f", str(here.path / "Moved"), str(here.path))
+    second = here.engine.docker("inspect", "--format={{.Id}}", here.image).stdout.strip()
+    assert first != second
+    return first, second
+
+
+def said(here: DockerHarness, run: str) -> tuple[Reason, str]:
+    found = here.store.read(RunKeys(run).result)
+    assert found is not None
+    result = msgspec.json.decode(found[0], type=Result)
+    return result.reason, result.message
+
+
+def test_a_tag_that_moved_after_the_submit_is_a_config_error_with_both_ids(here: DockerHarness) -> None:
+    """One run waits in the queue meanwhile, and one has to start a second time; what runs is left alone."""
+    wide = {"main": Role(("x",), resources=Resources(cpus=30.0))}
+    again, keeps = (put(here, here.job(name, roles=wide))[0] for name in ("again", "keeps"))
+    wait_for(lambda: here.starts(again.run) == here.starts(keeps.run) == 1)
+    (waits,) = put(here, here.job("waits", roles=wide))
+    running = here.engine.docker("ps", "-q", f"--filter=label={RUN}={keeps.run}").stdout.split()
+    shown = here.engine.docker("inspect", "--format={{json .Config.Env}}", *running).stdout
+    before, now = moved(here)
+    assert f"SLIPWAY_IMAGE={before}" in json.loads(shown)  # what the claim records, for a retry
+    assert images_of(here.job("later"), here.options) == {"main": now}
+    here.engine.docker("kill", *here.engine.docker("ps", "-q", f"--filter=label={RUN}={again.run}").stdout.split())
+    wait_for(lambda: gone(here, again.run) and gone(here, waits.run))
+    for run in (again.run, waits.run):
+        reason, message = said(here, run)
+        assert reason is Reason.CONFIG_ERROR
+        assert f"image {here.image} is {now} now, and this run was submitted with {before}" in message
+        assert f"`launcher retry {run}`" in message
+    (later,) = put(here, here.job("later"))
+    wait_for(lambda: here.starts(later.run) == 1)
+    here.let_go()
+    wait_for(lambda: gone(here, keeps.run) and gone(here, later.run))
+    assert said(here, keeps.run)[0] is said(here, later.run)[0] is Reason.SUCCEEDED
+    assert (here.starts(again.run), here.starts(waits.run)) == (1, 0)
+
+
+def test_an_entry_of_a_launcher_that_noted_no_image_starts_as_before(here: DockerHarness) -> None:
+    backend = here.backend
+    assert isinstance(backend, DockerBackend)
+    (first,) = put(here, here.job("first", roles={"main": Role(("x",), resources=Resources(cpus=60.0))}))
+    wait_for(lambda: here.starts(first.run) == 1)
+    (handle,) = put(here, here.job("one", roles={"main": Role(("x",), resources=Resources(cpus=10.0))}))
+    assert daemon.stop(backend.state)
+    site = msgspec.json.decode(backend.state.site(handle.run).read_bytes())
+    del site["images"]
+    replace(backend.state.site(handle.run), msgspec.json.encode(site))
+    moved(here)
+    here.again().look_up(handle.run)
+    here.let_go()
+    wait_for(lambda: gone(here, first.run) and gone(here, handle.run))
+    assert said(here, handle.run)[0] is Reason.SUCCEEDED
 
 
 def test_nothing_is_made_on_this_machine_for_an_input_that_is_not_there(here: DockerHarness) -> None:

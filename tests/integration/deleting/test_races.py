@@ -278,6 +278,7 @@ def test_two_gcs_at_once(tmp_path: Path) -> None:
         at += 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_gc_goes_on_at_the_next_call(tmp_path: Path, when: Any) -> None:
     """kill -9 of a real process, at every request in turn."""

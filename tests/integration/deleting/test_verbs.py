@@ -71,8 +71,13 @@ def test_readers_say_that_it_was_deleted(store: Store, tmp_path: Path, capsys: C
     assert gone in row["problem"]
     assert main(["gather", run, "--to", str(tmp_path / "to")]) == 3
     assert gone in capsys.readouterr().err
-    assert main(["logs", run]) == 0
-    assert gone in capsys.readouterr().err
+    other = write_run(store, fake_job("other", outputs={"results": Output()}), [FakeAttempt()])
+    assert main(["rm", other, "--yes"]) == 0
+    capsys.readouterr()
+    for asked in ([run], [run, other]):
+        assert main(["logs", *asked]) == 0
+        said = capsys.readouterr().err.splitlines()
+        assert [line.partition(gone)[0] for line in said] == [f"{one}: " for one in asked]
     assert main(["status", run]) == 0
     assert gone in capsys.readouterr().out
     (row,) = rows(capsys, "status", run)

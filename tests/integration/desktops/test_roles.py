@@ -37,6 +37,7 @@ def launcher(*words: str, text: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_the_roles_of_the_example_on_this_machine(place: Path) -> None:
     job = example("unused", env={"HELD": str(place / "go")})
     del job["image"]

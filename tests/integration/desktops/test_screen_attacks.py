@@ -55,6 +55,7 @@ def test_the_screen_keeps_its_size(folder: Path) -> None:
     attack(act, folder)
 
 
+@pytest.mark.nightly
 def test_windows_without_end(folder: Path) -> None:
     async def act(session: DesktopSession) -> None:
         computer = await LocalComputer.open(session)
@@ -121,7 +122,13 @@ class Flooding:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("how", "broken"), [("windows", False), ("pixmaps", True), ("clients", True)])
+@pytest.mark.parametrize(
+    ("how", "broken"),
+    [
+        ("windows", False),
+        *[pytest.param(how, True, marks=pytest.mark.nightly) for how in ("pixmaps", "clients")],
+    ],
+)
 def test_a_whole_flooded_episode_is_a_score(how: str, broken: bool, tmp_path: Path) -> None:
     (result,) = asyncio.run(
         rollout(

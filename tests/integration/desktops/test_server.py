@@ -263,6 +263,17 @@ def _parent(process: Path) -> str:
         return ""
 
 
+async def status_of(address: str, authorization: bytes) -> int:
+    """The status that a client gets whose header no library would send."""
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines = [b"GET /screenshot HTTP/1.1", b"Host: " + host.encode(), b"Authorization: " + authorization]
+    writer.write(b"\r\n".join([*lines, b"Connection: close", b"", b""]))
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status
+
+
 def test_who_may_ask(tmp_path: Path) -> None:
     async def go() -> None:
         async with served() as desk:
@@ -271,11 +282,19 @@ def test_who_may_ask(tmp_path: Path) -> None:
                     headers = {} if token is None else {"Authorization": token}
                     async with stranger.get(f"{desk.address}/screenshot", headers=headers) as answer:
                         assert answer.status == 401, token
+                for raw in (b"Bearer t\xf6ken", "Bearer t\u00f6ken".encode()):
+                    assert await status_of(desk.address, raw) == 401
                 async with stranger.get(f"{desk.open_address}/screen", headers={}) as answer:
                     assert answer.status == 404
                 async with stranger.get(f"{desk.open_address}/platform") as answer:
                     assert answer.status == 200
-                for headers in ({"Origin": "http://page.example"}, {"Host": "page.example"}):
+                for headers in (
+                    {"Origin": "http://page.example"},
+                    {"Host": "page.example"},
+                    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+                    {"Referer": "http://page.example/"},
+                    {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"},
+                ):
                     async with stranger.get(f"{desk.open_address}/platform", headers=headers) as answer:
                         assert answer.status == 403
             socket = tmp_path / "socket"

@@ -54,7 +54,7 @@ def need(name: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("screen", [SMALL, MIDDLE])
+@pytest.mark.parametrize("screen", [SMALL, pytest.param(MIDDLE, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", IN_CI)
 def test_every_key_arrives(folder: Path, name: str, screen: tuple[int, int]) -> None:
     need(name)

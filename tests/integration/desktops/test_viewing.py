@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from eval.config import EXIT_CONFIG
+from eval.desktop import SetupFailed
+from eval.desktops.listening import listening, processes_with
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from tests.support.desktops import left, run
@@ -50,6 +52,31 @@ def test_a_person_can_look_on_with_the_sessions_password_only(folder: Path) -> N
     until(lambda: not left(folder), lambda: left(folder))
 
 
+def test_nobody_outside_of_this_machine_can_connect(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = Path("/proc/net/if_inet6")
+    if not addresses.exists() or not addresses.read_text():
+        pytest.fail("without IPv6 the fault is invisible; sysctl net.ipv6.conf.lo.disable_ipv6=0 gives it to lo")
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            before = listening(processes_with(str(folder)))
+            view = await start_view(session, control=True)
+            (own,) = folder.glob("*/view-????????")
+            assert listening(processes_with(str(folder))) - before == {f"unix:{own}", f"127.0.0.1:{view.port}"}
+            await session.end_views()
+            # a version of the server that listens on more than it was told to
+            start = session.view
+            monkeypatch.setattr(
+                session, "view", lambda command: start([one for one in command if one not in ("-rfbportv6", "-1")])
+            )
+            with pytest.raises(SetupFailed, match=r"its programs listen on .*\[::\]:59"):
+                await start_view(session)
+            assert not [one for one in listening(processes_with(str(folder))) - before if not one.startswith("unix:")]
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
 def test_a_lasting_view_shows_the_desktop_after_each_reset(folder: Path) -> None:
     async def work() -> None:
         async with await DesktopSession.start() as session:
@@ -82,11 +109,14 @@ def test_a_server_shows_its_desktop_and_keeps_the_password_for_its_user(tmp_path
         try:
             assert server.stdout is not None
             said = server.stdout.readline()
-            assert server.stdout.readline().startswith("listening on ")
+            said_address = server.stdout.readline()
+            assert said_address.startswith("listening on ")
             found = re.fullmatch(r"shown at 127\.0\.0\.1:(\d+); the password is in (\S+)\n", said)
             assert found is not None, said
             file = Path(found[2])
             assert (file.stat().st_mode & 0o777, file.name) == (0o600, f"desktop-view-{found[1]}.json")
+            address = said_address.removeprefix("listening on http://").strip()
+            assert listening([server.pid]) == {address}
             view = json.loads(file.read_text())
             assert view["password"] not in said
             assert not view["control"]

@@ -142,6 +142,7 @@ def everywhere(path: Path, engine: Engine, server: S3Server, url: str, settings:
     return local
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 @pytest.mark.s3
 def test_a_short_login_gives_the_same_everywhere(

@@ -103,7 +103,7 @@ def test_a_proxy_gives_the_token_and_the_name(tmp_path: Path) -> None:
         assert status(host=name, Cookie=monitor.cookie) == 401  # a browser that got past the proxy has no cookie
         assert status(host="evil.example.com", X_Slipway_Token=token) == 421
         assert status(X_Slipway_Token=token) == 401  # without the proxy's name the header is nothing
-        assert monitor.ask(f"/enter?token={token}", known=False, host=name).status == 401
+        assert monitor.ask(f"/enter?code={monitor.code}", known=False, host=name).status == 401
         assert status("POST", host=name, X_Slipway_Token=token, Origin="https://evil.example.com") == 403
         assert status("POST", host=name, X_Slipway_Token=token, Origin=f"http://{name}") == 403
         assert status("POST", host=name, X_Slipway_Token=token, Origin=f"https://{name}") == 404  # there is no such run

@@ -34,6 +34,7 @@ class Phase(NamedTuple):
     marks: str
     workers: int
 TIERS = dict.fromkeys(("quick", "test", "ci", "cluster"), (Phase(("tests/unit", "tests/smoke"), "not nightly", 0),))
+def paths(phase): return phase.folders
 """
 TESTS: Final = {
     # a PYTHONPATH of its own, as tests of processes have it

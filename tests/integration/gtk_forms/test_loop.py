@@ -35,6 +35,7 @@ def ran(folder: Path, example: str, training: str, evaluations: Sequence[str]) -
     return {row["agent"]: row["value"] for row in rows}
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 @pytest.mark.timeout(1200)
 def test_episodes_become_a_model_that_is_measured_before_and_after(tmp_path: Path) -> None:

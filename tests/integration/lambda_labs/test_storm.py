@@ -18,7 +18,9 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAMBDA_API_KEY", "secret_storm")
 
 
-@pytest.mark.parametrize(("launchers", "trials"), [(1, 6), (3, 6), (8, 4)])
+@pytest.mark.parametrize(
+    ("launchers", "trials"), [(3, 6), *[pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 6), (8, 4))]]
+)
 def test_a_short_storm(launchers: int, trials: int) -> None:
     sums, failed = storm(trials, 1, launchers)
     assert failed == []

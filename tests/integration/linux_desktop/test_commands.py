@@ -44,6 +44,7 @@ def test_a_task_set_is_written_and_taken(tmp_path: Path) -> None:
     assert len({(task.task_id, task.seed) for task in taken}) == 3 * len(TEMPLATES)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_all_players_do_what_they_must_on_one_template(tmp_path: Path) -> None:
     command = [*typed(".venv/bin/python -m eval.linux_desktop --seeds"), "mousepad-append"]

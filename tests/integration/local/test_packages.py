@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from launcher.cli import main
 from launcher.reasons import Reason
 from launcher.spec.environment import LocalEnvironment, keep, local_environment
-from launcher.spec.model import ResolvedJob
+from launcher.spec.hashing import run_id
+from launcher.spec.model import Output, ResolvedJob
 from tests.integration.local.machine import Machine, wait_for
 from tests.support.jobs import OUT, reads
 
@@ -17,6 +19,31 @@ from tests.support.jobs import OUT, reads
 def named_for(job: ResolvedJob, environment: LocalEnvironment) -> ResolvedJob:
     image = msgspec.structs.replace(job.roles["main"].image, environment=environment.digest)
     return msgspec.structs.replace(job, roles={"main": msgspec.structs.replace(job.roles["main"], image=image)})
+
+
+def test_what_a_retry_says_to_type_goes_on_from_the_checkpoint(
+    here: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/mine.py").write_text("VALUE = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    monkeypatch.chdir(tmp_path)
+    write = (
+        "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'ckpt', 'checkpoint-3'); out.mkdir(); (out / 'a').write_text('1')\n"
+    )
+    outputs = {"ckpt": Output(kind="checkpoints")}
+    job = named_for(here.job("one", f"{write}sys.exit(1)", outputs=outputs), local_environment())
+    here.submit(job)
+    assert here.wait(job)[0].outcome == "failed"
+    (tmp_path / "lib/mine.py").write_text("VALUE = 2\n")
+    more = ["--dry-run", "--store", here.store.url]
+    assert main(["retry", run_id(job), *more]) == 0
+    said = capsys.readouterr().err
+    assert "it starts from the beginning" in said
+    typed = said.partition("from its checkpoint: `launcher ")[2].partition("`")[0].split()
+    assert typed == ["retry", run_id(job), "--resume"]
+    assert main([*typed, *more]) == 0
+    assert "it goes on from its checkpoint all the same" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("changed", [False, True])

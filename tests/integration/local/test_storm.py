@@ -17,13 +17,13 @@ def seed() -> int:
 
 
 @pytest.mark.timeout(1800)
-def test_thirty_trials(tmp_path: Path) -> None:
+def test_ten_trials(tmp_path: Path) -> None:
     chosen = seed()
-    tally = storm(30, chosen, tmp_path)
+    tally = storm(10, chosen, tmp_path)
     print(f"seed {chosen}: {tally}")
     assert not tally.failures, f"seed {chosen} (SLIPWAY_STORM_SEED)\n" + "\n".join(tally.failures)
-    assert tally.trials == 30
-    assert sum(tally.kills.values()) >= 60
+    assert tally.trials == 10
+    assert sum(tally.kills.values()) >= 20
 
 
 @pytest.mark.nightly

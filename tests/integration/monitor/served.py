@@ -44,7 +44,9 @@ class Monitor:
             "XDG_CACHE_HOME": str(home / "cache"),
             **(variables or {}),
         }
-        argv = [sys.executable, "-m", "launcher.cli", "monitor", "--no-browser", "--port", str(port), "--store", store]
+        argv = [sys.executable, "-m", "launcher.cli", "monitor", "--port", str(port), "--store", store]
+        if "BROWSER" not in environ:
+            argv.append("--no-browser")
         with self.out.open("ab") as out, self.err.open("ab") as err:
             self.process = subprocess.Popen([*argv, *words], cwd=home, stdout=out, stderr=err, env=environ)
         until(lambda: self.out.read_bytes().endswith(b"\n") or self.process.poll() is not None, self.err.read_text)
@@ -53,7 +55,9 @@ class Monitor:
         parts = urlsplit(self.address)
         assert parts.hostname == "127.0.0.1"
         assert parts.port is not None
-        self.port, self.token = parts.port, parts.query.removeprefix("token=")
+        self.port, self.code = parts.port, parts.query.removeprefix("code=")
+        given = words[words.index("--token-file") + 1] if "--token-file" in words else None
+        self.token = Path(given or home / "state/slipway/monitor/token").read_text().strip()
         self.base = f"http://127.0.0.1:{self.port}"
         self.cookie = f"slipway-monitor-{self.port}={self.token}"
 

@@ -20,6 +20,7 @@ from tests.integration.monitor.conftest import Watched
 from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits, holds
 from tests.support.fakerun import FakeAttempt, fake_job, loss_curve, write_attempt, write_run
+from tests.support.screens import screens
 from tests.support.waiting import until
 
 PAGES = ("now", "run", "live", "evaluations", "evaluation", "rollout", "search", "missing")
@@ -45,8 +46,7 @@ def address(visitor: Visitor, watched: Watched, name: str) -> str:
     return f"{base}/{paths[name]}"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280, 2560])
+@pytest.mark.parametrize(("width", "theme"), screens(400, 1280, 2560))
 def test_nothing_sticks_out_and_axe_finds_nothing(browser: Browser, watched: Watched, width: int, theme: str) -> None:
     visitor = Visitor(browser, watched.monitor, width, theme)
     for name in PAGES:

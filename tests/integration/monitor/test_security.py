@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import struct
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from eval.desktops.listening import listening
 from launcher.protocol.records import Beat
 from launcher.spec.model import Output
+from launcher.spec.own_files import own_files
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys
@@ -40,16 +43,17 @@ def test_without_the_token_nothing_is_told(watched: Watched, path: str) -> None:
         assert watched.pipeline.sft not in answer.text
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address(watched: Watched) -> None:
+def test_a_code_gives_the_token_as_a_cookie_and_leaves_the_address(watched: Watched) -> None:
     monitor = watched.monitor
-    assert len(monitor.token) >= 32
-    answer = monitor.ask(f"/enter?token={monitor.token}", known=False)
+    assert len(monitor.code) >= 32
+    assert monitor.code != monitor.token
+    answer = monitor.ask(f"/enter?code={monitor.code}", known=False)
     assert (answer.status, answer.headers["location"]) == (303, "/")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=lax" in cookie.lower()
-    for wrong in ("", "x", monitor.token[:-1], monitor.token + "x", "%00", "\u00e9".encode().decode("latin-1")):
-        path = f"/enter?token={wrong}" if wrong.isascii() else "/enter?token=%C3%A9"
+    for wrong in ("", "x", monitor.code[:-1], monitor.code + "x", monitor.token, "%00", "%C3%A9"):
+        path = f"/enter?code={wrong}&token={monitor.token}"
         refused = monitor.ask(path, known=False)
         assert refused.status == 401
         assert "set-cookie" not in refused.headers
@@ -121,7 +125,7 @@ def test_a_change_is_only_taken_from_the_page_itself(apart: tuple[Monitor, Store
 
 
 def test_the_headers_of_every_answer(watched: Watched) -> None:
-    for path in (*PATHS[:4], *PATHS[5:], "/enter?token=x"):
+    for path in (*PATHS[:4], *PATHS[5:], "/enter?code=x"):
         headers = watched.monitor.ask(path).headers
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
         assert policy["default-src"] == "'none'"
@@ -187,6 +191,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(watched: Watched) -> None:
     assert "3,000 more characters" in log
 
 
+@pytest.mark.ci
 def test_a_log_line_of_100_megabytes(apart: tuple[Monitor, Store]) -> None:
     monitor, store = apart
     body = b"first\n" + b"y" * 100_000_000 + b"\x1b]0;title\x07<b>\nlast\n"
@@ -255,6 +260,35 @@ def test_pictures_that_are_bombs_or_none(apart: tuple[Monitor, Store]) -> None:
     assert monitor.ask(f"{rollout}/4.picture").status == 404
 
 
+def test_the_browser_gets_a_file_with_a_code_that_is_good_once(tmp_path: Path) -> None:
+    """The arguments of a program can be read by every user of the machine."""
+    store = FileStore(tmp_path / "store", sync=False)
+    write_run(store, fake_job("one"))
+    downloads = tmp_path / "home" / "Downloads"
+    downloads.mkdir(parents=True)
+    (left := downloads / "slipway-monitor-0.html").write_text("of a monitor that was killed")
+    os.utime(left, (0, 0))
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$*" > {tmp_path}/asked\nmv {tmp_path}/asked {tmp_path}/arguments\n')
+    browser.chmod(0o755)
+    monitor = Monitor(tmp_path / "home", store.url, variables={"BROWSER": f"{browser} %s"})
+    try:
+        until((tmp_path / "arguments").exists)
+        (page,) = downloads.iterdir()
+        assert (tmp_path / "arguments").read_text() == page.as_uri()
+        assert page.stat().st_mode & 0o777 == 0o600
+        text = page.read_text()
+        assert [*own_files(downloads, [page.name])] == [(page.name, page.name)]  # enters no overlay
+        assert monitor.token not in text
+        assert monitor.code not in text
+        (path,) = set(re.findall(rf"{monitor.base}(/enter\?code=[\w-]+)", text))
+        assert [monitor.ask(path, known=False).status for _ in range(2)] == [303, 401]
+        assert [monitor.ask(f"/enter?code={monitor.code}", known=False).status for _ in range(2)] == [303, 303]
+    finally:
+        monitor.stop()
+    assert not list(downloads.iterdir())
+
+
 def test_the_token_is_in_no_log(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "store", sync=False)
     write_run(store, fake_job("one"))
@@ -262,20 +296,27 @@ def test_the_token_is_in_no_log(tmp_path: Path) -> None:
     store.create(bad.job, b"{")
     monitor = Monitor(tmp_path / "home", store.url)
     until(lambda: "one-" in monitor.ask("/").text)
-    monitor.ask(f"/enter?token={monitor.token}", known=False)
-    monitor.ask(f"/nothing?token={monitor.token}")
+    monitor.ask(f"/enter?code={monitor.code}", known=False)
+    monitor.ask(f"/nothing?code={monitor.code}")
     until(lambda: "bad-000000000000" in monitor.err.read_text())
     monitor.stop()
     assert monitor.token not in monitor.err.read_text()
-    assert monitor.out.read_text().count(monitor.token) == 1  # the address, for the user
+    assert monitor.code not in monitor.err.read_text()
+    assert monitor.out.read_text().count(monitor.code) == 1  # the address, for the user
     kept = {
         path
         for path in (tmp_path / "home").rglob("*")
         if path.is_file() and monitor.token.encode() in path.read_bytes()
     }
-    assert kept == {tmp_path / "home" / "out", tmp_path / "home" / "state" / "slipway" / "monitor" / "token"}
-    assert [path.stat().st_mode & 0o777 for path in kept if path.name == "token"] == [0o600]
-    assert (tmp_path / "home" / "state" / "slipway" / "monitor").stat().st_mode & 0o077 == 0
+    assert kept == {tmp_path / "home" / "state" / "slipway" / "monitor" / "token"}
+    private = tmp_path / "home" / "state" / "slipway" / "monitor"
+    assert {path.stat().st_mode & 0o777 for path in private.iterdir()} == {0o600}
+    assert (private / "monitor.sqlite").exists()
+    assert private.stat().st_mode & 0o077 == 0
+
+
+def test_it_listens_on_this_machine_only(watched: Watched) -> None:
+    assert listening([watched.monitor.process.pid]) == {f"127.0.0.1:{watched.monitor.port}"}
 
 
 def test_a_port_in_use_is_one_line(watched: Watched, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.integration.monitor.served import Monitor
 from tests.integration.monitor.visitor import Visitor, fits, holds
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 from tests.support.faketraining import group_lines, piece, step_line, write_live
+from tests.support.screens import screens
 from tests.support.waiting import until
 from tests.unit.monitor.test_trainings import OUTPUTS, training, versions
 
@@ -62,8 +63,7 @@ def visitor(browser: Browser, trained: Trained) -> Iterator[Visitor]:
     made.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280, 2560])
+@pytest.mark.parametrize(("width", "theme"), screens(400, 1280, 2560))
 def test_nothing_sticks_out_and_axe_finds_nothing(browser: Browser, trained: Trained, width: int, theme: str) -> None:
     visitor = Visitor(browser, trained.monitor, width, theme)
     page = visitor.page

@@ -40,7 +40,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
         until(lambda: out.read_text().endswith("\n"))
         browser = build_opener(HTTPCookieProcessor())
         first = browser.open(out.read_text().strip(), timeout=60)
-        assert "token" not in first.url
+        assert "code" not in first.url
         until(lambda: b"succeeded" in browser.open(first.url, timeout=60).read())
         assert b"hello-" in browser.open(first.url, timeout=60).read()
         assert (tmp_path / ".local/state/slipway/monitor/monitor.sqlite").exists()

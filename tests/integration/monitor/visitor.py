@@ -31,7 +31,7 @@ class Visitor:
     def _asked(self, request: Request) -> None:
         if not request.url.startswith((f"{self.monitor.base}/", "data:")):
             self.said.append(request.url)
-        if "token=" in request.url and "/enter?" not in request.url:
+        if "code=" in request.url and "/enter?" not in request.url:
             self.said.append(request.url)
 
     def tab(self) -> Page:

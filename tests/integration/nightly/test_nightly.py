@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.ci
 def test_a_part_tells_what_passed_what_was_red_and_what_was_left_out(folder: Path, tmp_path: Path) -> None:
     done = {part: nightly.run(part, tmp_path, [str(folder)]) for part in nightly.PARTS}
     counts = {part: (one.passed, len(one.red), one.left_out.total()) for part, one in done.items()}

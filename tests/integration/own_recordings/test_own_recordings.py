@@ -31,6 +31,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 def test_recordings_are_split_trained_on_and_measured_before_and_after(tmp_path: Path) -> None:
     (tmp_path / "slipway.yaml").write_text("store: store\nlocal: {state: state, cpus: 2}\n")

@@ -72,6 +72,7 @@ def test_the_script_of_the_page_runs_as_it_stands(home: Path) -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.ci
 def test_the_page_is_typed(tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(script() + "\nreveal_type(submit(jobs))\nreveal_type(status(jobs))\n")
     cache = ["--cache-dir", str(ROOT / ".mypy_cache")]

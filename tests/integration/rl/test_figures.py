@@ -29,6 +29,7 @@ def always(task: Any, picture: Any, actions: Any) -> bool:
     return True
 
 
+@pytest.mark.nightly
 def test_what_the_pages_name_is_measured(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = {
         name

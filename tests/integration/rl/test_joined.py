@@ -171,6 +171,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(load_file(folder / "model" / "model.safetensors"))
 
 
+@pytest.mark.nightly
 def test_a_training_learns_from_whole_rollouts_and_goes_on_where_it_was_cut_off(
     chat_start: Path, tmp_path: Path
 ) -> None:
@@ -187,14 +188,18 @@ def test_a_training_learns_from_whole_rollouts_and_goes_on_where_it_was_cut_off(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"advantage": "gae", "critic": CriticConfig(), "scale_rewards": "none"},
-        {"advantage": "per_turn", "gamma": 0.9, "entropy_share": 0.5},
-        {"advantage": "gigpo", "gamma": 0.9, "average": "rollouts"},
-        {"average": "constant", "scale_rewards": "none", "loss": "cispo", "epsilon_high": 5.0},
-        {"replay": ReplayConfig()},
-        {"asynchronous": AsyncConfig(staleness=1), "batching": "ready"},
+        pytest.param({"advantage": "gae", "critic": CriticConfig(), "scale_rewards": "none"}, id="ppo"),
+        pytest.param({"advantage": "gigpo", "gamma": 0.9, "average": "rollouts"}, id="gigpo"),
+        *[
+            pytest.param(changes, id=name, marks=pytest.mark.nightly)
+            for name, changes in {
+                "per turn": {"advantage": "per_turn", "gamma": 0.9, "entropy_share": 0.5},
+                "dr-grpo": {"average": "constant", "scale_rewards": "none", "loss": "cispo", "epsilon_high": 5.0},
+                "replay": {"replay": ReplayConfig()},
+                "asynchronous": {"asynchronous": AsyncConfig(staleness=1), "batching": "ready"},
+            }.items()
+        ],
     ],
-    ids=["ppo", "per turn", "gigpo", "dr-grpo", "replay", "asynchronous"],
 )
 def test_it_goes_with_every_part_that_gives_turns_or_tokens_their_weight(
     chat_start: Path, tmp_path: Path, changes: dict[str, Any]

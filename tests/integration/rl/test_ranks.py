@@ -223,6 +223,7 @@ def test_sigterm_in_the_rollouts_stops_all_and_the_rest_has_the_same_bits(start:
     assert same(straight / "model", out / "model")
 
 
+@pytest.mark.nightly
 def test_why_it_failed_is_said_once_and_nobody_waits(start: Path, tmp_path: Path) -> None:
     config, out = rl_config(start, environment="tests.integration.rl.worlds:Gone"), tmp_path / "out"
     done = subprocess.run(

@@ -213,6 +213,7 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
     assert 0 < figures["train/entropy_taught"] < math.log(len(trainer.processing_class.tokenizer))
 
 
+@pytest.mark.nightly
 def test_the_teacher_follows_the_steps_and_a_killed_training_ends_with_the_same_bits(
     start: Path, tmp_path: Path
 ) -> None:

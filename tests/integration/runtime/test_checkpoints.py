@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from launcher.errors import NotFound
+from launcher.protocol.records import Result, Resumed
 from launcher.runtime import stored
-from launcher.spec.model import Limits, Output
+from launcher.spec.model import Image, Limits, Output
 from launcher.store.manifest import read_manifest
 from tests.integration.runtime.rig import Rig, python, terminate, until
 
@@ -119,6 +121,31 @@ def test_resume_of_another_run(tmp_path: Path) -> None:
     assert again.go() == 0
     assert b"from 10" in again.log()
     assert steps(again) == [(20, 1)]
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_is_resumed_from_the_one_before(tmp_path: Path) -> None:
+    first = Rig.of(tmp_path, python(TRAINER + "save(10); raise SystemExit(1)"), outputs=CHECKPOINTS)
+    assert first.go() == 78
+    early = Rig.of(tmp_path, python("raise SystemExit(1)"), outputs=CHECKPOINTS, resume=first.run)
+    assert early.go() == 78
+    again = Rig.of(tmp_path, python(TRAINER + "save(20)"), outputs=CHECKPOINTS, resume=early.run)
+    assert again.go() == 0
+    assert b"from 10 checkpoint-10\n" in again.log()
+
+
+@pytest.mark.parametrize("told_to", [False, True])
+def test_checkpoints_of_other_packages_are_resumed_only_by_who_is_told_to(tmp_path: Path, told_to: bool) -> None:
+    """`resume` in a job file, and `launcher retry --resume`."""
+    before, now = ({"image": Image(environment=digit * 64)} for digit in "ab")
+    first = Rig.of(tmp_path, python(TRAINER + "save(10); raise SystemExit(1)"), role=before, outputs=CHECKPOINTS)
+    assert first.go() == 78
+    mark = {"resume_made_with": "a" * 64} if told_to else {}
+    again = Rig.of(tmp_path, python(TRAINER + "save(20)"), role=now, outputs=CHECKPOINTS, resume=first.run, **mark)
+    assert again.go() == 0
+    assert (b"from 10 checkpoint-10\n" in again.log()) == told_to
+    assert (b"were made with other packages than this run's" in again.log()) != told_to
+    result = msgspec.json.decode(again.store.get(again.keys.result), type=Result)
+    assert result.resumed == (Resumed(first.run, "a" * 64) if told_to else None)
 
 
 def test_a_restore_that_loses_its_checkpoint_chooses_again(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_reasons(
     assert no_process_left(rig)
 
 
+@pytest.mark.ci
 @pytest.mark.ml
 def test_of_torchrun_the_process_that_failed_and_its_words_are_told(tmp_path: Path) -> None:
     """The last line of torchrun's own report is a row of `=`."""

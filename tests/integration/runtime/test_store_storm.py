@@ -16,7 +16,7 @@ from tests.support.s3 import S3Server
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("trials", [12, pytest.param(300, marks=[pytest.mark.nightly, pytest.mark.alone])])
+@pytest.mark.parametrize("trials", [6, pytest.param(300, marks=[pytest.mark.nightly, pytest.mark.alone])])
 @pytest.mark.timeout(3600)
 def test_storm(s3_server: S3Server, tmp_path: Path, trials: int) -> None:
     if not s3_server.real:

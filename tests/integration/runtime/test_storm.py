@@ -10,7 +10,7 @@ import pytest
 from tests.integration.runtime_storm import storm, summary
 
 
-@pytest.mark.parametrize("trials", [30, pytest.param(300, marks=[pytest.mark.nightly, pytest.mark.alone])])
+@pytest.mark.parametrize("trials", [10, pytest.param(300, marks=[pytest.mark.nightly, pytest.mark.alone])])
 @pytest.mark.timeout(1800)
 def test_storm(trials: int) -> None:
     began = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec import code
+from launcher.spec import code, own_files
 from launcher.spec.code import Overlay
 from launcher.spec.listing import listing
 from launcher.store import layout
@@ -133,7 +134,7 @@ def test_stores_and_states_of_other_settings_are_known_by_what_they_hold(tmp_pat
         {
             "old/runs/" + run + "/job.json": "",
             "old/objects/sha256/x": "",
-            f"empty/{code.MARKER}": "",
+            f"empty/{own_files.MARKER}": "",
             "empty/objects/sha256/x": "",
             "before/sites/" + run + ".json": "",
             "before/id": "",
@@ -147,7 +148,7 @@ def test_stores_and_states_of_other_settings_are_known_by_what_they_hold(tmp_pat
 
 
 def test_the_mark_of_a_store_is_the_stores_own() -> None:
-    assert code.MARKER == layout.MARKER
+    assert own_files.MARKER == layout.MARKER
 
 
 def test_a_folder_within_the_store_is_refused(tmp_path: Path) -> None:
@@ -169,6 +170,11 @@ def test_a_link_to_what_stays_apart_does_not_enter(tmp_path: Path) -> None:
 
 
 HEADER = "-----BEGIN RSA " + "PRIVATE KEY-----"
+HEX = "0123456789abcdef0123456789abcdef01234567"
+OF_40_DIGITS = "a key of 40 hexadecimal digits"
+GUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+SLACK = "hooks.slack.com/services/T01234567/B01234567/" + "aB3" * 8
+WEBHOOK = "the address of a webhook"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +190,17 @@ HEADER = "-----BEGIN RSA " + "PRIVATE KEY-----"
         ("id = 'AKIA" + "IOSFODNN7EXAMPLD'", "an AWS key"),
         ("aws_secret_access_key = " + "aB3/" * 10, "an AWS secret key"),
         ("client-key-data: " + "aB3+" * 20, "the key of a kubeconfig"),
+        ("post('https://" + SLACK + "')", "the address of a webhook"),
+        ("url: https://contoso." + "webhook.office.com/webhookb2/" + GUID + "@x/IncomingWebhook/ab12", WEBHOOK),
+        ("url: https://" + "discord.com/api/webhooks/123456789012345678/aB3-_cD4eF5gH6iJ7kL8", WEBHOOK),
+        ("see https://api.slack.com/messaging/webhooks and https://hooks.slack.com/services/...", ""),
+        (f"WANDB_API_KEY={HEX}", OF_40_DIGITS),
+        (f"wandb.login(key=os.environ['K'])  # api-key: '{HEX}'", OF_40_DIGITS),
+        (f"machine api.wandb.ai login user password {HEX}", OF_40_DIGITS),
+        (f"uses: actions/checkout@{HEX}", ""),
+        (f"rev: {HEX}\nref = '{HEX}'\ncommit {HEX}", ""),
+        (f"cache_key: {HEX}", ""),
+        (f"API_KEY={HEX}{HEX[:24]}", ""),  # a digest of SHA-256
     ],
 )
 def test_what_a_text_file_may_hold(tmp_path: Path, text: str, kind: str) -> None:
@@ -196,3 +213,34 @@ def test_what_a_text_file_may_hold(tmp_path: Path, text: str, kind: str) -> None
     (problem,) = caught.value.problems
     assert (problem.file, problem.line, problem.what) == (str(folder / "a.py"), 2, f"looks like {kind}")
     assert Overlay(folder, include=("*.py",)).digest()
+
+
+GITHUB = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SQLite format 3\0\x10\0" + GITHUB.encode() + b"\0",
+        f"TOKEN={GITHUB}\r\n".encode("utf-16"),  # what PowerShell writes
+        f"TOKEN={GITHUB}\r\n".encode("utf-16-be"),
+    ],
+    ids=["a database", "UTF-16", "UTF-16 without a mark"],
+)
+def test_what_a_binary_file_may_hold(tmp_path: Path, data: bytes) -> None:
+    folder = write(tmp_path, {"a.py": ""})
+    (folder / "kept.bin").write_bytes(data)
+    with pytest.raises(BadInput) as caught:
+        Overlay(folder).digest()
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.what) == (str(folder / "kept.bin"), "holds what looks like a GitHub token")
+    assert GITHUB[4:] not in str(caught.value)
+    (folder / "kept.bin").write_bytes(random.Random(1).randbytes(3_000_000) + b"\0")
+    assert Overlay(folder).digest()
+
+
+def test_revisions_of_git_are_no_keys(tmp_path: Path) -> None:
+    workflow = f"jobs:\n  a:\n    steps:\n      - uses: actions/checkout@{HEX}\n        with: {{token: $TOKEN}}\n"
+    lock = f'{{"key": "{HEX}", "sha": "{HEX}"}}'
+    names = {".git-blame-ignore-revs": f"# secret\n{HEX}\n", ".github/workflows/a.yml": workflow, "a.lock": lock}
+    assert Overlay(write(tmp_path, names)).digest()

@@ -28,6 +28,9 @@ ALMOST = {
     "signatures": "?sig=",
     "long signatures": "&sig=aaaaaaaaaaaaaaaa=%",
     "real tokens": "hf_aB3aB3aB3aB3aB3aB3aB3aB3,",
+    "webhooks": "hooks.slack.com/services/",
+    "names before keys": "token  ",
+    "almost keys": "token: 0123456789abcdef0123456789abcdef0123456 ",
     "names of secrets": "A_TOKEN=",
     "names of secrets, all in one": "TOKEN_",
 }

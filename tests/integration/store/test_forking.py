@@ -29,6 +29,9 @@ def met(url):
 def read(url):
     return open_store(url).get("key").decode()
 
+def read_from(store):
+    return store.get("key").decode()
+
 def forked(url):
     here, there = os.pipe()
     child = os.fork()
@@ -54,7 +57,7 @@ if __name__ == "__main__":
         except SlipwayError as error:
             pooled = str(error)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        spawned = pool.map(read, [url])
+        spawned = pool.map(read, [url]) + pool.map(read_from, [store])
     print(json.dumps([before, children, pooled, spawned, store.get("key").decode()]))
 """
 
@@ -77,4 +80,40 @@ def test_a_forked_child_is_told_at_once_and_its_parent_goes_on(s3_store: Store, 
     assert [said for said, _ in children] == ["spawn"] * FORKS
     assert max(seconds for _, seconds in children) < 5  # one that waits, waits for ever
     assert 'multiprocessing.get_context("spawn")' in pooled
-    assert (spawned, after) == (["body"], "body")
+    assert (spawned, after) == (["body"] * 2, "body")
+
+
+WRITERS = 4
+FOLDER_SCRIPT = """
+import multiprocessing, sys
+from launcher.store.opening import open_store
+
+def write(number):
+    for key in range(200):
+        store.put(f"{number}/{key}", bytes([number]) * 20_000)
+
+def read(given):
+    return [given.get(f"{number}/199")[:1] for number in range(int(sys.argv[2]))]
+
+if __name__ == "__main__":
+    store = open_store(sys.argv[1])
+    store.put("key", b"body")  # so that the children have its state
+    with multiprocessing.get_context("fork").Pool(int(sys.argv[2])) as pool:
+        pool.map(write, range(int(sys.argv[2])), chunksize=1)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(read, [store]) == [[bytes([number]) for number in range(int(sys.argv[2]))]]
+"""
+
+
+def test_forked_children_write_into_one_folder_and_a_spawned_one_is_given_the_store(tmp_path: Any) -> None:
+    (tmp_path / "writers.py").write_text(FOLDER_SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "writers.py", (tmp_path / "store").as_uri(), str(WRITERS)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 
 from launcher.reasons import Reason
 from launcher.spec.model import Output
@@ -124,6 +130,13 @@ def seconds(span: dict[str, Any]) -> tuple[float, float]:
     return tuple(int(span[name]) / 1e9 - START for name in ("startTimeUnixNano", "endTimeUnixNano"))  # type: ignore[return-value]
 
 
+def shown(span: dict[str, Any]) -> str:
+    """Its name, and which of them it is: that is an attribute, since backends group spans by their names."""
+    which = {"submit": "group", "run": "job", "attempt": "attempt", "episode": "task", "turn": "turn"}
+    told = attributes(span).get(f"slipway.{which.get(span['name'])}")
+    return span["name"] if told is None else f"{span['name']} {told}"
+
+
 @pytest.mark.nightly
 def test_a_submit_its_runs_attempts_episodes_and_turns_arrive(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "store", sync=False)
@@ -144,7 +157,7 @@ def test_a_submit_its_runs_attempts_episodes_and_turns_arrive(tmp_path: Path) ->
 
     def path(span: dict[str, Any]) -> str:
         above = span.get("parentSpanId")
-        return f"{path(by_id[above])} > {span['name']}" if above else str(span["name"])
+        return f"{path(by_id[above])} > {shown(span)}" if above else shown(span)
 
     top = f"submit {group}"
     times = {path(span): seconds(span) for span in spans}
@@ -165,7 +178,7 @@ def test_a_submit_its_runs_attempts_episodes_and_turns_arrive(tmp_path: Path) ->
     assert status["run train"] == {"code": 2, "message": "user_error"}
     assert status["turn 1"] == {"code": 2, "message": "answer not valid"}
     assert status["episode login"] == {"code": 1}
-    first = next(attributes(span) for span in spans if span["name"] == "turn 0")
+    first = next(attributes(span) for span in spans if shown(span) == "turn 0")
     assert first["slipway.run"] == judged
     assert (first["gen_ai.usage.input_tokens"], first["gen_ai.usage.output_tokens"]) == ("900", "40")
     assert SECRET not in out.read_text()
@@ -191,3 +204,64 @@ def test_a_collector_that_is_away_is_one_line(tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[-1] == ("launcher trace: the collector that OTEL_EXPORTER_OTLP_ENDPOINT names does not take the spans")
     assert not [line for line in lines if "Traceback" in line]
+
+
+PARTIAL = ExportTraceServiceResponse(
+    partial_success=ExportTracePartialSuccess(rejected_spans=11, error_message="quota")
+).SerializeToString()
+
+
+@contextmanager
+def answering(body: bytes, kind: str) -> Iterator[tuple[str, list[str]]]:
+    """The address of a server that answers everything with 200 and this body, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "code", "out", "said"),
+    [
+        (b"", "application/x-protobuf", 0, "11 spans sent\n", ""),
+        (PARTIAL, "application/x-protobuf", 4, "0 spans sent\n", "the collector rejected 11 spans: quota"),
+        (b"<!doctype html><p>Log in", "text/html; charset=utf-8", 4, "", "no collector: it answered with text/html"),
+        (b"ok\n", "text/plain", 4, "", "no collector: it answered with text/plain"),
+    ],
+    ids=["taken", "rejected", "a page", "another server"],
+)
+def test_what_a_server_did_with_the_spans(
+    tmp_path: Path, body: bytes, kind: str, code: int, out: str, said: str
+) -> None:
+    store = FileStore(tmp_path / "store", sync=False)
+    *_, group = fill(store)
+    with answering(body, kind) as (address, asked):
+        done = launcher(tmp_path, "trace", group, "--store", store.url, OTEL_EXPORTER_OTLP_ENDPOINT=address)
+    assert (done.returncode, done.stdout) == (code, out), done.stderr
+    assert said in done.stderr
+    assert "/v1/traces" in asked
+
+
+@pytest.mark.parametrize(("name", "value"), [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_TRACES_EXPORTER", "none")])
+def test_opentelemetrys_own_switches_are_obeyed(tmp_path: Path, name: str, value: str) -> None:
+    store = FileStore(tmp_path / "store", sync=False)
+    fill(store)
+    with answering(b"", "application/x-protobuf") as (address, asked):
+        told = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, name: value}
+        done = launcher(tmp_path, "trace", "--follow", "--store", store.url, **told)
+    assert (done.returncode, done.stdout, asked) == (0, f"0 spans sent: {name}={value}\n", [])

@@ -116,6 +116,7 @@ def test_sft(made: tuple[Path, Path], tmp_path: Path, lora: LoraConfig | None) -
     assert_same_gradient(make)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "losses",
     [
@@ -135,6 +136,7 @@ def test_dpo(made: tuple[Path, Path], tmp_path: Path, losses: list[Any]) -> None
     assert_same_gradient(make)
 
 
+@pytest.mark.nightly
 def test_reward(made: tuple[Path, Path], tmp_path: Path) -> None:
     def make(batch_size: int, accumulate: int) -> Any:
         config = reward.RewardConfig(
@@ -154,6 +156,7 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder, root / "model"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "loss",
     [

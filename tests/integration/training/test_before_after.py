@@ -23,6 +23,7 @@ pytestmark = pytest.mark.ml
 PROMPT = PromptConfig(decimals=2, system="", history=0)
 
 
+@pytest.mark.ci
 def test_the_values_before_and_after_a_training_are_those_of_eval_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

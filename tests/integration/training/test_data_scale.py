@@ -28,6 +28,7 @@ def part(what: str, folder: Path, steps: int) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 def test_twenty_thousand_steps_take_little_memory(tmp_path: Path) -> None:
     folder = tmp_path / "dataset"

@@ -72,6 +72,7 @@ def test_it_is_that_of_a_loop_by_hand(made: dict[str, Path], tmp_path: Path, lor
     assert max(float((seen[-1][name] - value).abs().max()) for name, value in average.items()) > 1e-4
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", TRAIN)
 def test_every_trainer_saves_it_and_goes_on_bit_for_bit(method: str, made: dict[str, Path], tmp_path: Path) -> None:
     import torch
@@ -92,6 +93,7 @@ def test_every_trainer_saves_it_and_goes_on_bit_for_bit(method: str, made: dict[
         TRAIN[method](config(method, made, **{**MOVING, "ema": None}), tmp_path / "other", str(middle))
 
 
+@pytest.mark.ci
 def test_it_is_what_is_evaluated_and_kept(material: dict[str, Path], tmp_path: Path) -> None:
     out = alone(settings(tmp_path / "early", material, EARLY, batch_size=4, ema=0.5, **RISING))
     assert_the_best_is_kept(out, material)

@@ -170,6 +170,7 @@ def test_it_trains_and_tells_so(straight: Path, material: tuple[Path, Path]) -> 
     assert (straight / "results" / "plots" / "curves.png").stat().st_size > 10_000
 
 
+@pytest.mark.nightly
 def test_going_on_in_a_later_epoch_gives_the_same_bits(
     straight: Path, material: tuple[Path, Path], tmp_path: Path
 ) -> None:

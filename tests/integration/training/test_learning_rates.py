@@ -74,6 +74,7 @@ def test_five_steps_are_those_of_an_optimiser_built_by_hand(made: dict[str, Path
         assert float((weight - after[name]).detach().abs().max()) < 1e-7, name
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", TRAIN)
 def test_every_trainer_has_the_groups_and_a_resume_keeps_them(
     method: str, made: dict[str, Path], tmp_path: Path

@@ -9,6 +9,7 @@ import pytest
 from tests.bench.memory import CASES, OVER, UNDER, measured
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 @pytest.mark.parametrize("name", ["Qwen2.5-VL, checkpointing"])  # all of them nightly, below
 def test_a_measured_peak_lies_in_the_promised_band(name: str) -> None:

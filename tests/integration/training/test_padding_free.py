@@ -263,6 +263,7 @@ def test_tokens_are_counted_as_with_padding(material: tuple[Path, Path, Path], t
     assert counts[0] == counts[1] > 6 * 16
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lora", [None, LoraConfig(rank=4, alpha=8)], ids=["full", "lora"])
 def test_dpo(material: tuple[Path, Path, Path], tmp_path: Path, lora: LoraConfig | None) -> None:
     def make(free: bool) -> Any:
@@ -275,6 +276,7 @@ def test_dpo(material: tuple[Path, Path, Path], tmp_path: Path, lora: LoraConfig
     assert_same(make)
 
 
+@pytest.mark.nightly
 def test_reward(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
     def make(free: bool) -> Any:
         config = reward.RewardConfig(
@@ -285,6 +287,7 @@ def test_reward(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert_same(make)
 
 
+@pytest.mark.nightly
 def test_grpo(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
     def make(free: bool) -> Any:
         config = GrpoConfig(

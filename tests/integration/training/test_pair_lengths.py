@@ -61,6 +61,7 @@ def test_the_batches_are_those_of_transformers_own_sampler(kind: str, made: tupl
         assert len(different) <= 4  # the two batches of that change of places, on both sides
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_training_goes_on_in_the_same_order_to_the_same_bits(
     kind: str, made: tuple[Path, Path], tmp_path: Path

@@ -93,6 +93,7 @@ def moved(before: Path, after: Path) -> float:
     return float(sum(int((old[n].float() != renamed[n]).sum()) for n in both)) / sum(old[n].numel() for n in both)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", TRAIN)
 def test_as_many_weights_move_as_in_float32(method: str, made: dict[str, Path], tmp_path: Path) -> None:
     shares = {}

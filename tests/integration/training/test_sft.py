@@ -118,6 +118,7 @@ def test_going_on_from_a_checkpoint_gives_the_same_bits(
     assert same(straight / "model", tmp_path / "model")
 
 
+@pytest.mark.ci
 def test_sigterm_saves_the_step_and_the_next_try_ends_with_the_same_bits(
     straight: Path, material: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -346,6 +346,7 @@ def test_training_stops_by_the_task_and_keeps_the_best(
     assert f"at step {best}" in row["split"]
 
 
+@pytest.mark.ci
 def test_early_stop_remembers_across_a_resume(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ CASES = {
 QUICK = ("workers-accumulating", "evaluated", "by-length")
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings(IGNORE)
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in CASES]

@@ -134,6 +134,7 @@ def test_data_parallel_is_one_process(material: tuple[Path, Path], one: Path, tm
     assert len(list((out / "results" / "samples").glob("*.png"))) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "own_disk", [pytest.param(False, id="one disk", marks=pytest.mark.nightly), pytest.param(True, id="a disk each")]

@@ -141,6 +141,7 @@ def test_alone_it_is_transformers_own_loss(material: dict[str, Path], one: Path)
     assert losses[6] < losses[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "fsdp", [pytest.param(False, id="data parallel", marks=pytest.mark.nightly), pytest.param(True, id="FSDP")]
 )
@@ -158,6 +159,7 @@ def test_alone_the_lowest_loss_is_kept_and_ends_the_training(material: dict[str,
     assert_the_best_is_kept(out, material)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "lora",
     [

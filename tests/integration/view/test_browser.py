@@ -18,6 +18,7 @@ from launcher.spec.model import Output
 from launcher.store.file import FileStore
 from tests.support.fakerun import FakeAttempt, episode_files, eval_files, fake_job, login_pipeline, write_run
 from tests.support.needs import marked
+from tests.support.screens import screens
 from tests.support.waiting import until
 
 BROWSER = shutil.which("chromium")
@@ -94,8 +95,7 @@ def each_screen(page: Page, field: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1000, 2000])
+@pytest.mark.parametrize(("width", "theme"), screens(400, 1000, 2000))
 def test_nothing_sticks_out_and_axe_finds_nothing(browser: Browser, tmp_path: Path, width: int, theme: str) -> None:
     paths = [report(tmp_path)]
     if (width, theme) == (400, "light"):  # a pipeline's other sections, once

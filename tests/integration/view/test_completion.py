@@ -82,6 +82,8 @@ def test_verbs_names_states_and_options(runs: list[str], shell) -> None:  # type
     (group,) = [name for name in shell("launcher results group-") if name.startswith("group-")]
     assert re.fullmatch(r"group-[0-9a-f]{12}", group)
     assert shell("launcher status --state qu") == ["queued"]
+    assert {"local", "kubernetes"} <= set(shell("launcher submit --backend "))
+    assert shell("launcher cost --backend lam") == ["lambda"]
     assert "--watch" in shell("launcher status --w")
     assert set(shell("launcher status -o ")) >= {"json", "wide"}
 

@@ -168,6 +168,11 @@ REFUSED = {
         "spec.volumes[1]",
         "`a` is listed already",
     ),
+    "spec: {volumes: [{name: a, secret: {secretName: s, defaultMode: 0400}}]}": (
+        "spec.volumes[0].secret.defaultMode",
+        "some readers of YAML and decimal for others; allowed: 256 or 0o400 for octal, 400 for decimal",
+    ),
+    "spec: {securityContext: {runAsUser: 0985}}": ("spec.securityContext.runAsUser", "allowed: 985 for decimal"),
     "spec: 3": ("spec", "a mapping"),
     "[spec]": ("", "is not a patch of a pod"),
 }
@@ -200,6 +205,7 @@ ALLOWED = [
     "spec: {containers: [{name: main, securityContext: {capabilities: {add: [IPC_LOCK]}}}]}",
     "spec: {containers: [{name: main, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}",
     "spec: {containers: [{name: main, imagePullPolicy: Always}]}",
+    "spec: {securityContext: {fsGroup: 0o1750, runAsUser: 1000}}",
 ]
 
 

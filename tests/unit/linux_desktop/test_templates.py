@@ -89,6 +89,7 @@ def test_the_same_seed_draws_the_same_and_another_seed_another(name: str) -> Non
     assert len({repr(one.asked()) for one in drawn}) > SEEDS // 2
 
 
+@pytest.mark.ci
 @every_case("name", TEMPLATES)
 def test_no_split_asks_what_another_asks(name: str) -> None:
     """By the words of the task and by all that was drawn, not by the seed."""
@@ -151,6 +152,7 @@ def test_the_right_files_are_the_solution(name: str, stage: FolderStage) -> None
     asyncio.run(go())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(HACKED))
 @every_case("name", FEASIBLE)
 def test_no_hack_is_worth_anything(name: str, seed: int, stage: FolderStage) -> None:

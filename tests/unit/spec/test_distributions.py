@@ -29,6 +29,26 @@ def counted(site: Path, *ignore: str) -> set[str]:
     return set(found) - left_out(found, ignore)
 
 
+def egg(site: Path, name: str, version: str, requires: str = "") -> None:
+    (site / name).mkdir(parents=True)
+    (site / name / "PKG-INFO").write_text(f"Metadata-Version: 1.2\nName: x\nVersion: {version}\n")
+    (site / name / "requires.txt").write_text(requires)
+
+
+def test_eggs_of_setup_py_and_of_debian_count_like_wheels(tmp_path: Path) -> None:
+    egg(tmp_path, "PyYAML-6.0.egg-info", "6.0")
+    egg(tmp_path, "some_thing-1.2-py3.11.egg-info", "1.2", "shared\n\n[dev]\nonly-a-tool\n")
+    egg(tmp_path, "python_apt.egg-info", "2.6.0")
+    (tmp_path / "flat-0.1.egg-info").write_text("Metadata-Version: 1.0\nName: flat\nVersion: 0.1\n")
+    add(tmp_path, "pytest", needs=("shared", "only-a-tool"))
+    for name in ("shared", "only_a_tool"):
+        add(tmp_path, name)
+    found = {name: one.version for name, one in installed([str(tmp_path)]).items()}
+    eggs = {"pyyaml": "6.0", "some-thing": "1.2", "python-apt": "2.6.0", "flat": "0.1"}
+    assert found == {**eggs, "pytest": "1.0", "shared": "1.0", "only-a-tool": "1.0"}
+    assert counted(tmp_path) == {*eggs, "shared"}
+
+
 def test_names_and_versions_come_from_the_folders_and_the_first_on_the_path_counts(tmp_path: Path) -> None:
     add(tmp_path / "a", "Jinja2", "3.1.6")
     add(tmp_path / "b", "jinja2", "3.1.5")

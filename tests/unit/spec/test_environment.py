@@ -23,6 +23,8 @@ from launcher.spec.environment import (
 from launcher.spec.hashing import work_hash
 from launcher.spec.local_code import FileHashes, content, roots
 from launcher.spec.model import Input, Output, ResolvedJob
+from launcher.spec.own_files import OUTPUT
+from launcher.store.layout import MARKER
 from launcher.verbs.retry import retry
 from tests.support.fakerun import fake_job, write_run
 from tests.support.memory_store import MemoryStore
@@ -95,6 +97,79 @@ def test_a_finder_of_an_editable_one(site: Path, tmp_path: Path) -> None:
     before = local_environment()
     write(tmp_path, "src/own/__init__.py", "X = 2\n")
     assert local_environment().digest != before.digest
+
+
+def test_a_folder_that_code_in_a_pth_file_adds(site: Path, tmp_path: Path) -> None:
+    write(tmp_path, "src/own.py", "X = 1\n")
+    (site / "own.pth").write_text(f"import sys; sys.path.insert(0, '{tmp_path}/src')\nimport not_a_path; x('src')\n")
+    assert [path for _, path in roots(str(site))] == [f"{tmp_path}/src"]
+    before = local_environment()
+    write(tmp_path, "src/own.py", "X = 2\n")
+    assert local_environment().digest != before.digest
+
+
+def test_another_folder_of_distributions_is_not_read_file_by_file(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an environment stands on another one: Python has both on its path."""
+    base = tmp_path / "base/site-packages"
+    add(base, "jinja2", "3.1.5")
+    write(base, "jinja2/__init__.py", "X = 1\n")
+    (site / "base.pth").write_text(f"{base}\n")
+    monkeypatch.setattr(sys, "path", [str(base), *sys.path])
+    parts = local_environment().parts
+    assert parts["jinja2"] == "3.1.5"
+    assert not [name for name in parts if name.startswith("base.pth")]
+
+
+def test_what_was_copied_beside_the_distributions_counts_by_content(site: Path) -> None:
+    add(site, "jinja2", "3.1.5")
+    add(site, "flask", "3.0")
+    write(site, "jinja2/__init__.py", "X = 1\n")
+    write(site, "werkzeug/__init__.py", "X = 1\n")
+    write(site, "flask-3.0.dist-info/RECORD", "werkzeug/__init__.py,sha256=x,7\nflask-3.0.dist-info/METADATA,,\n")
+    before = local_environment(remember=True)
+    assert not [name for name in before.parts if name.startswith("site-packages/")]
+    write(site, "mine/__init__.py", "X = 1\n")
+    write(site, "sitecustomize.py", "X = 1\n")
+    write(site, "own.pth", "# nothing\n")
+    (site / "__pycache__").mkdir()
+    now = local_environment(remember=True)
+    assert now.parts.keys() - before.parts.keys() == {"site-packages/mine", "site-packages/sitecustomize.py"}
+    write(site, "mine/__init__.py", "X = 2\n")
+    assert local_environment().digest != now.digest
+    assert local_environment(["mine", "sitecustomize"]).digest == before.digest
+
+
+def test_a_linked_package_is_read_once_and_linked_data_is_not(site: Path, tmp_path: Path) -> None:
+    write(tmp_path, "far/one/__init__.py", "X = 1\n")
+    write(tmp_path, "data/tool.py", "X = 1\n")
+    write(tmp_path, "src/own/__init__.py", "")
+    for link, target in (("src/own/one", "far/one"), ("far/one/back", "src/own"), ("src/data", "data")):
+        (tmp_path / link).symlink_to(tmp_path / target)
+    (site / "own.pth").write_text(f"{tmp_path}/src\n")
+    digests = [local_environment().digest]
+    for file in ("far/one/__init__.py", "data/tool.py"):
+        write(tmp_path, file, "X = 2\n")
+        digests.append(local_environment().digest)
+    assert digests[0] != digests[1] == digests[2]
+
+
+@pytest.mark.parametrize("mark", [MARKER, "gathered.json", OUTPUT])
+def test_what_the_launcher_itself_wrote_below_such_a_folder_does_not_count(
+    site: Path, tmp_path: Path, mark: str
+) -> None:
+    """A store, a gathered run, the results of an evaluation: an output may be a Python file."""
+    write(tmp_path, "src/own/__init__.py", "X = 1\n")
+    (site / "own.pth").write_text(f"{tmp_path}/src\n")
+    before = local_environment()
+    for folder in ("src/made", "src/own/made"):
+        write(tmp_path, f"{folder}/{mark}", "{}")
+        write(tmp_path, f"{folder}/runs/one/answer.py", "X = 1\n")
+    write(tmp_path, "src/state/runs/one/main-0/work/source/own/__init__.py", "X = 1\n")
+    for name in ("queue", "sites", "cancels", "notes"):
+        (tmp_path / "src/state" / name).mkdir()
+    assert local_environment() == before
 
 
 def test_the_same_source_at_another_place_is_the_same_environment(site: Path, tmp_path: Path) -> None:
@@ -182,6 +257,22 @@ def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(sit
         check_environment([job], local_environment())
 
 
+def test_hashes_of_files_that_nobody_asks_for_go_when_they_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_code, "_ROWS", 2)
+    files = [tmp_path / f"{number}.py" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_text("x")
+        os.utime(file, (0, 0))
+        monkeypatch.setattr("time.time_ns", lambda: file.stat().st_ctime_ns + 3 * 10**9)  # noqa: B023 - called at once
+        hashes = FileHashes(tmp_path / "hashes")
+        hashes.sha256(str(file))
+        hashes.save()
+        kept_ = msgspec.json.decode((tmp_path / "hashes").read_bytes())
+        assert list(kept_) == [str(one) for one in (files[: number + 1] if number < 2 else files[2:])]
+
+
 def test_what_was_ignored_then_is_ignored_now(site: Path) -> None:
     """`submit --run` and `retry` from another folder, with another slipway.yaml."""
     add(site, "jinja2", "3.1.5")
@@ -211,8 +302,8 @@ def test_a_retry_takes_todays_packages_and_starts_from_the_beginning(site: Path)
     assert [job.resume for job in (new_first, new_second)] == [None, None]
     assert {job.roles["main"].image.environment for job in (new_first, new_second)} == {now.digest}
     assert new_second.inputs["x"].work == work_hash(new_first) != work_hash(first)
-    told_ = ": the packages of this machine are not those that it ran with: it starts from the beginning"
-    assert said == [f"{run}{told_}" for run in runs]
+    told_ = ": the packages of this machine are not those that it ran with (jinja2 3.1.5 -> 3.1.6)"
+    assert said == [f"{run}{told_}: it starts from the beginning" for run in runs]
 
 
 def test_what_is_told_of_many_and_of_none() -> None:

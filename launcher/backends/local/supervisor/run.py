@@ -330,6 +330,8 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         for old in self.state.outputs(run.name, member.name)[: 1 - KEPT_OUTPUTS or None]:
             old.unlink(missing_ok=True)
+        role = member.name.rpartition("-")[0]
+        before = (other.record.image for name, other in run.members.items() if name.rpartition("-")[0] == role)
         secrets = self.secrets(job.secrets)
         variables = environment.runtime_environment(
             job,
@@ -353,6 +355,7 @@ class Runner:
             mark=environment.mark(self.id, run.name, member.name),
             work=folder / "work",
             output=self.state.output(run.name, member.name, starts),
+            image=site.images.get(role) or next((image for image in before if image), ""),
             umask=site.umask,
         )
 

@@ -41,6 +41,7 @@ class Launch:
     mark: str
     work: Path
     output: Path
+    image: str = ""  # the id of the image that the run began with; "": none yet, or its name can not move
     umask: int = 0o077  # the submitter's
 
 
