@@ -93,7 +93,7 @@ def plan_gc(
 
 
 def _plan_gc(store: Store, wanted: Wanted, checkpoints: bool, grace: float, proof: ListProof) -> DeletionPlan:
-    surveyed = survey(store, proof)
+    surveyed = survey(store, proof, checkpoints=checkpoints)
     which = replace(wanted, keep=None, older_than=wanted.older_than or 0.0) if checkpoints else wanted
     going = selected(surveyed.runs, which, surveyed.now)
     kept = needed(surveyed.runs, going, whole=not checkpoints)
@@ -101,7 +101,7 @@ def _plan_gc(store: Store, wanted: Wanted, checkpoints: bool, grace: float, proo
     runs = [surveyed.runs[run] for run in going if run not in kept]
     unreferenced = _leftovers(surveyed, grace)
     if checkpoints:
-        thin = tuple(checkpoint for known in runs for checkpoint in _older(store, known.run, wanted.keep or 1))
+        thin = tuple(checkpoint for known in runs for checkpoint in _older(store, known, wanted.keep or 1))
         return DeletionPlan(proof, (), thin, (), unreferenced, kept, surveyed.runs)
     return DeletionPlan(proof, tuple(runs), (), _overlays(surveyed, grace), unreferenced, kept, surveyed.runs)
 
@@ -183,12 +183,13 @@ def _leftovers(surveyed: Survey, grace: float) -> dict[str, tuple[Meta, ...]]:
     return by_kind
 
 
-def _older(store: Store, run: str, keep: int) -> list[StoredCheckpoint]:
+def _older(store: Store, known: Known, keep: int) -> list[StoredCheckpoint]:
     """The complete checkpoints of a run, except the newest `keep` and the trainer's best."""
+    run = known.run
     objects: dict[tuple[int, int], list[Meta]] = {}
     complete: list[tuple[int, int]] = []
     prefix = RunKeys(run).attempts
-    for meta in store.scan(prefix):
+    for meta in known.steps:
         parts = meta.key.removeprefix(prefix).split("/")
         if len(parts) > 3 and parts[1] == "checkpoints" and parts[0].isdecimal() and parts[2].isdecimal():
             place = int(parts[2]), int(parts[0])

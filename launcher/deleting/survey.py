@@ -85,6 +85,7 @@ class Known:
     damaged: bool = False  # its job.json cannot be read; it has ended, so it needs nothing
     objects: int = 0
     size: int = 0
+    steps: tuple[Meta, ...] = ()  # for an ended run, where they were asked for: the objects of its checkpoints
     unused: tuple[Meta, ...] = ()  # for an ended run: the objects that readers ignore
 
 
@@ -101,9 +102,9 @@ class Survey:
     checks: tuple[Meta, ...] = ()  # objects of checks of the store that were interrupted or are still running
 
 
-def survey(store: Store, proof: ListProof | None = None) -> Survey:
+def survey(store: Store, proof: ListProof | None = None, *, checkpoints: bool = False) -> Survey:
     """Surveys the whole store: one listing, and two requests for each run. `proof`: of the list of runs, for a caller
-    that deletes what it lacks. Raises BadInput, Unreachable."""
+    that deletes what it lacks. `checkpoints`: with the objects of checkpoints. Raises Unreachable."""
     now = store.now()
     proof = proof or ListProof(store, may_act=False)
     proof.renew()
@@ -114,7 +115,7 @@ def survey(store: Store, proof: ListProof | None = None) -> Survey:
     for run, metas in groupby(
         proof.without(store.scan(RUNS)), lambda meta: meta.key.removeprefix(RUNS).partition("/")[0]
     ):
-        listed[run] = _listed(store, run, metas)
+        listed[run] = _listed(store, run, metas, checkpoints)
     runs = {known.run: known for known in _read(store, listed)}
     leftovers = {run: listed_run.metas for run, listed_run in listed.items() if listed_run.deleted and listed_run.metas}
     deleted = {run for run, listed_run in listed.items() if listed_run.deleted}
@@ -154,10 +155,11 @@ class _Listed:
     objects: int
     size: int
     closed: bool  # the run's folder cannot be listed
+    steps: tuple[Meta, ...]  # the objects of checkpoints, where they were asked for
     metas: tuple[Meta, ...]  # for a deleted run: its objects except the tombstone; for any other: the unreferenced ones
 
 
-def _listed(store: Store | None, run: str, metas: Iterable[Meta]) -> _Listed:
+def _listed(store: Store | None, run: str, metas: Iterable[Meta], checkpoints: bool = False) -> _Listed:
     """Summarises a run's objects. With `store`, unreferenced objects are looked for."""
     keys = RunKeys(run)
     stays: dict[str, Meta] = {}
@@ -176,7 +178,8 @@ def _listed(store: Store | None, run: str, metas: Iterable[Meta]) -> _Listed:
             metas_left = unreferenced(store, run, rest)
     closed = any(meta.key == keys.prefix[:-1] for meta in rest)
     size = sum(meta.size for meta in rest)
-    return _Listed(stays.get(keys.job), result, deleted, len(rest), size, closed, tuple(metas_left))
+    steps = tuple(meta for meta in rest if "/checkpoints/" in meta.key) if checkpoints and result is not None else ()
+    return _Listed(stays.get(keys.job), result, deleted, len(rest), size, closed, steps, tuple(metas_left))
 
 
 def _read(store: Store, found: Mapping[str, _Listed]) -> Iterator[Known]:
@@ -195,6 +198,7 @@ def _read(store: Store, found: Mapping[str, _Listed]) -> Iterator[Known]:
             known,
             objects=listed.objects,
             size=listed.size,
+            steps=listed.steps,
             unused=listed.metas,
         )
 
