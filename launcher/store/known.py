@@ -20,6 +20,11 @@ def entry(folder: Path, url: str) -> Path:
     return folder / hashlib.sha256(url.encode()).hexdigest()[:24]
 
 
+def marked(folder: Path, url: str) -> Path:
+    """The file that remembers that the object store at a URL has its marker."""
+    return folder / f"{entry(folder, url).name}.marked"
+
+
 def open_known(url: str) -> Store:
     """The store for a verb that reads. If this machine has submitted to it, it must exist: a missing or empty folder is
     Unreachable, because it may be unmounted. Any other missing folder reads as an empty store."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import BadInput
@@ -40,9 +41,19 @@ def _plain(url: str, deadline: float, there: bool) -> Store:
     raise BadInput(f"store `{url}`: unknown kind; allowed: file:///path, s3://bucket/prefix, gs://..., az://...")
 
 
-def make_store(store: Store) -> None:
+def make_store(store: Store, marked: Path | None = None) -> None:
     """Gives a store its marker if it has none yet; makes the folder of a folder store. Only submit, push and a gc that
-    may delete call this; all others need an existing store. Raises Unreachable."""
+    may delete call this; all others need an existing store. `marked`: a file that remembers an object store's marker,
+    which is then not asked for again. Raises Unreachable."""
+    if marked is not None and not store.url.startswith("file:"):
+        if marked.exists():
+            return
+    else:
+        marked = None
     make: Callable[[], None] | None = getattr(store, "make", None)  # stores that hold no marker have none
     if make is not None:
         make()
+    if marked is not None:
+        with suppress(OSError):  # it only saves a request
+            marked.parent.mkdir(parents=True, exist_ok=True)
+            marked.touch()

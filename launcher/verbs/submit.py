@@ -41,7 +41,7 @@ from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.check import conditional_puts_hold
 from launcher.store.find import GroupRecord
-from launcher.store.known import entry
+from launcher.store.known import entry, marked
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
 from launcher.verbs.difference import only_code_or_packages_differ
@@ -151,7 +151,7 @@ def submit(
             for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
                 tell(line)
         if new and not plan:
-            make_store(store)
+            make_store(store, marked(checked, store.url) if checked is not None else None)
             check_store(store, checked)
             upload_overlays(store, new, overlays or {})
         with noted(store, backend.place, [run_id(job) for job in new], None if plan else notes):

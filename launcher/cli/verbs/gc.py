@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.deleting.choose import Wanted
     from launcher.deleting.plan import plan_gc
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known import marked, memory, open_known
     from launcher.store.opening import make_store
 
     if args.keep is not None and args.keep < 0:
@@ -72,6 +72,6 @@ def run(args: argparse.Namespace) -> int:
     wanted = Wanted(args.older_than, parse_labels(args.label), tuple(args.state), args.keep)
     may_act = deleting.may_act(args)
     if may_act and not store.url.startswith("file:"):  # a folder has one where a submit or a push made the store
-        make_store(store)
+        make_store(store, marked(memory(os.environ), store.url))
     plan = plan_gc(store, wanted, checkpoints=args.checkpoints, grace=args.grace, may_act=may_act)
     return deleting.go(store, plan, args, "gc")

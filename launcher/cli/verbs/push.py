@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             emit([], args.output)
         return 0
     from launcher.store import layout, open_store
-    from launcher.store.known import memory
+    from launcher.store.known import marked, memory
     from launcher.store.opening import make_store
     from launcher.verbs.overlays import push_overlays
     from launcher.verbs.submit import check_store
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         states = {digest: store.head(layout.blob(digest)) is None for digest in sorted(wanted)}
     else:
-        make_store(store)
+        make_store(store, marked(memory(os.environ), store.url))
         check_store(store, memory(os.environ))
         states = push_overlays(store, group.runs, group.packed)
     new = "would be put" if args.dry_run else "put"

@@ -157,8 +157,14 @@ def test_a_true_list_deletes_and_leaves_nothing(
     began = len(proxy.seen)
     assert said("gc --grace 0s")[0] == 0
     assert not [request for request, _ in proxy.seen[began:] if request.writes and "/clock" not in request.path]
+    assert said("gc --yes")[0] == 0  # this machine knows now that the store has its marker
     began = len(proxy.seen)
     assert said("gc --grace 0s --yes")[0] == 0
+    assert not [request for request, _ in proxy.seen[began:] if request.path.endswith(MARKER)]
+    # beside the puts of the intent and of the four keys: one request deletes the intent with the keys, one the overlay
+    # and one its note
+    deletions = [request for request, _ in proxy.seen[began:] if request.method in ("POST", "DELETE")]
+    assert len(deletions) == 3
     puts = [request.path for request, _ in proxy.seen[began:] if "/runs/!" in request.path or "/runs/~" in request.path]
     assert len(puts) == 4
     assert store.head(blob(DIGEST)) is None
