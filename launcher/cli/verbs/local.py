@@ -14,6 +14,7 @@ from launcher import foreign
 from launcher.cli.arguments import add_output
 from launcher.cli.printing.output import emit
 from launcher.errors import NotFound, Unreachable
+from launcher.files import naming
 
 SUMMARY = "The local backend's supervisor. Any verb starts it when it is needed; it ends when nothing is queued."
 EXAMPLE = "launcher local status"
@@ -109,7 +110,8 @@ def _install(text: str, only_print: bool) -> None:
         return
     file = _unit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    with naming(file):
+        file.write_text(text)
     print(f"written: {file}", file=sys.stderr)
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", UNIT)
