@@ -9,6 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an OSError the file that it is about: a write to a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def sync_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -23,7 +34,7 @@ def _written(path: Path, body: bytes) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming(path), os.fdopen(handle, "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
@@ -56,7 +67,8 @@ def replace(path: Path, body: bytes, *, durable: bool = True) -> None:
         replace_all({path: body})
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(body)
+    with naming(path):
+        temporary.write_bytes(body)
     temporary.replace(path)
 
 

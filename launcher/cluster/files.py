@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from launcher.errors import BadInput, Conflict, NotFound
+from launcher.files import naming
 
 CONFIG: Final = Path("k8s/kind/cluster.yaml")
 STORE_PROGRAM: Final = Path(".tools/bin/versitygw")
@@ -115,6 +116,7 @@ def write(path: Path, text: str, *, private: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644), "w") as file:
+    mode = 0o600 if private else 0o644
+    with naming(path), os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
     part.replace(path)

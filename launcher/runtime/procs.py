@@ -66,6 +66,15 @@ def start_time(pid: int) -> int | None:
     return row.start if row else None
 
 
+def stopped(pid: int) -> bool:
+    """Whether a process stands still, by SIGSTOP or under a debugger."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return text[text.rindex(b")") + 2 :][:1] in (b"T", b"t")
+
+
 def alive(pid: int, start: int, boot: str) -> bool:
     """Whether the process with this pid, start time and boot id still runs. A zombie does not."""
     if boot != boot_id():

@@ -20,6 +20,7 @@ from typing import IO, Any, Final, NamedTuple, Protocol, cast
 import msgspec
 
 from launcher.errors import BadInput
+from launcher.files import naming
 from launcher.spec import private
 from launcher.spec.listing import identities, identity, listing
 from launcher.spec.own_files import MARKER, own_files
@@ -150,7 +151,8 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):  # dict: for cached prope
     def pack(self, out: Path) -> str:
         """Writes the tar; returns its sha256 (hex). Raises BadInput for a file that cannot be packed."""
         digest, tar, _ = self._packed
-        out.write_bytes(tar)
+        with naming(out):
+            out.write_bytes(tar)
         return digest
 
     def note(self) -> str:

@@ -17,6 +17,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from launcher.spec.model import ResolvedJob
 
+OURS: Final = frozenset(("linux-desktop", "slipway-cpu", "trl-grpo", "unsloth-sft", "vllm-serve", "waa-vm"))
+
 RUNTIME_LABEL: Final = "slipway.runtime"  # on images that have the runtime; the value is the job schema
 RUN: Final = "slipway.run"
 MEMBER: Final = "slipway.member"
@@ -94,7 +96,10 @@ def image(job: ResolvedJob, role: str) -> str:
 
 def unbuilt(reference: str) -> str:
     """The message for a missing image that is in no registry, with the command that builds it."""
-    return f"no image {reference} here: `launcher images build {reference.partition(':')[0]}`"
+    name = reference.partition(":")[0]
+    if name in OURS:
+        return f"no image {reference} here: `launcher images build {name}`"
+    return f"no image {reference} here, and one without a registry is not pulled: `docker build -t {reference} FOLDER`"
 
 
 def moved(run: str, reference: str, before: str, now: str) -> str:

@@ -79,6 +79,7 @@ class Who(msgspec.Struct, frozen=True):
     boot: str
     since: float
     python: str
+    version: str = ""  # of Slipway; "" of a supervisor before this field
 
 
 class StateDir:

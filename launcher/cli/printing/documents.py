@@ -530,7 +530,11 @@ class Slots(Document, frozen=True):
 
 
 class Local(Document, frozen=True):
+    """`supervisor`: its process id; `version`: Slipway's, "" of one that does not tell; `stopped`: it stands still."""
+
     state: str
     supervisor: int | None
+    version: str | None
+    stopped: bool
     slots: Slots
     queue: list[Queued]

@@ -14,6 +14,7 @@ from launcher import foreign
 from launcher.cli.arguments import add_output
 from launcher.cli.printing.output import emit
 from launcher.errors import NotFound, Unreachable
+from launcher.files import naming
 
 SUMMARY = "The local backend's supervisor. Any verb starts it when it is needed; it ends when nothing is queued."
 EXAMPLE = "launcher local status"
@@ -70,6 +71,8 @@ def _status(path: Path, options: dict[str, object], output: str) -> int:
     from launcher.backends.local.queue import said as told
     from launcher.backends.local.slots import capacity
     from launcher.backends.local.state import QueueNote, StateDir, read
+    from launcher.runtime.procs import stopped
+    from launcher.version import __version__
 
     state = StateDir(path)
     alive = daemon.who(state)
@@ -85,13 +88,24 @@ def _status(path: Path, options: dict[str, object], output: str) -> int:
         about = {
             "state": str(path),
             "supervisor": alive.pid if alive else None,
+            "version": alive.version if alive else None,
+            "stopped": alive is not None and stopped(alive.pid),
             "slots": {"cpus": room.cpus, "memory": room.memory, "gpus": list(room.gpus)},
             "queue": rows,
         }
         emit([about], output)
         return 0
-    said = f"pid {alive.pid}, up {time.time() - alive.since:.0f} s" if alive else "not running"
+    up = "stopped" if alive and stopped(alive.pid) else "up"
+    said = f"pid {alive.pid}, {up}, begun {time.time() - alive.since:.0f} s ago" if alive else "not running"
     print(f"supervisor {said}; state in {path}")
+    if alive and up == "stopped":
+        print(f"it starts and ends nothing meanwhile: `kill -CONT {alive.pid}` lets it go on", file=sys.stderr)
+    if alive and alive.version != __version__:
+        print(
+            f"it is of version {alive.version or 'before 0.1'}, and this launcher is {__version__}: "
+            "`launcher local stop` ends it, runs go on, and the next launcher command starts one of this version",
+            file=sys.stderr,
+        )
     if rows:
         print()
         emit(rows, output, ("run", "phase", "reason", "evidence"))
@@ -109,7 +123,8 @@ def _install(text: str, only_print: bool) -> None:
         return
     file = _unit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    with naming(file):
+        file.write_text(text)
     print(f"written: {file}", file=sys.stderr)
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", UNIT)

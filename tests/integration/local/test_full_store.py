@@ -4,7 +4,9 @@ and afterwards it is as if nothing had been. Needs root, to mount a small file s
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,3 +127,17 @@ def test_a_submit_to_a_full_store_is_one_line(here: Machine, small: Path) -> Non
     with pytest.raises(Unreachable, match="No space left on device"):
         here.submit(here.job("one", "pass"))
     undo()
+
+
+def test_a_full_disk_of_the_launcher_is_named(small: Path, tmp_path: Path) -> None:
+    """A write to a full disk says of itself which file it was for: of no use to whoever has three disks."""
+    (tmp_path / "job.yaml").write_text("name: a\nimage: slipway-cpu\ncommand: ['true']\nlimits: {deadline: 1m}\n")
+    (small / "state" / "slipway").mkdir(parents=True)
+    fill(small)
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(small / "state")}
+    words = ["submit", "job.yaml", "--backend", "local", "--store", (tmp_path / "store").as_uri()]
+    command = [sys.executable, "-m", "launcher.cli", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "No space left on device" in line]
+    assert line.startswith(f"launcher submit: {small}/state/slipway/"), line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from launcher.userdata import secrets
 from launcher.verbs.cancel import cancel
 from launcher.verbs.retry import retry
 from launcher.verbs.submit import submit
+from launcher.version import __version__
 from tests.integration.local.machine import CHECKPOINTS, COUNT, Machine, environ, machine, wait_for
 from tests.support.jobs import OUT, changed, group, reads
 
@@ -258,7 +260,17 @@ def test_the_verbs_and_a_closed_terminal(tmp_path: Path) -> None:
         assert "succeeded" in out
         assert "nothing to run" in error
         status = launcher(tmp_path, "local", "status", "-o", "json")
-        assert '"queue": []' in status.communicate(timeout=60)[0]
+        (about,) = json.loads(status.communicate(timeout=60)[0])
+        assert (about["queue"], about["version"], about["stopped"]) == ([], __version__, False)
+        os.kill(about["supervisor"], signal.SIGSTOP)
+        written = here.state.who.read_bytes()
+        here.state.who.write_bytes(written.replace(f'"{__version__}"'.encode(), b'"0.0.9"'))
+        said = launcher(tmp_path, "local", "status").communicate(timeout=60)
+        assert f"supervisor pid {about['supervisor']}, stopped, begun" in said[0]
+        assert f"`kill -CONT {about['supervisor']}`" in said[1]
+        assert f"of version 0.0.9, and this launcher is {__version__}: `launcher local stop`" in said[1]
+        here.state.who.write_bytes(written)
+        os.kill(about["supervisor"], signal.SIGCONT)
         stop = launcher(tmp_path, "local", "stop")
         stop.communicate(timeout=60)
         assert stop.returncode == 0

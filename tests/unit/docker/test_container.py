@@ -16,6 +16,8 @@ from launcher.runtime.credentials import adopt_private
 from launcher.spec.model import Image, Input, ResolvedJob, Resources, Role
 from tests.support.jobs import job
 
+ROOT = Path(__file__).parents[3]
+
 PLACE = ContainerPlace("1234:100", Path("/state/work"), Path("/state/private.json"))
 
 
@@ -268,3 +270,9 @@ def test_the_engine_takes_devices_as_they_are_given() -> None:
         ("/dev/a", "/dev/b", "rwm"),
         ("/dev/c", "/dev/c", "rwm"),
     ]
+
+
+def test_a_missing_image_is_built_by_who_has_its_definition() -> None:
+    assert {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")} == container.OURS
+    assert container.unbuilt("trl-grpo:0.1.0-0a1b2c3d").endswith(": `launcher images build trl-grpo`")
+    assert container.unbuilt("sw:removed").endswith(": `docker build -t sw:removed FOLDER`")

@@ -25,6 +25,7 @@ from launcher.files import replace
 from launcher.runtime import procs
 from launcher.runtime.credentials import cannot_be_read
 from launcher.userdata import secrets
+from launcher.version import __version__
 
 MODULE = "launcher.backends.local.supervisor"
 LOG_LIMIT = 4 << 20  # bytes of supervisor.log before it is moved aside
@@ -86,7 +87,8 @@ def _detach(state: StateDir) -> None:
 
 
 def _announce(state: StateDir, pid: int) -> None:
-    supervisor = Who(pid, procs.start_time(pid) or 0, procs.boot_id(), time.time(), sys.executable)
+    started = procs.start_time(pid) or 0
+    supervisor = Who(pid, started, procs.boot_id(), time.time(), sys.executable, __version__)
     replace(state.who, msgspec.json.encode(supervisor))
 
 
