@@ -29,6 +29,7 @@ from tests.support.s3 import ENVIRONMENT, S3Server
 
 NOTHING = ("sh", "-c", "true")
 A_FILE = ("sh", "-c", "cd $SLIPWAY_OUTPUTS; rmdir model; touch model")
+AGAIN, NAMED = Limits(retries=1, retry_on=("78",)), Limits(retries=1, retry_on=("config_error",))
 MODEL, OTHER = {"model": Output()}, {"other": Output()}
 
 
@@ -154,7 +155,9 @@ def test_the_runtime_brings_nothing_heavy(tmp_path: Path) -> None:
     [
         (python("import sys; print('ValueError: x'); sys.exit(3)"), {}, 78, Reason.USER_ERROR, "with 3: ValueError: x"),
         (python("import sys; sys.exit(3)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 3"),
-        (python("import sys; sys.exit(78)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": Limits(retries=1)}, 78, Reason.CONFIG_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": AGAIN}, 1, Reason.USER_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": NAMED}, 1, Reason.CONFIG_ERROR, "exited with 78"),
         (python("import sys; sys.exit(143)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 143"),
         (python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), {}, 78, Reason.USER_ERROR, "SIGSEGV"),
         (python("import os, signal; os.kill(os.getpid(), 9)"), {}, 78, Reason.USER_ERROR, "SIGKILL from outside"),
