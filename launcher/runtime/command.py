@@ -23,6 +23,7 @@ from launcher.runtime.credentials import for_command
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import AttemptError, MemberAddress
 from launcher.spec.model import ResolvedJob
+from launcher.spec.threads import PROCESSES, THREADS, threads, whole
 from launcher.spec.variables import endpoint, expand, port
 
 if TYPE_CHECKING:
@@ -99,7 +100,11 @@ def environment(
     if address.role == job.leading and role.replicas > 1:
         env |= _torchrun(role.replicas, address.rank, peers)
     if role.resources.gpus > 1 or (address.role == job.leading and role.replicas > 1):
-        env["PET_NPROC_PER_NODE"] = str(max(1, role.resources.gpus))  # torchrun alone starts one process
+        env[PROCESSES] = str(max(1, role.resources.gpus))  # torchrun alone starts one process
+    # a value that no launcher gave is somebody's own
+    given_by_launchers = {str(threads(role))} | (set() if address.placement.is_process else {str(whole(role))})
+    if env.get(THREADS, str(threads(role))) in given_by_launchers:
+        env[THREADS] = str(threads(role, environ=env | given))
     if address.role == job.leading and address.rank == 0:
         env.setdefault("WANDB_RUN_ID", address.run)
         env.setdefault("WANDB_RESUME", "allow")

@@ -18,6 +18,7 @@ from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, wher
 from launcher.reasons import EXIT_DONE, EXIT_NEVER
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.threads import THREADS, threads
 from launcher.store.renewed import LOOK, RENEW
 
 WORK: Final = "/work"
@@ -105,7 +106,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
     bare = venv.digest_of(job, role)
     reference = "" if bare else shlex.quote(image(job, role))
     variables = {
-        "OMP_NUM_THREADS": str(max(1, int(need.cpus))),
+        THREADS: str(threads(job.roles[role])),
         "PYTHONUNBUFFERED": "1",
         **({} if bare else {"HOME": WORK}),
         "SLIPWAY_STORE": job.store,

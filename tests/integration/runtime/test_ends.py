@@ -22,7 +22,8 @@ from launcher.protocol.records import Beat
 from launcher.reasons import Reason
 from launcher.runtime import procs
 from launcher.runtime.procs import MARK
-from launcher.spec.model import Input, Limits, Output, Timing
+from launcher.spec.model import Input, Limits, Output, Resources, Timing
+from launcher.spec.threads import threads
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
 from tests.support.needs import lacking
 from tests.support.s3 import ENVIRONMENT, S3Server
@@ -207,6 +208,27 @@ def test_of_torchrun_the_process_that_failed_and_its_words_are_told(tmp_path: Pa
     assert rig.exit().message == (
         "the command exited with 1: local rank 1 exited with 1: config: model: there is no folder /nowhere"
     )
+    assert no_process_left(rig)
+
+
+@pytest.mark.ml
+def test_two_processes_of_torchrun_share_the_cpus_and_one_that_exits_with_78_ends_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "import torch\n"
+        "print('threads', os.environ['OMP_NUM_THREADS'], torch.get_num_threads(), flush=True)\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    time.sleep(1)\n"
+        "    sys.exit(78)\n"
+        "time.sleep(60)\n"
+    )
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+    rig = Rig.of(tmp_path, command, role={"resources": Resources(cpus=2.0)}, limits=Limits(retries=3, grace=2.0))
+    rig.environ["OMP_NUM_THREADS"] = str(threads(rig.job.roles["main"]))  # as the local backend does
+    assert rig.go() == 78
+    assert (rig.exit().reason, rig.exit().code) == (Reason.CONFIG_ERROR, 1)
+    assert re.findall(r"^threads .*", rig.log().decode(), re.MULTILINE) == ["threads 1 1"] * 2
     assert no_process_left(rig)
 
 
