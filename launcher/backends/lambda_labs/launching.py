@@ -34,7 +34,7 @@ BETWEEN: Final = 30.0  # seconds between two looks for capacity
 
 
 # a machine -> (the same, told from where it fetches what it needs; the credentials of the store, one line of JSON)
-Given = Callable[[MachineRequest], tuple[MachineRequest, str]]
+Given = Callable[[MachineRequest, str], tuple[MachineRequest, str]]
 
 
 class RunOver(Exception):
@@ -197,7 +197,7 @@ class _Launch:
         self.held.check()
         self._still_wanted()
         now, number = self.store.now(), uuid.uuid4().hex
-        machine, access = self.given(self.machine)
+        machine, access = self.given(self.machine, number)
         body = request_of(self.file, machine, region, instance_type, now, access, number)
         marks = accounts.marks(self.api, self.file.run, machine.request["ssh_key_names"][0])
         self.records.add(ASKED, f"{self.about}: {instance_type} in {region}", **marks)

@@ -6,17 +6,28 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.lambda_labs.names import ACCOUNT, EXPIRES, MEMBER, NAME, RUN, STORE, account_of, lifetime
+from launcher.backends.lambda_labs.names import (
+    ACCOUNT,
+    EXPIRES,
+    MACHINE,
+    MEMBER,
+    NAME,
+    RUN,
+    STORE,
+    account_of,
+    lifetime,
+)
 from launcher.backends.lambda_labs.names import LAUNCHED as LAUNCHED_AT
 from launcher.backends.lambda_labs.wire import CloudInstance, InstanceTag
 from launcher.decoding import decode_record
 from launcher.protocol.records import Event
+from launcher.reasons import Reason, named
 from launcher.spec.hashing import decode_job
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -96,6 +107,28 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
             if fields.get("state") == LAUNCHED and "member" in fields and "instance" in fields:
                 ids.setdefault(fields["member"], []).append(fields["instance"])
     return ids
+
+
+class GivenUp(NamedTuple):
+    """Why no runtime could start on a machine, in its own words."""
+
+    reason: Reason
+    message: str
+
+
+def given_up(store: Store, run: str, numbers: Sequence[str] | None = None) -> GivenUp | None:
+    """What a machine of the run said before it powered off because no runtime could start. `numbers`: of the launches
+    of its machines, one request each; None: any, by a list."""
+    keys = RunKeys(run)
+    if numbers is None:
+        found = [meta.key for meta in store.scan(f"{keys.events}0-{MACHINE}-")]
+    else:
+        found = [keys.event(0, f"{MACHINE}-{number}", 0) for number in numbers]
+    for key in found:
+        if (answer := store.read(key)) is not None:
+            event = decode_record(key, answer[0], Event)
+            return GivenUp(named(event.fields.get("reason", "")) or Reason.INFRASTRUCTURE, event.message)
+    return None
 
 
 def restored(machine: CloudInstance, store: Store, url: str) -> CloudInstance | None:
