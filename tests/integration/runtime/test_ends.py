@@ -412,6 +412,22 @@ def test_out_of_memory_is_told_from_a_kill(tmp_path: Path, small_memory: Path, w
     assert "because memory ran out" in rig.exit().message
 
 
+def test_memory_that_belongs_to_no_process_ends_the_command_and_not_its_runtime(
+    tmp_path: Path, small_memory: Path
+) -> None:
+    """Pages of /dev/shm count in the cgroup and in no process: the kernel killed the runtime, the larger process, and
+    the attempt was `lost`, again and again."""
+    code = """
+import os, tempfile
+file = tempfile.TemporaryFile(dir="/dev/shm")
+for _ in range(400):
+    file.write(b"x" * (1 << 20))
+"""
+    rig = Rig.of(tmp_path, python(code))
+    assert rig.go(preexec_fn=lambda: small_memory.write_text(str(os.getpid()))) == 78
+    assert rig.exit().reason is Reason.OUT_OF_MEMORY
+
+
 def test_an_unexpected_fault_of_the_runtime_is_infrastructure(tmp_path: Path) -> None:
     rig = Rig.of(tmp_path, ("true",), config={"a": 1})
     site = tmp_path / "site"
