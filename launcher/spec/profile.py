@@ -20,19 +20,32 @@ from launcher.spec.notify import NOTIFY, NoticeChannel, channels
 from launcher.spec.problems import Problems, near, show
 from launcher.spec.refusals import refuse_nul, refuse_tokens
 from launcher.spec.schema import BLOCKS, IMAGE
-from launcher.spec.source import YamlDocument, read_file
+from launcher.spec.source import Route, YamlDocument, read_file
 from launcher.spec.structures import Field, Forms, MapOf, Struct
 from launcher.spec.texts import LABEL_KEY, LABEL_VALUE, PLACES
-from launcher.spec.types import MONEY, Choice, Context, Integer, Text
+from launcher.spec.types import MONEY, Choice, Context, Text
 
 FILE: Final = "slipway.yaml"
 _PINNED: Final = Text(
     "an image with a digest", IMAGE.pattern.replace(")?", ")"), "registry/name@sha256:<64 hex digits>"
 )
 
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """0, which needs no currency."""
+
+    name: str = "0"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        return value if value == 0 else MONEY.check(value, route, at)
+
+    def schema(self) -> dict[str, Any]:
+        return {"const": 0}
+
+
 PRICE: Final = Forms(
     "an amount and a currency, or 0",
-    {str: (MONEY, lambda money: money), int: (Integer(0, 0), lambda zero: (0.0, ""))},
+    {str: (MONEY, lambda money: money), int: (_Nothing(), lambda zero: (0.0, ""))},
     {},
 )
 _FIELDS: Final = (

@@ -215,8 +215,8 @@ class LambdaBackend:
         """Why no runtime can start on the machines of a member; None while each member has one that did not say so."""
         said: dict[str, list[GivenUp | None]] = {}
         for each in living:
-            number = each.tag(names.LAUNCH)
-            why = given_up(self._store(each.tag(names.STORE)), run, [number]) if number else None
+            url, number = each.tag(names.STORE), each.tag(names.LAUNCH)
+            why = given_up(self._store(url), run, [number]) if url and number else None
             said.setdefault(each.tag(names.MEMBER), []).append(why)
         return next((whys[0] for whys in said.values() if all(why is not None for why in whys)), None)
 
@@ -304,7 +304,7 @@ class LambdaBackend:
                 each.region.name,
                 1,
                 each.instance_type.price_cents_per_hour,
-                each.healthy_since,
+                each.healthy_since or each.launched_before_health,
                 "no run of this account's name has it: who started it can end it",
             )
             for each in self._instances()
@@ -484,7 +484,8 @@ def _billed(living: Sequence[CloudInstance]) -> tuple[BilledMachine, ...]:
             each.instance_type.name,
             each.region.name,
             each.instance_type.price_cents_per_hour,
-            each.healthy_since,
+            each.healthy_since or each.launched_before_health,
+            bound=not each.healthy_since,
         )
         for each in living
     )

@@ -38,6 +38,7 @@ ASKED, LAUNCHED, REFUSED, ENDING = "asked", "launched", "refused", "ending"
 # fields of LAUNCHED and ENDING events: the instance's type, region and cents an hour; of ENDING also, in seconds since
 # the epoch, when it passed its first health check ("0": not yet, or unknown) and when it was told to end
 TYPE, REGION, PRICE, HEALTHY, AT = "type", "region", "cents_per_hour", "first_healthy", "at"
+BOOTING: Final = "booting"  # of ENDING: it had passed no health check, so it was not billed
 
 
 @dataclass(frozen=True)
@@ -195,5 +196,6 @@ def record_end(store: Store, instance: CloudInstance) -> None:
         PRICE: str(instance.instance_type.price_cents_per_hour),
         HEALTHY: f"{instance.healthy_since:.0f}",
         AT: f"{store.now():.0f}",
+        **({BOOTING: "true"} if instance.booting else {}),
     }
     records.add(ENDING, f"{records.run} {records.member}: machine {instance.id} is terminated", instance.id, **fields)

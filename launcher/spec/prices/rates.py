@@ -3,8 +3,8 @@
 A backend with `Traits.machines` gives each rank a machine of its own, which is billed whole: the price is that of the
 machine's type, from the profile or else from `table.yaml`. On any other backend a rank costs what the profile says for
 its GPUs, or for its cores, or for a rank (`node`); without such a price it is free, but not the GPUs of a backend
-that bills: `prices: {H100: 0}` says that they cost nothing. A price is never guessed: a type that nobody prices is named in
-`Rate.missing`. Amounts are decimals, so sums are exact.
+that bills: `prices: {H100: 0}` says that they cost nothing. A price is never guessed: a type that nobody prices is
+named in `Rate.missing`. Amounts are decimals, so sums are exact.
 """
 
 from __future__ import annotations
