@@ -21,7 +21,7 @@ MICRO: Final = Decimal("0.000001")
 # the state and the fields of an event about a machine, as the backends write them
 HANDLE: Final = "handle"
 INSTANCE, TYPE, REGION, CENTS, HEALTHY, AT = "instance", "type", "region", "cents_per_hour", "first_healthy", "at"
-STATE, ENDING = "state", "ending"
+STATE, ENDING, REFUSED = "state", "ending", "refused"
 BOOTING: Final = "booting"  # it was told to end before it had passed one
 BACKEND, LAUNCHED = "backend", "launched_at"  # of the first event: its writer's name, its time
 
