@@ -19,7 +19,7 @@ import msgspec
 from launcher import foreign
 from launcher.backends.base import Backend, Handle, Rendered
 from launcher.deleting.guard import guard, served_by
-from launcher.errors import Conflict, NotFound, SlipwayError
+from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import note_applied
 from launcher.protocol.ceiling import write_ceilings
@@ -145,7 +145,13 @@ def submit(
         if isinstance(backend, Checks):
             backend.check(new)
         _refuse_deleted(store, group, ones, threads)
-        compare_ended(backend, [pending.view for pending in ones.values()])
+        try:
+            compare_ended(backend, [pending.view for pending in ones.values()])
+        except Unreachable as error:
+            if new:
+                raise
+            # what the store has of them does not change: only who changed their objects cannot be told
+            tell(f"whether the backend's objects ran what their jobs say cannot be told: {error}")
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
             for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
@@ -154,7 +160,7 @@ def submit(
             make_store(store)
             check_store(store, checked)
             upload_overlays(store, new, overlays or {})
-        with noted(store, backend.place, [run_id(job) for job in new], None if plan else notes):
+        with noted(store, backend.place if new else "", [run_id(job) for job in new], None if plan else notes):
             _Rounds(group, store, backend, rendered, ones, threads, plan, overlays or {}, ceiling).go()
     return [pending.done for pending in ones.values() if pending.done is not None]
 
