@@ -19,7 +19,7 @@ import msgspec
 from launcher import foreign
 from launcher.backends.base import Backend, Handle, Rendered
 from launcher.deleting.guard import guard, served_by
-from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable
+from launcher.errors import Conflict, NotFound, SlipwayError
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import note_applied
 from launcher.protocol.ceiling import write_ceilings
@@ -145,13 +145,7 @@ def submit(
         if isinstance(backend, Checks):
             backend.check(new)
         _refuse_deleted(store, group, ones, threads)
-        try:
-            compare_ended(backend, [pending.view for pending in ones.values()])
-        except Unreachable as error:
-            if new:
-                raise
-            # what the store has of them does not change: only who changed their objects cannot be told
-            tell(f"whether the backend's objects ran what their jobs say cannot be told: {error}")
+        compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
             for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
