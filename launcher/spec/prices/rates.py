@@ -113,7 +113,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def _at(job: ResolvedJob) -> PricedRun:
         choose = traits(job.backend).machines
         choice = choose(job.options) if choose is not None else MachineChoice(())
-        budget = job.limits.budget
+        budget, beyond = job.limits.budget, traits(job.backend).outlives
         roles = [
             PricedRole(role.replicas, role.resources.cpus, role.resources.gpus, role.resources.gpu)
             for role in job.roles.values()
@@ -123,7 +123,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
             tuple(roles),
             choose is not None,
             *choice,
-            spare=traits(job.backend).outlives(job) if job.limits.deadline is not None else 0.0,
+            spare=beyond(job) if beyond is not None and job.limits.deadline is not None else 0.0,
             price=budget.price if budget is not None else 0.0,
             currency=budget.currency if budget is not None and budget.price else "",
         )
