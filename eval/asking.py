@@ -12,7 +12,7 @@ import msgspec
 
 from eval.agents.base import Agent, Decision, History
 from eval.agents.config import AgentConfig
-from eval.config import ConfigError
+from eval.config import ResumeError
 from eval.desktop import BadFrame, InfraError, Observation, SetupFailed
 from eval.episodes import jsonl
 from eval.prompts import PromptConfig
@@ -69,7 +69,7 @@ def open_answers(out: Path, agent: AgentConfig, prompt: PromptConfig) -> Path:
         if was.get(name) != told.get(name)
     ]
     if differ:
-        raise ConfigError(
+        raise ResumeError(
             f"{path} holds answers that were asked for otherwise: {', '.join(differ)}; name another folder"
         )
     jsonl.write(note, [told])

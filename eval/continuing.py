@@ -19,7 +19,7 @@ import msgspec
 
 from eval.actions import ActionType
 from eval.agents.computer import Computer
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from eval.desktop import Task
 from eval.episodes import jsonl
 from eval.records import EPISODES, RECORDS, TaskRecord
@@ -67,13 +67,13 @@ def go_on(
     """
     path, (benchmark, agent, version) = out / RECORDS, who
     if strangers := {(r.benchmark, r.agent) for r in records} - {(benchmark, agent)}:
-        raise ConfigError(
+        raise ResumeError(
             f"{path} holds results of {' and '.join(map('/'.join, sorted(strangers)))}; name another folder"
         )
     try:
         found = standing(records, tasks, version, rules, steps_of)
     except ConfigError as error:
-        raise ConfigError(f"{path} holds {error}; name another folder") from None
+        raise ResumeError(f"{path} holds {error}; name another folder") from None
     for why, count in found.why.items():
         print(f"{count} judged tasks {why} are run again", flush=True)
     if found.replaced:

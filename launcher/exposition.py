@@ -20,6 +20,7 @@ COUNTER, GAUGE = "counter", "gauge"
 METRICS: Final = {
     # name: (kind, what it is, who exposes it)
     "slipway_runs": (GAUGE, "Runs by state.", "monitor"),
+    "slipway_runs_left_out": (GAUGE, "Runs that go on, too many for values of their own.", "monitor"),
     "slipway_run_info": (GAUGE, "1 for each run that has not ended: its job and its backend.", "monitor"),
     "slipway_run_seen_timestamp_seconds": (GAUGE, "Last sign of life of a run that has started.", "monitor"),
     "slipway_run_stale_seconds": (GAUGE, "Silence after which the run's attempt counts as dead.", "monitor"),

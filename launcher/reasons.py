@@ -67,7 +67,7 @@ class Consequence:
     """What follows from a reason."""
 
     code: int | None  # the container's exit code; None when no process ever ran
-    again: bool  # whether the run is tried again
+    again: bool  # whether the run is tried again, if limits.retry_on does not name the reason
     counts: bool  # whether a retry counts against limits.retries
     severity: int  # an attempt's reason is the most severe reason of its ranks
 
@@ -91,7 +91,7 @@ RULES: Final = _Rules(
         Reason.QUOTA: Consequence(None, True, False, 2),
         Reason.UNSCHEDULABLE: Consequence(None, True, False, 2),
         Reason.USER_ERROR: Consequence(EXIT_USER, True, True, 3),
-        Reason.CONFIG_ERROR: Consequence(EXIT_NEVER, False, False, 4),
+        Reason.CONFIG_ERROR: Consequence(EXIT_NEVER, False, True, 4),
         Reason.INPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
         Reason.OUTPUT_MISSING: Consequence(EXIT_NEVER, False, False, 4),
         Reason.DUPLICATE: Consequence(EXIT_NEVER, False, False, 4),
@@ -103,6 +103,10 @@ RULES: Final = _Rules(
         Reason.CANCELLED: Consequence(EXIT_NEVER, False, False, 4),
     }
 )
+
+
+# what limits.retry_on may name: a command's ends that are not tried again otherwise
+NAMED: Final = (Reason.OUT_OF_MEMORY, Reason.CONFIG_ERROR)
 
 
 def stage_code(code: int, reason: Reason) -> int:

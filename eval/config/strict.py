@@ -25,6 +25,18 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the text says where and why."""
 
 
+class ResumeError(ConfigError):
+    """What an earlier attempt left, a checkpoint or results, cannot be continued from."""
+
+
+def exit_code(error: ConfigError) -> int:
+    """How a program ends for `error`: 78, which no retry mends. In a restart of the same run ($SLIPWAY_ATTEMPT above 1)
+    1 for a ResumeError: the run made itself what is refused, so that it may be damaged, and the next attempt may get an
+    older one or another machine."""
+    again = isinstance(error, ResumeError) and os.environ.get("SLIPWAY_ATTEMPT", "1") not in ("", "0", "1")
+    return 1 if again else EXIT_CONFIG
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every section of a configuration."""
 
@@ -94,12 +106,12 @@ def results_folder(given: str | None, name: str) -> Iterator[Path]:
 
 
 def run(main: Callable[[], int], *, failures: tuple[type[Exception], ...] = ()) -> int:
-    """Runs an entry point: a ConfigError becomes one line and exit code 78, one of `failures` one line and 1."""
+    """Runs an entry point: a ConfigError becomes one line and its `exit_code`, one of `failures` one line and 1."""
     try:
         return main()
     except ConfigError as error:
         print(f"config: {error}", file=sys.stderr)
-        return EXIT_CONFIG
+        return exit_code(error)
     except failures as error:
         print(f"eval: {error}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, jsonl, read_episode
 from eval.records import RECORDS, TaskRecord
 
@@ -61,7 +61,7 @@ def new_folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
-            raise ConfigError(f"{out} is not empty; name another folder")
+            raise ResumeError(f"{out} is not empty; name another folder")
     except OSError as error:
         raise ConfigError(f"{out}: {error.strerror}") from None
     return out

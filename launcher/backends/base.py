@@ -51,7 +51,7 @@ class Handle(msgspec.Struct, frozen=True):
 class BilledMachine(msgspec.Struct, frozen=True):
     """A machine that costs money now. `since`: when billing began, in seconds since the epoch; 0: it has not begun yet,
     or nobody knows. `cents`: an hour, by the backend's own list; 0: it does not say. `key`: what the run's events call
-    it, where that is not its id."""
+    it, where that is not its id. `bound`: `since` is when it was launched, and its billing began later, if anything."""
 
     id: str
     member: str
@@ -60,6 +60,7 @@ class BilledMachine(msgspec.Struct, frozen=True):
     cents: int = 0
     since: float = 0.0
     key: str = ""
+    bound: bool = False
 
 
 class BilledDisk(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ from launcher.protocol.steps import (
     WriteExit,
 )
 from launcher.protocol.verdict import Verdict, deserted, ended, exhausted, finished, reason_of, verdict
-from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, RULES, Reason
+from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"
 # seconds without a sign of life after which nobody makes the object of an applied run again: longer than the intervals
@@ -324,8 +324,8 @@ def _again(run: RunFacts, reason: Reason, rules: Rules) -> Leave:
     assert code is not None
     if reason is Reason.SUCCEEDED:
         return Leave(EXIT_AGAIN, Reason.LOST, "the attempt ended without this rank's doing")
-    if reason is Reason.OUT_OF_MEMORY and run.policy.retry_memory:
-        code = EXIT_AGAIN
+    if reason in run.policy.again:
+        code = EXIT_USER if RULES[reason].counts else EXIT_AGAIN
     if code != EXIT_NEVER and exhausted(run, rules) is not None:
         code = EXIT_NEVER
     return Leave(_code(code, rules), reason, str(reason))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from launcher.protocol.records import Placement
 from launcher.protocol.rules import ALL, Rule
 from launcher.protocol.view import AttemptView, RunView
-from launcher.reasons import MAX_INFRASTRUCTURE_ATTEMPTS, Reason
+from launcher.reasons import MAX_INFRASTRUCTURE_ATTEMPTS, NAMED, Reason
 from launcher.spec.model import ResolvedJob
 
 Rules = frozenset[Rule]
@@ -23,7 +23,7 @@ class RetryPolicy(NamedTuple):
 
     retries: int = 0
     infrastructure: int = MAX_INFRASTRUCTURE_ATTEMPTS  # failures of the infrastructure without a new checkpoint between
-    retry_memory: bool = False  # out_of_memory is tried again
+    again: frozenset[Reason] = frozenset()  # these are tried again, too
     deadline: float | None = None  # seconds of running time, all attempts together
     budget: float | None = None  # seconds for which the budget pays, all attempts together
 
@@ -31,7 +31,7 @@ class RetryPolicy(NamedTuple):
     def of(job: ResolvedJob) -> RetryPolicy:
         return RetryPolicy(
             retries=job.limits.retries,
-            retry_memory=Reason.OUT_OF_MEMORY in job.limits.retry_on,
+            again=frozenset(reason for reason in NAMED if reason in job.limits.retry_on),
             deadline=job.limits.deadline,
             budget=job.limits.paid_seconds,
         )

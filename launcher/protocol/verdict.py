@@ -72,8 +72,7 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
         held += attempt.held
         if attempt.checkpoint > newest:
             newest, streak = attempt.checkpoint, 0
-        memory = reason is Reason.OUT_OF_MEMORY and policy.retry_memory
-        if not RULES[reason].again and not memory:
+        if not RULES[reason].again and reason not in policy.again:
             outcome = "cancelled" if reason is Reason.CANCELLED else "failed"
             return Verdict(outcome, number, reason)
         if RULES[reason].counts:

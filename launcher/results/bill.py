@@ -21,8 +21,9 @@ MICRO: Final = Decimal("0.000001")
 # the state and the fields of an event about a machine, as the backends write them
 HANDLE: Final = "handle"
 INSTANCE, TYPE, REGION, CENTS, HEALTHY, AT = "instance", "type", "region", "cents_per_hour", "first_healthy", "at"
-STATE, ENDING = "state", "ending"
-BACKEND: Final = "backend"  # of the writer's name
+STATE, ENDING, REFUSED = "state", "ending", "refused"
+BOOTING: Final = "booting"  # it was told to end before it had passed one
+BACKEND, LAUNCHED = "backend", "launched_at"  # of the first event: its writer's name, its time
 
 
 class HeldTime(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,7 +42,8 @@ class HeldTime(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class MachineTime(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine of a run, and the seconds for which it was billed so far. `cents`: an hour, as the provider said; 0:
-    it did not. `ended`: it was told to end; without that, and once its run has ended, its end is not known."""
+    it did not. `ended`: it was told to end; without that, and once its run has ended, its end is not known. `bound`:
+    nobody knows when its billing began; it is counted from its launch, so that it cost this at most."""
 
     id: str
     start: float
@@ -51,6 +53,7 @@ class MachineTime(msgspec.Struct, frozen=True, omit_defaults=True):
     cents: int = 0
     ended: bool = False
     backend: str = ""
+    bound: bool = False
 
 
 class Charge(NamedTuple):
@@ -62,13 +65,15 @@ class Charge(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """`cost`: None without a known price, then `missing` names what lacks one. `origin`: where prices come from."""
+    """`cost`: None without a known price, then `missing` names what lacks one. `origin`: where prices come from.
+    `bound`: nobody knows since when a machine was billed, so that it is this at most."""
 
     cost: Decimal | None
     currency: str = ""
     charges: tuple[Charge, ...] = ()
     missing: tuple[str, ...] = ()
     origin: str = ""
+    bound: bool = False
 
 
 def held_times(view: RunView) -> tuple[HeldTime, ...]:
@@ -93,25 +98,30 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
     fields: dict[str, dict[str, str]] = {}
     for event in view.events:
         if event.kind == HANDLE and (instance := event.fields.get(INSTANCE)):
-            known = fields.setdefault(instance, {BACKEND: event.writer.partition("-")[0]})
+            first = {BACKEND: event.writer.partition("-")[0], LAUNCHED: str(event.time)}
+            known = fields.setdefault(instance, first)
             known |= {name: value for name, value in event.fields.items() if name != AT}
             if event.fields.get(STATE) == ENDING:
                 known |= {AT: event.fields.get(AT, "")}
     times = []
     for instance, known in fields.items():
         start = _number(known.get(HEALTHY)) or _claimed(view.attempts, instance)
+        bound = not start and BOOTING not in known
+        if bound:  # unknown is not free
+            start = _number(known[LAUNCHED])
         ended = _number(known.get(AT))
         end = ended or (view.now if view.result is None else _end(view))
         times.append(
             MachineTime(
                 instance,
                 start or 0.0,
-                max(end - start, 0.0) if start else 0.0,  # it has passed no health check yet: it is not billed
+                max(end - start, 0.0) if start else 0.0,  # it passed no health check before its end: it was not billed
                 known.get(TYPE, ""),
                 known.get(REGION, ""),
                 int(_number(known.get(CENTS))),
                 bool(ended),
                 known[BACKEND],
+                bound,
             )
         )
     return tuple(times)
@@ -125,7 +135,9 @@ def until_now(machines: Sequence[MachineTime], billed: Sequence[MachineTime], no
         known = found.get(each.id)
         if known is None or not known.ended:
             start = each.start or (known.start if known is not None else 0.0)
-            found[each.id] = msgspec.structs.replace(each, start=start, seconds=max(now - start, 0.0) if start else 0.0)
+            bound = each.bound if each.start else known is not None and known.bound
+            seconds = max(now - start, 0.0) if start else 0.0
+            found[each.id] = msgspec.structs.replace(each, start=start, seconds=seconds, bound=bound)
     return tuple(found.values())
 
 
@@ -160,7 +172,8 @@ def _together(bills: Sequence[Bill]) -> Bill:
     if missing:
         return Bill(None, charges=charges, missing=tuple(dict.fromkeys(missing)))
     origins = dict.fromkeys(each.origin for each in used if each.origin)
-    return Bill(_sum(charges), currencies[0] if currencies else "", charges, origin=", ".join(origins))
+    bound = any(each.bound for each in used)
+    return Bill(_sum(charges), currencies[0] if currencies else "", charges, origin=", ".join(origins), bound=bound)
 
 
 def machine_rate(backend: str, region: str, kind: str, cents: int, spot: bool, prices: Prices) -> Price | None:
@@ -190,7 +203,8 @@ def _of_machines(run: PricedRun, machines: Sequence[MachineTime], prices: Prices
         missing.append(f"one currency for all: these prices are in {' and '.join(sorted(currencies))}")
     if missing:
         return Bill(None, charges=tuple(charges), missing=tuple(dict.fromkeys(missing)))
-    return Bill(_sum(charges), next(iter(currencies)), tuple(charges), origin=", ".join(origins))
+    bound = any(machine.bound and machine.seconds for machine in machines)
+    return Bill(_sum(charges), next(iter(currencies)), tuple(charges), origin=", ".join(origins), bound=bound)
 
 
 def _charge(start: float, seconds: float, step: int, price: Decimal) -> Charge:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from launcher.errors import SlipwayError, Unreachable
 from launcher.protocol.records import Exit
 from launcher.protocol.steps import Stop
-from launcher.reasons import Reason
+from launcher.reasons import EXIT_NEVER, Reason
 from launcher.runtime import bystander, command, inputs, peers, procs, restoring
 from launcher.runtime.cgroup import OutOfMemory
 from launcher.runtime.child import Outcome, run_command
@@ -93,8 +93,8 @@ class MemberAttempt:
         context.say(f"attempt {context.attempt} of {context.address.run}, {context.member}, on {where}")
         reason, message = self.guarded(self.run)
         self.signals.on_terminate = self.member.interrupt
-        if reason is Reason.USER_ERROR:
-            reason, message = self.guarded(lambda: self.own_fault(message))
+        if self.outcome is not None and reason in (Reason.USER_ERROR, Reason.CONFIG_ERROR):
+            reason, message = self.guarded(lambda: self.own_fault(reason, message))
         self.state.phase = "saving"
         flushed, trouble = self.guarded(lambda: self.flush(reason))
         if flushed is not Reason.SUCCEEDED and reason is Reason.SUCCEEDED:
@@ -307,19 +307,21 @@ class MemberAttempt:
             oom_kills=memory.kills(),
             oom_shared=memory.shared,
             last_line=self.output.last_line(),
+            inner=self.output.inner_code() if outcome.code > 0 else None,
+            forgiven=str(EXIT_NEVER) in self.limits.retry_on,
             disk_full=self.context.folders.full,
         )
 
-    def own_fault(self, message: str) -> tuple[Reason, str]:
+    def own_fault(self, reason: Reason, message: str) -> tuple[Reason, str]:
         """The reason of a command that failed. Waits until it is known whether another rank's end was the cause."""
         if len(self.context.job.members()) == 1:
-            return Reason.USER_ERROR, message
+            return reason, message
         self.state.phase, self.state.message = bystander.ASKING, message
         self.context.say(f"{message}; the next heartbeats of the other ranks tell whether one of them is the cause")
         stop = bystander.cause(self.context, self.member)
         if self.signals.terminated is not None:
             return Reason.PREEMPTED, f"asked to stop; {message}"
-        return (stop.reason, f"{stop.message}; {message}") if stop is not None else (Reason.USER_ERROR, message)
+        return (stop.reason, f"{stop.message}; {message}") if stop is not None else (reason, message)
 
     def checkpointed(self, step: int) -> None:
         self.state.checkpoint = max(step, self.state.checkpoint or 0)

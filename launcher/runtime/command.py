@@ -23,6 +23,7 @@ from launcher.runtime.credentials import for_command
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import AttemptError, MemberAddress
 from launcher.spec.model import ResolvedJob
+from launcher.spec.threads import PROCESSES, THREADS, threads, whole
 from launcher.spec.variables import endpoint, expand, port
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _PRIVATE = tuple(
     f"SLIPWAY_{name}" for name in ("JOB", "JOB_FILE", "PLACEMENT", "CLUSTER", "STAGE", "WORKDIR", "TUNING", "ONE_BODY")
 )
 _PR_SET_PDEATHSIG = 1
+_SCORE = "/proc/self/oom_score_adj"
+_LATER = 500  # of 1,000, which is all of the memory: a runtime never has half of it more than its command
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,11 @@ def environment(
     if address.role == job.leading and role.replicas > 1:
         env |= _torchrun(role.replicas, address.rank, peers)
     if role.resources.gpus > 1 or (address.role == job.leading and role.replicas > 1):
-        env["PET_NPROC_PER_NODE"] = str(max(1, role.resources.gpus))  # torchrun alone starts one process
+        env[PROCESSES] = str(max(1, role.resources.gpus))  # torchrun alone starts one process
+    # a value that no launcher gave is somebody's own
+    given_by_launchers = {str(threads(role))} | (set() if address.placement.is_process else {str(whole(role))})
+    if env.get(THREADS, str(threads(role))) in given_by_launchers:
+        env[THREADS] = str(threads(role, environ=env | given))
     if address.role == job.leading and address.rank == 0:
         env.setdefault("WANDB_RUN_ID", address.run)
         env.setdefault("WANDB_RESUME", "allow")
@@ -198,6 +205,16 @@ def _harmless(tar: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]:
         yield member
 
 
+def _sooner_killed() -> bytes:
+    """The score by which the kernel, out of memory, kills the command before its runtime, which tells of it. Memory of
+    /dev/shm and of tmpfs belongs to no process: where it is what grew, the kernel takes the larger of the two."""
+    try:
+        own = int(Path(_SCORE).read_text())
+    except (OSError, ValueError):
+        own = 0
+    return str(min(own + _LATER, 1000)).encode()
+
+
 def start(command: list[str], env: dict[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
     """Starts the command as the leader of its own session, its output going to the descriptor `output`. Call it from
     the main thread: the kernel kills the child when the thread that started it ends."""
@@ -208,11 +225,18 @@ def start(command: list[str], env: dict[str, str], cwd: Path, output: int) -> su
         )
     libc = ctypes.CDLL(None)
     parent = os.getpid()
+    sooner = _sooner_killed()
 
     def die_with_the_runtime() -> None:  # runs in the child after fork: it may call only what was prepared here
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        try:
+            score = os.open(_SCORE, os.O_WRONLY)
+            os.write(score, sooner)
+            os.close(score)
+        except OSError:
+            pass  # a system without it, or a score that is as high as it can be
         if os.getppid() != parent:
             os._exit(1)
 

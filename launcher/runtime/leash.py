@@ -20,6 +20,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,7 @@ from launcher.runtime import procs
 
 NAME: Final = b"slipway-leash"  # what `ps` and /proc/<pid>/comm show
 MARGIN: Final = 1.0  # seconds that the leash gives the runtime to act first; a tenth of the fence if that is less
+SOONER: Final = 250  # oom_score_adj above the runtime's; the command's is higher still
 _LAST: Final = 10.0  # seconds during which SIGKILL is repeated, for processes stuck in the kernel
 _POLL: Final = 0.02
 _PR_SET_NAME: Final = 15
@@ -102,6 +104,10 @@ def _become_a_leash(end: int) -> None:
     os.closerange(3, end)
     os.closerange(end + 1, os.sysconf("SC_OPEN_MAX"))
     os.chdir("/")
+    # out of memory, the kernel takes the command first, then this, and the runtime last
+    with contextlib.suppress(OSError, ValueError):
+        score = Path("/proc/self/oom_score_adj")
+        score.write_text(str(min(int(score.read_text()) + SOONER, 1000)))
     ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME, 0, 0, 0)
 
 

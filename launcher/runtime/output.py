@@ -8,7 +8,7 @@ import os
 import threading
 import time
 
-from launcher.runtime.last_line import last_line
+from launcher.runtime.last_line import inner_code, last_line
 from launcher.runtime.masking import Masker
 from launcher.runtime.spool import Spool
 
@@ -43,9 +43,15 @@ class OutputStream:
 
     def last_line(self) -> str:
         """The line of what the command printed that tells best why it failed; for messages."""
+        return last_line(self._end())
+
+    def inner_code(self) -> int | None:
+        """The exit code of the process that failed first, where the command was torchrun."""
+        return inner_code(self._end())
+
+    def _end(self) -> str:
         with self._lock:
-            text = self._last.decode(errors="replace")
-        return last_line(text)
+            return self._last.decode(errors="replace")
 
     def _pump(self, source: int) -> None:
         masker = self.masker.again()

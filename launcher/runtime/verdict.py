@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from launcher.reasons import Reason
+from launcher.reasons import EXIT_NEVER, Reason
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Ended:
     oom_kills   the kernel's out-of-memory kills while it ran
     oom_shared  `oom_kills` includes other processes of the machine
     last_line   the line it printed that tells best why it failed
+    inner       the exit code of the process that failed first, where it was torchrun, which exits with 1 itself
+    forgiven    exit code 78 is tried again, as `limits.retry_on` says
     disk_full   the disk of its outputs has no space left
     """
 
@@ -32,6 +34,8 @@ class Ended:
     oom_kills: int = 0
     oom_shared: bool = False
     last_line: str = ""
+    inner: int | None = None
+    forgiven: bool = False
     disk_full: bool = False
 
 
@@ -55,7 +59,9 @@ def verdict(ended: Ended) -> tuple[Reason, str]:
         message += " from outside; the kernel counted no kill because memory ran out"
     if ended.disk_full:
         message += "; the disk of its outputs is full"
-    return Reason.USER_ERROR, f"{message}: {ended.last_line}" if ended.last_line else message
+    never = EXIT_NEVER in (ended.code, ended.inner) and not ended.forgiven
+    reason = Reason.CONFIG_ERROR if never else Reason.USER_ERROR
+    return reason, f"{message}: {ended.last_line}" if ended.last_line else message
 
 
 def how(code: int) -> str:

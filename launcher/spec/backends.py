@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from launcher.errors import BadInput
+from launcher.spec.model import ResolvedJob
 from launcher.spec.structures import Struct
 
 GROUP: Final = "slipway.backends"
@@ -62,6 +63,8 @@ class Traits(msgspec.Struct, frozen=True):
     bills            it costs money while a run lasts: a job must have a deadline
     machines         the block -> the machines that a provider bills, one for each rank: a run needs a known price;
                      None: it costs what the profile says for GPUs or cores, and nothing without
+    outlives         the job -> seconds for which its machines may live, and are billed, beyond its deadline;
+                     None: for no longer
     needs_digest     images must be pinned by a digest
     runs_images      a role runs in an image; without it in the launcher's own Python environment
     venv             its block may have `venv`: a Python environment for roles that name no image
@@ -81,6 +84,7 @@ class Traits(msgspec.Struct, frozen=True):
     extra: str | None = None
     bills: bool = True
     machines: Callable[[Mapping[str, Any]], MachineChoice] | None = None
+    outlives: Callable[[ResolvedJob], float] | None = None
     needs_digest: bool = True
     runs_images: bool = True
     venv: bool = False

@@ -20,8 +20,8 @@ from launcher.spec.notify import NOTIFY, NoticeChannel, channels
 from launcher.spec.problems import Problems, near, show
 from launcher.spec.refusals import refuse_nul, refuse_tokens
 from launcher.spec.schema import BLOCKS, IMAGE
-from launcher.spec.source import YamlDocument, read_file
-from launcher.spec.structures import Field, MapOf, Struct
+from launcher.spec.source import Route, YamlDocument, read_file
+from launcher.spec.structures import Field, Forms, MapOf, Struct
 from launcher.spec.texts import LABEL_KEY, LABEL_VALUE, PLACES
 from launcher.spec.types import MONEY, Choice, Context, Text
 
@@ -30,6 +30,24 @@ _PINNED: Final = Text(
     "an image with a digest", IMAGE.pattern.replace(")?", ")"), "registry/name@sha256:<64 hex digits>"
 )
 
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """0, which needs no currency."""
+
+    name: str = "0"
+
+    def check(self, value: Any, route: Route, at: Context) -> Any:
+        return value if value == 0 else MONEY.check(value, route, at)
+
+    def schema(self) -> dict[str, Any]:
+        return {"const": 0}
+
+
+PRICE: Final = Forms(
+    "an amount and a currency, or 0",
+    {str: (MONEY, lambda money: money), int: (_Nothing(), lambda zero: (0.0, ""))},
+    {},
+)
 _FIELDS: Final = (
     Field(
         "store",
@@ -42,7 +60,7 @@ _FIELDS: Final = (
     Field("images", MapOf(Text(), _PINNED), "the catalogue: name: registry/name@sha256:...", "none"),
     Field(
         "prices",
-        MapOf(Text(), MONEY),
+        MapOf(Text(), PRICE),
         "per hour: a GPU by name or `gpu`, a core (`cpu`), a rank (`node`), a machine by its type; for a month: a GiB "
         "(`storage`, `disk`)",
         "none",

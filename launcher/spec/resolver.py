@@ -284,7 +284,7 @@ class Resolver:
                 self.at.problem(("limits", "budget"), what, example([price], currency))
                 return 0.0
             unit, count = price
-            if unit.currency != currency:
+            if unit.amount and unit.currency != currency:
                 name = unit.origin.removeprefix("prices: ").removesuffix(" in the profile")
                 self.at.problem(
                     ("limits", "budget"), f"the price of `{name}` is in {unit.currency}, the budget in {currency}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from launcher.errors import BadInput
+from launcher.reasons import NAMED
 from launcher.spec.backends import backends
 from launcher.spec.structures import AnyMapping, Anything, Field, Forms, ListOf, MapOf, Struct
 from launcher.spec.texts import GPU, LABEL_KEY, LABEL_VALUE, ROLE, VARIABLE
@@ -141,6 +142,11 @@ BACKEND: Final = Forms(
     {str: (_BACKEND, str), list: (ListOf(_BACKEND, least=1), lambda names: names if len(names) > 1 else names[0])},
     {},
 )
+RETRY_ON: Final = Text(
+    "a failure",
+    rf"{'|'.join(NAMED)}|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5]",
+    f'{", ".join(NAMED)}, an exit code as a text: "78"',
+)
 LIMITS: Final = Struct(
     "a mapping of limits",
     Field(
@@ -148,7 +154,7 @@ LIMITS: Final = Struct(
     ),
     Field("start_deadline", DURATION, "maximum waiting time before the first attempt", "none"),
     Field("retries", Integer(0, 100), "how often a failed command is tried again", "0"),
-    Field("retry_on", ListOf(Choice(("out_of_memory",))), "failures of a command that are tried again as well", "none"),
+    Field("retry_on", ListOf(RETRY_ON), "failures of a command that are tried again as well", "none"),
     Field("budget", MONEY, "the run ends before it costs more, all attempts together; needs a known price", "none"),
     Field("grace", DURATION, "from SIGTERM to SIGKILL", "30s"),
     Field("gpu_idle", DURATION, "the run ends when the GPUs of a rank do nothing for so long", "a warning after 15m"),

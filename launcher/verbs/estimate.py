@@ -146,6 +146,8 @@ def worst_line(found: Sequence[JobEstimate]) -> str:
         one = paid[0]
         hours = f"{float(one.deadline) / HOUR:g} h" if one.deadline is not None else "no deadline"
         bound = "limits.budget" if one.budget is not None and one.worst == one.budget else f"{hours} of limits.deadline"
+        if one.rate.spare and not bound.startswith("limits"):
+            bound += f" and {one.rate.spare / HOUR:.2f} h that the machine may live beyond it"
         parts[0] += f": {one.rate.high:.2f} {one.rate.currency} per hour, {bound} ({one.rate.origin})"
     elif len(paid) > len(unknown):
         parts.append(f"{len(paid) - len(unknown)} runs")

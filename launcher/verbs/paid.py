@@ -239,7 +239,14 @@ def _disk(name: str, disk: BilledDisk, prices: Prices) -> PaidItem:
 
 def _time(name: str, machine: BilledMachine) -> MachineTime:
     return MachineTime(
-        machine.key or machine.id, machine.since, 0.0, machine.type, machine.region, machine.cents, backend=name
+        machine.key or machine.id,
+        machine.since,
+        0.0,
+        machine.type,
+        machine.region,
+        machine.cents,
+        backend=name,
+        bound=machine.bound,
     )
 
 

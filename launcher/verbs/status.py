@@ -18,11 +18,11 @@ from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
 from launcher.protocol.fold import State, Status, fold
-from launcher.protocol.read import read_run
+from launcher.protocol.read import read_events, read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
-from launcher.results.bill import HeldTime, held_times
+from launcher.results.bill import HANDLE, REFUSED, STATE, HeldTime, held_times
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
@@ -261,9 +261,8 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         if observation is None and not view.since_move and not view.cancelled:
             command = repair(store.url, view.run, backend.place)
             if command:
-                return Said(
-                    None, message=f"its submit was interrupted, and no backend has the run: {command}", repair=command
-                )
+                why = _refusal(store, view) or "its submit was interrupted"
+                return Said(None, message=f"{why}, and no backend has the run: {command}", repair=command)
         here = partial(backend.here, seen=observation)
         if (observation is None or not observation.active) and not own_place(view, here):
             return Said(None, message=_elsewhere(view))
@@ -281,6 +280,13 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
         )
     told = absent and bool(view.attempts) and silence(view) < decide.GONE_FOR_GOOD
     return Said(False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent)
+
+
+def _refusal(store: Store, view: RunView) -> str:
+    """The provider's words, where the last that the store knows of a run's machines is that they were refused."""
+    told = [event for event in read_events(store, view).events if event.kind == HANDLE and event.fields.get(STATE)]
+    last = max(told, key=lambda event: (event.time, event.seq), default=None)
+    return last.message if last is not None and last.fields[STATE] == REFUSED else ""
 
 
 def note_if_applied(store: Store, view: RunView, said: Said, backend: Backend | None = None) -> None:

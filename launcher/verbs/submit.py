@@ -154,7 +154,7 @@ def submit(
             make_store(store, marked(checked, store.url) if checked is not None else None)
             check_store(store, checked)
             upload_overlays(store, new, overlays or {})
-        with noted(store, backend.place, [run_id(job) for job in new], None if plan else notes):
+        with noted(store, backend.place if new else "", [run_id(job) for job in new], None if plan else notes):
             _Rounds(group, store, backend, rendered, ones, threads, plan, overlays or {}, ceiling).go()
     return [pending.done for pending in ones.values() if pending.done is not None]
 

@@ -39,6 +39,7 @@ LABELS = {
     "slipway_supervisor_runs": "queue, phase",
     "slipway_supervisor_ended_total": "queue, outcome",
     "slipway_reaper_actions": "store, did",
+    "slipway_runs_left_out": "",
     "slipway_desktop_started_timestamp_seconds": "",
     "slipway_desktop_requests_total": "route, status",
     "slipway_desktop_request_seconds_total": "route",

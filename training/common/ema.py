@@ -17,7 +17,7 @@ import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from training.common import sharding
 from training.common.checkpoints import also_save
 
@@ -124,7 +124,7 @@ def read(checkpoint: Path) -> dict[str, torch.Tensor]:
     try:
         return dict(load_file(checkpoint / EMA))
     except (OSError, SafetensorError) as error:
-        raise ConfigError(f"resume: {checkpoint / EMA} cannot be read: {error}") from None
+        raise ResumeError(f"resume: {checkpoint / EMA} cannot be read: {error}") from None
 
 
 @torch.no_grad()

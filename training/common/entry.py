@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from eval import config as configuration
-from eval.config import Config, ConfigError
+from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
 from training.common.modelcard import write_cards
 from training.common.trackers import close as close_trackers
@@ -122,7 +122,7 @@ def check_resume(config: TrainerConfig, resume: str | None) -> None:
     saved = {name: value for name, value in before.items() if name in saved or name in now}
     if different := sorted(name for name in saved if saved[name] != now.get(name)):
         told = "; ".join(f"{name}: {saved.get(name)!r} there, {now.get(name)!r} here" for name in different)
-        raise ConfigError(f"resume: {resume} was made with another configuration: {told}")
+        raise ResumeError(f"resume: {resume} was made with another configuration: {told}")
 
 
 def with_defaults(saved: Any, config: Any) -> Any:
@@ -155,7 +155,7 @@ def read_state(resume: str) -> dict[str, Any]:
     except (OSError, ValueError):
         state = None
     if not isinstance(state, dict) or not isinstance(state.get("global_step"), int):
-        raise ConfigError(f"resume: {resume} is no complete checkpoint: {STATE} is missing or broken")
+        raise ResumeError(f"resume: {resume} is no complete checkpoint: {STATE} is missing or broken")
     return state
 
 
@@ -239,7 +239,7 @@ def restore_counts(trainer: Any, resume: str) -> None:
     saved = read_state(resume).get("stateful_callbacks", {}).get("Reporting", {}).get("attributes", {})
     now = len(trainer.train_dataset)
     if (before := saved.get("samples", now)) != now:
-        raise ConfigError(
+        raise ResumeError(
             f"resume: {resume} was made with {before} samples, and the data has {now} now: it has "
             f"{'shrunk' if now < before else 'grown'} since; give the same data, or start anew without a checkpoint"
         )

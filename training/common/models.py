@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from eval.config.models import source
 from training.common import sharding
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
@@ -287,7 +287,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
         ema.load_average(model, checkpoint)
         return
     if not files:
-        raise ConfigError(f"resume: {checkpoint} holds no weights")
+        raise ResumeError(f"resume: {checkpoint} holds no weights")
     missing = set(model.state_dict())
     for file in files:
         tensors = load_file(file)
@@ -295,7 +295,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
         model.load_state_dict(tensors, strict=False)
     model.tie_weights()
     if missing - set(model.all_tied_weights_keys if hasattr(model, "all_tied_weights_keys") else ()):
-        raise ConfigError(f"resume: {checkpoint} lacks {min(missing)}")
+        raise ResumeError(f"resume: {checkpoint} lacks {min(missing)}")
     ema.load_average(model, checkpoint)
 
 
@@ -316,7 +316,7 @@ def whole_weights(model: Any, checkpoint: Path) -> dict[str, Any]:
         return {lora_name(name, model.active_adapter, names): value for name, value in saved.items()} | average
     files = sorted(checkpoint.glob("model*.safetensors"))
     if not files:
-        raise ConfigError(f"resume: {checkpoint} holds no weights")
+        raise ResumeError(f"resume: {checkpoint} holds no weights")
     return {name: value for file in files for name, value in load_file(file).items()} | average
 
 

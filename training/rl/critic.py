@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.config import ConfigError
+from eval.config import ResumeError
 from training.common.checkpoints import also_save
 from training.rl.advantages import decoupled_gae
 from training.rl.config import CriticConfig, RlConfig
@@ -92,7 +92,7 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
                 self.network.load_state_dict(held["network"])
                 self.optimizer.load_state_dict(held["optimizer"])
             except (OSError, RuntimeError, KeyError, ValueError) as error:
-                raise ConfigError(f"resume: {place} cannot be read: {error}") from None
+                raise ResumeError(f"resume: {place} cannot be read: {error}") from None
 
     def save(self, checkpoint: Path) -> None:
         if self.network is not None:

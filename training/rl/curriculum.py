@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 
 LEAST_WEIGHT: Final = 0.05  # of a task that has taught nothing for long: it is still drawn now and then
 RECENT: Final = 16  # rollouts that a success rate is estimated from, the latest ones
@@ -130,10 +130,10 @@ class Curriculum:
         try:
             saved = msgspec.convert(state, _State)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"resume: the curriculum's state: {error}") from None
+            raise ResumeError(f"resume: the curriculum's state: {error}") from None
         if saved.tasks.keys() != self.tasks.keys():
             odd = sorted(saved.tasks.keys() ^ self.tasks.keys())
-            raise ConfigError(f"resume: the curriculum's state is of other tasks: {', '.join(odd[:5])}")
+            raise ResumeError(f"resume: the curriculum's state is of other tasks: {', '.join(odd[:5])}")
         self.draws = saved.draws
         self.tasks = {task: saved.tasks[task] for task in self.tasks}
 

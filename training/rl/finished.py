@@ -19,7 +19,7 @@ import msgspec
 from PIL import Image
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.config import ConfigError
+from eval.config import ResumeError
 from eval.desktop import Task
 from eval.episodes import Episode
 from training.common.checkpoints import also_save
@@ -96,7 +96,7 @@ class FinishedRollouts(TrainerCallback):  # type: ignore[misc]
         except FileNotFoundError:
             return  # a checkpoint of before: nothing was kept beside it
         except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(f"resume: {file} cannot be read: {error}") from None
+            raise ResumeError(f"resume: {file} cannot be read: {error}") from None
         self.named = (state.global_step, held.name)
 
     def save(self, checkpoint: Path) -> None:

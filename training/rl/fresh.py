@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from eval.desktop import Task
 from eval.environments.registry import redrawing
 from training.rl.config import RlConfig
@@ -81,9 +81,9 @@ class FreshTasks:
         try:
             saved = _State(made=[], next=self.next) if state is None else msgspec.convert(state, _State)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"resume: the state of fresh tasks: {error}") from None
+            raise ResumeError(f"resume: the state of fresh tasks: {error}") from None
         if odd := sorted({one.of for one in saved.made} - set(self.given)):
-            raise ConfigError(f"resume: fresh tasks were made of other tasks: {', '.join(odd[:5])}")
+            raise ResumeError(f"resume: fresh tasks were made of other tasks: {', '.join(odd[:5])}")
         tasks = [self._drawn(one) for one in saved.made]
         self.made, self.next = {key(task): one for task, one in zip(tasks, saved.made, strict=True)}, saved.next
         return {key(task): task for task in tasks}

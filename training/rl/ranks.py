@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from eval.config import ConfigError
+from eval.config import ConfigError, exit_code
 from training.common import sharding
 from training.common.entry import leave
 from training.rl.following import PublishedWeights, read_weights, trained
@@ -87,7 +87,7 @@ class TrainingRanks:
             raise
         except Exception as error:
             if not self.acting:
-                self._tell((FAILED, 78 if isinstance(error, ConfigError) else 1))
+                self._tell((FAILED, exit_code(error) if isinstance(error, ConfigError) else 1))
             raise
 
     def follow(self) -> Any:

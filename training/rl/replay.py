@@ -16,7 +16,7 @@ import msgspec
 from PIL import Image
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.config import ConfigError
+from eval.config import ResumeError
 from eval.desktop import Task
 from training.common.checkpoints import also_save
 from training.rl.config import ReplayConfig
@@ -131,10 +131,10 @@ class SuccessReplay(TrainerCallback):  # type: ignore[misc]
                 for name, one in held.rollouts.items()
             }
         except (OSError, SyntaxError, msgspec.DecodeError) as error:
-            raise ConfigError(f"resume: {folder} cannot be read: {error}") from None
+            raise ResumeError(f"resume: {folder} cannot be read: {error}") from None
         self.pool.stored = held.pool
         if missing := sorted(self.pool.in_use() - self.rollouts.keys()):
-            raise ConfigError(f"resume: {folder / INDEX}: {missing[0]} is in the pool, and not among the rollouts")
+            raise ResumeError(f"resume: {folder / INDEX}: {missing[0]} is in the pool, and not among the rollouts")
 
 
 def _key(task: Task) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch.distributed.tensor import DTensor
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 
 RATE: Final = 0.05  # the paper's; .01 for code
 
@@ -92,7 +92,7 @@ class SelfTeacher:
     def restore(self, state: Mapping[str, torch.Tensor]) -> None:
         """Goes on with a checkpoint's average. Raises ConfigError for that of another model."""
         if {name: value.shape for name, value in state.items()} != {n: v.shape for n, v in self.values.items()}:
-            raise ConfigError("resume: the checkpoint's teacher has other weights than this model's")
+            raise ResumeError("resume: the checkpoint's teacher has other weights than this model's")
         for name, value in state.items():
             self.values[name].copy_(value)
 

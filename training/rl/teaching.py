@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from eval.config import ConfigError
+from eval.config import ResumeError
 from eval.episodes import frame_name
 from training.common.checkpoints import also_save
 from training.rl.config import SdpoConfig
@@ -73,7 +73,7 @@ def read(checkpoint: Path) -> dict[str, torch.Tensor]:
     try:
         return dict(load_file(checkpoint / TEACHER))
     except (OSError, SafetensorError) as error:
-        raise ConfigError(f"resume: {checkpoint / TEACHER} cannot be read: {error}") from None
+        raise ResumeError(f"resume: {checkpoint / TEACHER} cannot be read: {error}") from None
 
 
 def lessons(

@@ -19,6 +19,7 @@ from launcher.errors import BadInput, refused
 from launcher.runtime.kept_secrets import SECRETS, STORE_SECRETS
 from launcher.spec.hashing import encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob, Role
+from launcher.spec.threads import THREADS, threads
 from launcher.spec.yaml_text import dump
 
 SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
@@ -290,7 +291,7 @@ def _services(options: Mapping[str, Any]) -> dict[str, Any]:
 def _variables(job: ResolvedJob, run: str, role: str) -> dict[str, str]:
     """The environment of the runtime. Everybody who may read the workspace sees it, so no value is a secret."""
     variables = {
-        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        THREADS: str(threads(job.roles[role])),
         "PYTHONUNBUFFERED": "1",
         "SLIPWAY_STORE": job.store,
         "SLIPWAY_RUN": run,

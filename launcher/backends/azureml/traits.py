@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from launcher.backends.azureml import names
 from launcher.spec.backends import MachineChoice, Traits
+from launcher.spec.model import ResolvedJob
 from launcher.spec.structures import Field, ListOf, MapOf, Reviewed, Struct, ValueFault
 from launcher.spec.texts import VARIABLE
 from launcher.spec.types import DURATION, Choice, Integer, Text
@@ -80,11 +82,18 @@ def machines(options: Mapping[str, Any]) -> MachineChoice:
     return MachineChoice((size,) if size else (), tuple(options.get("locations", ())), options.get("tier") == "spot")
 
 
+def outlives(job: ResolvedJob) -> float:
+    """Until then nobody but the provider ends what hangs."""
+    whole = names.pool_seconds(job) if "pool" in job.options else names.lifetime(job)
+    return whole - (job.limits.deadline or 0.0)
+
+
 TRAITS: Final = Traits(
     module="launcher.backends.azureml",
     diagnosis="launcher.backends.azureml.diagnosis:diagnose",
     extra="azure",
     machines=machines,
+    outlives=outlives,
     block=Struct(
         "an Azure ML block",
         Field("subscription", _GUID, "of the workspace", "none; a run names it"),

@@ -153,12 +153,13 @@ def environment(
     from launcher.backends.local.entry import where
     from launcher.backends.local.environment import INLINE_JOB
     from launcher.spec.hashing import encode_job
+    from launcher.spec.threads import THREADS, threads
 
     role, _, rank = member.rpartition("-")
     address = "127.0.0.1" if network(job) == "host" else host(run, member, start)
     encoded = encode_job(job)
     variables = {
-        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        THREADS: str(threads(job.roles[role])),
         "PYTHONUNBUFFERED": "1",
         "HOME": WORK,
         "SLIPWAY_STORE": job.store,

@@ -320,6 +320,7 @@ class _Container:
         self._lock = threading.Lock()
         self._handle = os.eventfd(0, os.EFD_CLOEXEC)
         self._code: int | None = None
+        self.out_of_memory = False
         self._closed = threading.Event()
         threading.Thread(target=self._wait, name=f"wait {record.container[:12]}", daemon=True).start()
 
@@ -352,6 +353,7 @@ class _Container:
             try:
                 state = self._engine.container(self.record.container)
                 if not state["Running"]:
+                    self.out_of_memory = bool(state.get("OOMKilled"))
                     return self._end(_code(state))
             except NotFound:
                 return self._end(UNKNOWN)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final
+from urllib.parse import unquote
 
-from launcher.backends.lambda_labs.names import lifetime
+from launcher.backends.lambda_labs.names import MACHINE, lifetime
 from launcher.errors import Unreachable, refused
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
@@ -136,8 +137,18 @@ def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:
     """From where the job's machines fetch an object of the store, without a client of it. `given`: their credentials,
     which sign the URL, so that it ends with them."""
     key = layout.blob(digest)
-    if not job.store.startswith("s3://"):
-        return f"{job.store}/{key}"
+    return _signed("get_object", job, key, given) if job.store.startswith("s3://") else f"{job.store}/{key}"
+
+
+def event_place(job: ResolvedJob, number: str, given: Mapping[str, str]) -> str:
+    """Where a machine says that no runtime can start on it. `number`: of its launch."""
+    key = layout.RunKeys(run_id(job)).event(0, f"{MACHINE}-{number}", 0)
+    if job.store.startswith("s3://"):
+        return _signed("put_object", job, key, given)
+    return f"{unquote(job.store.removeprefix('file://'))}/{key}"
+
+
+def _signed(action: str, job: ResolvedJob, key: str, given: Mapping[str, str]) -> str:
     import boto3
     from botocore.config import Config
 
@@ -153,7 +164,7 @@ def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:
         config=Config(signature_version="s3v4", s3={"addressing_style": "path" if endpoint else "auto"}),
     )
     parameters = {"Bucket": place.bucket, "Key": "/".join(filter(None, (place.prefix, key)))}
-    return str(client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=life(job)))
+    return str(client.generate_presigned_url(action, Params=parameters, ExpiresIn=life(job)))
 
 
 def check(group: Sequence[ResolvedJob], folders: Sequence[str]) -> None:

@@ -17,7 +17,15 @@ from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import end
 from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
 from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
-from launcher.backends.lambda_labs.records import as_recorded, record_end, recorded, restored, shown_in
+from launcher.backends.lambda_labs.records import (
+    GivenUp,
+    as_recorded,
+    given_up,
+    record_end,
+    recorded,
+    restored,
+    shown_in,
+)
 from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
 from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
@@ -164,8 +172,10 @@ class LambdaBackend:
                 accounts.refuse_others(self.api, self._store(url), run)
             if ids and not living:
                 handle = Handle(run, self.name, run, "", {"store": url})
+                why = given_up(self._store(url), run)
                 text = f"its machines were terminated: {', '.join(ids)}"
-                return BackendObservation(handle, False, "gone", Reason.INFRASTRUCTURE, text)
+                reason, told = (why.reason, why.message) if why is not None else (Reason.INFRASTRUCTURE, text)
+                return BackendObservation(handle, False, "gone", reason, told)
         return self._observe(run, living) if living else None
 
     def _recorded(self, run: str, url: str, known: Mapping[str, Sequence[str]]) -> list[CloudInstance]:
@@ -194,8 +204,21 @@ class LambdaBackend:
             return BackendObservation(
                 handle, active=False, phase="ended", evidence=text, billed=True, machines=_billed(living)
             )
+        if (why := self._given_up(run, living)) is not None:
+            return BackendObservation(
+                handle, False, "ended", why.reason, why.message, billed=True, machines=_billed(living)
+            )
         unhealthy = [each.id for each in living if each.status not in ("booting", "active")]
         return self._active(run, living, f"Lambda says that {unhealthy[0]} is not healthy" if unhealthy else "")
+
+    def _given_up(self, run: str, living: Sequence[CloudInstance]) -> GivenUp | None:
+        """Why no runtime can start on the machines of a member; None while each member has one that did not say so."""
+        said: dict[str, list[GivenUp | None]] = {}
+        for each in living:
+            url, number = each.tag(names.STORE), each.tag(names.LAUNCH)
+            why = given_up(self._store(url), run, [number]) if url and number else None
+            said.setdefault(each.tag(names.MEMBER), []).append(why)
+        return next((whys[0] for whys in said.values() if all(why is not None for why in whys)), None)
 
     def _active(self, run: str, living: Sequence[CloudInstance], evidence: str) -> BackendObservation:
         phase = "booting" if {each.status for each in living} == {"booting"} else "running"
@@ -256,7 +279,8 @@ class LambdaBackend:
                 if url in unread:
                     raise Unreachable(unread[url])
                 seen = self._observe(run, living)
-                late = overdue(living, self._store) if seen.active else ""
+                late = seen.evidence if seen.reason else ""
+                late = late or (overdue(living, self._store) if seen.active else "")
             except (SlipwayError, OSError) as error:  # one run's store says nothing of the other runs
                 if isinstance(error, Unreachable):
                     unread[url] = str(error)
@@ -280,7 +304,7 @@ class LambdaBackend:
                 each.region.name,
                 1,
                 each.instance_type.price_cents_per_hour,
-                each.healthy_since,
+                each.healthy_since or each.launched_before_health,
                 "no run of this account's name has it: who started it can end it",
             )
             for each in self._instances()
@@ -445,9 +469,9 @@ def _given(job: ResolvedJob) -> Given:
     held = access.FreshAccess(job)
     held.get()
 
-    def given(machine: MachineRequest) -> tuple[MachineRequest, str]:
+    def given(machine: MachineRequest, number: str) -> tuple[MachineRequest, str]:
         variables = held.get()
-        return fetching(machine, job, variables), msgspec.json.encode(variables).decode()
+        return fetching(machine, job, variables, number), msgspec.json.encode(variables).decode()
 
     return given
 
@@ -460,7 +484,8 @@ def _billed(living: Sequence[CloudInstance]) -> tuple[BilledMachine, ...]:
             each.instance_type.name,
             each.region.name,
             each.instance_type.price_cents_per_hour,
-            each.healthy_since,
+            each.healthy_since or each.launched_before_health,
+            bound=not each.healthy_since,
         )
         for each in living
     )

@@ -34,7 +34,7 @@ BETWEEN: Final = 30.0  # seconds between two looks for capacity
 
 
 # a machine -> (the same, told from where it fetches what it needs; the credentials of the store, one line of JSON)
-Given = Callable[[MachineRequest], tuple[MachineRequest, str]]
+Given = Callable[[MachineRequest, str], tuple[MachineRequest, str]]
 
 
 class RunOver(Exception):
@@ -92,6 +92,7 @@ def ensure(
             return instance
         types, regions = ", ".join(file.instance_types), ", ".join(file.regions) or "any region"
         if time.monotonic() + times.between > end:
+            launch.records.add(REFUSED, f"{launch.about}: Lambda has no capacity now for {types} in {regions}")
             raise NoPlace(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or with "
                 f"--wait-for-capacity 6h; nothing is launched twice{_waiting(file, beside)}"
@@ -179,11 +180,27 @@ class _Launch:
             raise BadInput(
                 f"lambda.instance_types: `{unknown[0]}` is not offered; allowed: {', '.join(sorted(offered))}"
             )
+        homes = self._homes()
         for instance_type in self.file.instance_types:
             free = offered[instance_type].regions
             for region in self.file.regions or sorted(free):
-                if region in free:
+                if region in free and (homes is None or region in homes):
                     yield region, instance_type
+
+    def _homes(self) -> set[str] | None:
+        """The regions of the machine's file system, which is mounted in no other; None without one, or where the
+        account's list does not show it. Raises BadInput where the job allows none of them."""
+        names_of = self.machine.request.get("file_system_names", ())
+        if not names_of:
+            return None
+        homes = {each.region.name for each in self.api.file_systems() if each.name in names_of}
+        if homes and self.file.regions and not homes.intersection(self.file.regions):
+            there, allowed = ", ".join(sorted(homes)), ", ".join(self.file.regions)
+            raise BadInput(
+                f"lambda.file_systems: {', '.join(names_of)} is in {there}, and is mounted in no other region; "
+                f"lambda.regions allows {allowed} only"
+            )
+        return homes or None
 
     def _still_wanted(self) -> None:
         """Raises RunOver when the run has ended or was cancelled while this launcher waited."""
@@ -197,7 +214,7 @@ class _Launch:
         self.held.check()
         self._still_wanted()
         now, number = self.store.now(), uuid.uuid4().hex
-        machine, access = self.given(self.machine)
+        machine, access = self.given(self.machine, number)
         body = request_of(self.file, machine, region, instance_type, now, access, number)
         marks = accounts.marks(self.api, self.file.run, machine.request["ssh_key_names"][0])
         self.records.add(ASKED, f"{self.about}: {instance_type} in {region}", **marks)

@@ -24,6 +24,8 @@ DEFAULT_ACCOUNT: Final = "default"
 # seconds that the deadline does not count: booting, installing docker, pulling the image, loading inputs
 MARGIN: Final = 3600
 KIND: Final = "machine"  # of a placement
+# who writes the event of a machine on which no runtime can start, with the number of its launch
+MACHINE: Final = "machine"
 
 
 def account_of(job: ResolvedJob) -> str:

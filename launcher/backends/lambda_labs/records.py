@@ -6,17 +6,28 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from launcher.backends.lambda_labs.names import ACCOUNT, EXPIRES, MEMBER, NAME, RUN, STORE, account_of, lifetime
+from launcher.backends.lambda_labs.names import (
+    ACCOUNT,
+    EXPIRES,
+    MACHINE,
+    MEMBER,
+    NAME,
+    RUN,
+    STORE,
+    account_of,
+    lifetime,
+)
 from launcher.backends.lambda_labs.names import LAUNCHED as LAUNCHED_AT
 from launcher.backends.lambda_labs.wire import CloudInstance, InstanceTag
 from launcher.decoding import decode_record
 from launcher.protocol.records import Event
+from launcher.reasons import Reason, named
 from launcher.spec.hashing import decode_job
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -27,6 +38,7 @@ ASKED, LAUNCHED, REFUSED, ENDING = "asked", "launched", "refused", "ending"
 # fields of LAUNCHED and ENDING events: the instance's type, region and cents an hour; of ENDING also, in seconds since
 # the epoch, when it passed its first health check ("0": not yet, or unknown) and when it was told to end
 TYPE, REGION, PRICE, HEALTHY, AT = "type", "region", "cents_per_hour", "first_healthy", "at"
+BOOTING: Final = "booting"  # of ENDING: it had passed no health check, so it was not billed
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,28 @@ def recorded(store: Store, run: str) -> dict[str, list[str]]:
     return ids
 
 
+class GivenUp(NamedTuple):
+    """Why no runtime could start on a machine, in its own words."""
+
+    reason: Reason
+    message: str
+
+
+def given_up(store: Store, run: str, numbers: Sequence[str] | None = None) -> GivenUp | None:
+    """What a machine of the run said before it powered off because no runtime could start. `numbers`: of the launches
+    of its machines, one request each; None: any, by a list."""
+    keys = RunKeys(run)
+    if numbers is None:
+        found = [meta.key for meta in store.scan(f"{keys.events}0-{MACHINE}-")]
+    else:
+        found = [keys.event(0, f"{MACHINE}-{number}", 0) for number in numbers]
+    for key in found:
+        if (answer := store.read(key)) is not None:
+            event = decode_record(key, answer[0], Event)
+            return GivenUp(named(event.fields.get("reason", "")) or Reason.INFRASTRUCTURE, event.message)
+    return None
+
+
 def restored(machine: CloudInstance, store: Store, url: str) -> CloudInstance | None:
     """A machine that lacks our tags, which anybody with the account's login may take off, with those that it had; None
     for one that is not ours. Two witnesses: its name says the run, and the run's own record of a launch has its id."""
@@ -162,5 +196,6 @@ def record_end(store: Store, instance: CloudInstance) -> None:
         PRICE: str(instance.instance_type.price_cents_per_hour),
         HEALTHY: f"{instance.healthy_since:.0f}",
         AT: f"{store.now():.0f}",
+        **({BOOTING: "true"} if instance.booting else {}),
     }
     records.add(ENDING, f"{records.run} {records.member}: machine {instance.id} is terminated", instance.id, **fields)

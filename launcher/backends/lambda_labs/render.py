@@ -12,17 +12,20 @@ import yaml
 
 from launcher.backends.base import Rendered
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.access import archive_url
-from launcher.backends.lambda_labs.script import completed, script, with_archive
+from launcher.backends.lambda_labs.access import archive_url, event_place
+from launcher.backends.lambda_labs.script import completed, script, with_archive, with_place
 from launcher.backends.lambda_labs.traits import ARN
 from launcher.backends.lambda_labs.venv import digest_of
 from launcher.errors import BadInput, refused
 from launcher.spec.hashing import run_hash, run_id, work_hash
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, Role
 from launcher.spec.yaml_text import dump
 
 VERSION: Final = 1
 LONGEST_DATA: Final = 900_000  # bytes of user data; Lambda takes 1 MB, and the credentials are still to come
+
+# our images with CUDA -> the oldest branch of NVIDIA's driver that they start with (SLIPWAY_DRIVER_FLOOR)
+DRIVERS: Final = {"trl-grpo": 580, "unsloth-sft": 580, "vllm-serve": 580}
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -61,9 +64,20 @@ def render(group: Sequence[ResolvedJob]) -> Rendered:
         for job in group
         for item in job.inputs.values()
         if item.work in works
+    ) + tuple(
+        f"{job.name}: its image {name} needs NVIDIA's driver {DRIVERS[name]} or newer, and a host of "
+        "Lambda may have an older one: the run then ends with docker's words"
+        for job in group
+        for name in dict.fromkeys(_image(role) for role in job.roles.values() if role.resources.gpus)
+        if name in DRIVERS
     )
     documents = {f"{file.run}.yaml": dump(msgspec.to_builtins(file)) for file in files}
     return Rendered(documents, {file.run: f"{file.run}.yaml" for file in files}, warnings)
+
+
+def _image(role: Role) -> str:
+    """The name of a role's image, without registry, tag and digest."""
+    return role.image.reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def refusals(job: ResolvedJob) -> list[str]:
@@ -151,13 +165,12 @@ def parse(text: str, where: str) -> LaunchFile:
     return file
 
 
-def fetching(machine: MachineRequest, job: ResolvedJob, given: Mapping[str, str]) -> MachineRequest:
-    """The machine, told from where it fetches the archive of its Python environment, if it needs one. `given`: its
-    credentials of the store."""
-    digest = digest_of(job, machine.member.rpartition("-")[0])
-    if not digest:
-        return machine
-    user_data = with_archive(machine.request["user_data"], archive_url(job, digest, given))
+def fetching(machine: MachineRequest, job: ResolvedJob, given: Mapping[str, str], number: str) -> MachineRequest:
+    """The machine, told where it says why no runtime can start on it, and from where it fetches the archive of its
+    Python environment, if it needs one. `given`: its credentials of the store; `number`: of its launch."""
+    user_data = with_place(machine.request["user_data"], event_place(job, number, given))
+    if digest := digest_of(job, machine.member.rpartition("-")[0]):
+        user_data = with_archive(user_data, archive_url(job, digest, given))
     return msgspec.structs.replace(machine, request={**machine.request, "user_data": user_data})
 
 

@@ -3,6 +3,9 @@
 It starts the countdown to its end first, then checks the GPUs, gets docker and the image (or makes the Python
 environment of a role that names none: venv.py), and starts the runtime until that says that nothing is left to do. The
 machine has no API key: it can power itself off, but only a launcher can end its billing.
+
+Where no runtime can start, it says why in an event of the run (records.given_up) before it powers off: nobody reads the
+console of a machine that is gone. The event's key is the machine's own, and is written once.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, wher
 from launcher.reasons import EXIT_DONE, EXIT_NEVER
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.threads import THREADS, threads
 from launcher.store.renewed import LOOK, RENEW
 
 WORK: Final = "/work"
@@ -32,6 +36,11 @@ END: Final = "SLIPWAY_END"  # no line of the texts between two of these is this 
 NO_ACCESS: Final = "{}"  # where submit writes the credentials of the store
 NO_ARCHIVE: Final = "-"  # where submit writes the URL of a Python environment's archive
 NO_LAUNCH: Final = "-"  # where submit writes the number of the launch
+NO_PLACE: Final = "-"  # where submit writes the URL for the event that says why no runtime could start
+# of a program that docker or the kernel cannot start: as often in a row, and the machine gives up
+NOT_STARTED: Final = "125|126|127"
+FEW: Final = 4
+SOON, OFTEN = 30, 20  # seconds, and how many ends within them in a row end the machine: about 20 minutes
 
 _TEXT: Final = """#!/bin/sh
 # Slipway: {member} of {run}. No API key is here.
@@ -53,8 +62,31 @@ cat > "{private}" <<'{end}'
 cat > "$root/machine" <<'{end}'
 {launch}
 {end}
+cat > "$root/place" <<'{end}'
+{place}
+{end}
 say() {{ echo "[slipway] $*"; }}
 leave() {{ say "$*"; shutdown -P now; exit 0; }}
+# the last words of a program that failed, as a text of JSON may hold them
+words() {{ tail -n 5 "$root/said" 2>/dev/null | tr '\\n\\t' '  ' | tr -cd ' !#-[]-~' | tail -c 600; }}
+fail() {{
+  reason=$1
+  shift
+  text=$(printf '%s' "$*" | tr -cd ' !#-[]-~')
+  event='"seq":0,"kind":"evidence","message":"%s","fields":{{"reason":"%s"}},"time":%s}}'
+  printf "{{\\"attempt\\":0,\\"writer\\":\\"machine-%s\\",$event" \
+    "$(cat "$root/machine")" "{member}: $text" "$reason" "$(date +%s)" > "$root/told"
+  place=$(cat "$root/place")
+  case $place in
+    http*) curl -fsS --retry 5 --max-time 60 -H 'Content-Type: application/json' -T "$root/told" "$place" ;;
+    /*)
+      umask 022
+      mkdir -p "${{place%/*}}" && cp "$root/told" "${{place%/runs/*}}/.tmp/machine-$(cat "$root/machine")" \
+        && mv "${{place%/runs/*}}/.tmp/machine-$(cat "$root/machine")" "$place" && chown {user}:{user} "$place"
+      ;;
+  esac
+  leave "$text"
+}}
 {gpus}{software}
 address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 cat > "$root/env" <<'{end}'
@@ -63,26 +95,42 @@ cat > "$root/env" <<'{end}'
 printf 'SLIPWAY_PLACEMENT={{"kind":"{kind}","where":"%s","host":"%s","container":"%s"}}\\n' \\
   {where} "$address" "$(cat "$root/machine")" >> "$root/env"
 {entering}{renewing}pause=5
+quick=0
+none=0
+up() {{ cut -d . -f 1 /proc/uptime; }}
 while :; do
+  began=$(up)
   # the runtime empties its copy of the credentials
   cp "$root/job.json" "{private}" "$root/run/"
   chown -R {user}:{user} "$root/run" "$root/work" 2>/dev/null
 {start}
   code=$?
+  cat "$root/said" >&2
   case $code in {done}|{never}) leave "the runtime ended with $code" ;; esac
+  [ $(($(up) - began)) -lt {soon} ] && quick=$((quick + 1)) || quick=0
+  case $code in {not_started}) none=$((none + 1)) ;; *) none=0 ;; esac
+  [ $none -lt {few} ] || fail infrastructure \\
+    "the runtime could not be started, $none times in a row, exit code $code: $(words)"
+  [ $quick -lt {often} ] || fail infrastructure \\
+    "the runtime ended within {soon} s, $quick times in a row, at last with exit code $code: $(words)"
   say "the runtime ended with $code; again in $pause s"
   sleep $pause
   [ $pause -ge 60 ] || pause=$((pause * 2))
 done
 """
 _GPUS: Final = """count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
-[ "$count" -ge {gpus} ] || leave "nvidia-smi shows $count GPUs, the job needs {gpus}"
+[ "$count" -ge {gpus} ] || fail infrastructure "nvidia-smi shows $count GPUs, the job needs {gpus}"
 """
 _DOCKER: Final = """command -v docker >/dev/null || {{ apt-get update -q && apt-get install -qy docker.io; }}
-{toolkit}for try in 1 2 3 4 5; do docker pull -q {image} && break; sleep $((try * 10)); done
+{toolkit}for try in 1 2 3 4 5; do
+  docker pull -q {image} 2> "$root/said" && break
+  cat "$root/said"
+  sleep $((try * 10))
+done
+docker image inspect {image} >/dev/null 2>&1 || fail image_pull "the image cannot be pulled: $(words)"
 case "$(uname -m)/$(docker image inspect -f '{{{{.Architecture}}}}' {image})" in
   x86_64/amd64|aarch64/arm64|*/) ;;
-  *) leave "the image is for another processor than $(uname -m)" ;;
+  *) fail config_error "the image is for another processor than $(uname -m)" ;;
 esac"""
 _TOOLKIT: Final = """docker info 2>/dev/null | grep -qi nvidia || {
   apt-get install -qy nvidia-container-toolkit && nvidia-ctk runtime configure --runtime=docker \\
@@ -105,7 +153,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
     bare = venv.digest_of(job, role)
     reference = "" if bare else shlex.quote(image(job, role))
     variables = {
-        "OMP_NUM_THREADS": str(max(1, int(need.cpus))),
+        THREADS: str(threads(job.roles[role])),
         "PYTHONUNBUFFERED": "1",
         **({} if bare else {"HOME": WORK}),
         "SLIPWAY_STORE": job.store,
@@ -120,12 +168,12 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
     user = venv.user_of(job) if bare else 1000
     if bare:
         renewing, software = venv.RENEWING, venv.software(job.options["venv"]["python"], bare, END, NO_ARCHIVE)
-        start = f'  "$root/enter" {shlex.join(ENTRYPOINT)}'
+        start = f'  "$root/enter" {shlex.join(ENTRYPOINT)} 2> "$root/said"'
     else:
         renewing = _RENEWING
         software = _DOCKER.format(image=reference, toolkit=_TOOLKIT if need.gpus else "")
         run_image = " ".join(_flags(job, role)) + f" {reference} {shlex.join(ENTRYPOINT[1:])}"
-        start = f"  docker rm -f slipway >/dev/null 2>&1\n  docker run {run_image}"
+        start = f'  docker rm -f slipway >/dev/null 2>&1\n  docker run {run_image} 2> "$root/said"'
     return _TEXT.format(
         member=f"{role}-{rank}",
         run=run,
@@ -138,6 +186,11 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         private="$root/access/private.json" if renewed(job) else "$root/private.json",
         renewing=renewing.format(look=f"{LOOK:.0f}", inside=INSIDE, image=reference) if renewed(job) else "",
         launch=NO_LAUNCH,
+        place=NO_PLACE,
+        not_started=NOT_STARTED,
+        few=FEW,
+        soon=SOON,
+        often=OFTEN,
         gpus=_GPUS.format(gpus=need.gpus) if need.gpus else "",
         software=software,
         entering=venv.ENTERING.format(end=END, user=user) if bare else "",
@@ -181,6 +234,12 @@ def _flags(job: ResolvedJob, role: str) -> list[str]:
 def completed(user_data: str, access: str, launch: str) -> str:
     """The user data with credentials (one line of JSON) and the number of the launch in their places."""
     return _put(_put(user_data, "private.json", NO_ACCESS, access), "machine", NO_LAUNCH, launch)
+
+
+def with_place(user_data: str, place: str) -> str:
+    """The user data with the place of the event that says why no runtime could start: a URL that takes a PUT, or a
+    path."""
+    return _put(user_data, "place", NO_PLACE, place)
 
 
 def with_archive(user_data: str, url: str) -> str:

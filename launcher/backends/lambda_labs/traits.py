@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from launcher.backends.lambda_labs import names
 from launcher.spec.backends import MachineChoice, Traits
+from launcher.spec.model import ResolvedJob
 from launcher.spec.structures import Field, ListOf, MapOf, Struct
 from launcher.spec.texts import VARIABLE
 from launcher.spec.types import DURATION, Text
@@ -22,11 +24,17 @@ def machines(options: Mapping[str, Any]) -> MachineChoice:
     return MachineChoice(tuple(options.get("instance_types", ())), tuple(options.get("regions", ())))
 
 
+def outlives(job: ResolvedJob) -> float:
+    """Until then nobody but the provider ends what hangs."""
+    return names.lifetime(job) - (job.limits.deadline or 0.0)
+
+
 TRAITS: Final = Traits(
     module="launcher.backends.lambda_labs",
     diagnosis="launcher.backends.lambda_labs.diagnosis:diagnose",
     extra="lambda",
     machines=machines,
+    outlives=outlives,
     block=Struct(
         "a Lambda block",
         Field(

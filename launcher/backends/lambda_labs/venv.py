@@ -46,7 +46,7 @@ again() {{
     say "$2; try $try of 5"
     sleep $((try * 10))
   done
-  leave "there is no Python environment of {short}"
+  fail infrastructure "there is no Python environment of {short}: $2"
 }}
 again unpack "its archive could not be fetched"
 again get_uv "uv could not be installed"

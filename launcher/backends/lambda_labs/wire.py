@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from launcher.backends.lambda_labs.names import LAUNCHED
+
 LIVING: Final = ("booting", "active", "unhealthy")  # billed, and it may run something
 ENDED: Final = ("terminated", "terminating", "preempted")
 
@@ -58,6 +60,18 @@ class CloudInstance(msgspec.Struct, frozen=True):
                 return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
             return 0.0
         return float(self.first_healthy or 0.0)
+
+    @property
+    def booting(self) -> bool:
+        """It has passed no health check yet: it is not billed."""
+        return self.status == "booting" and not self.healthy_since
+
+    @property
+    def launched_before_health(self) -> float:
+        """When a machine of ours was launched, in seconds since the epoch, where it may have been billed since, and
+        Lambda does not say; else 0."""
+        launched = self.tag(LAUNCHED)
+        return float(launched) if launched.isdecimal() and not self.booting and not self.healthy_since else 0.0
 
     def tag(self, key: str) -> str:
         return next((tag.value for tag in self.tags or () if tag.key == key), "")

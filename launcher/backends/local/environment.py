@@ -18,6 +18,7 @@ from launcher.backends.local.entry import where
 from launcher.runtime.procs import MARK
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
+from launcher.spec.threads import THREADS, threads
 
 INLINE_JOB = 96 * 1024  # bytes; one environment string holds at most 128 KiB on Linux
 
@@ -84,7 +85,7 @@ def runtime_environment(
     encoded = encode_job(job)
     environment = {
         # without this, a rank that asked for one CPU starts a thread for each core
-        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        THREADS: str(threads(job.roles[role])),
         **site,
         **private,
         **secrets,

@@ -253,8 +253,9 @@ class Metric(Document, frozen=True):
 
 class RunCosts(Document, frozen=True):
     """What a run cost so far, all attempts together; if it is `final`, in the end. `billed_s`: as billed, in the
-    provider's steps; `cost`: null where `missing` names what has no known price; `origin`: where prices come from;
-    `hourly_low`, `hourly_high`: of the cheapest and the dearest machines that its job allows; `worst`: at most."""
+    provider's steps; `cost`: null where `missing` names what has no known price; `bound`: it is this at most,
+    because nobody knows since when a machine was billed; `origin`: where prices come from; `hourly_low`, `hourly_high`:
+    of the cheapest and the dearest machines that its job allows; `worst`: at most."""
 
     run: str
     name: str
@@ -264,6 +265,7 @@ class RunCosts(Document, frozen=True):
     attempts: int
     billed_s: float
     cost: float | None
+    bound: bool
     currency: str | None
     origin: str | None
     missing: list[str]

@@ -286,7 +286,9 @@ def _row(one: RunCost) -> dict[str, Any]:
         "run": line.run,
         "state": line.state,
         "hours": f"{one.seconds / 3600:.2f}",
-        "cost": "not known" if one.bill.missing else _money(one.bill.cost, one.bill.currency) or "0",
+        "cost": "not known"
+        if one.bill.missing
+        else ("at most " if one.bill.bound else "") + (_money(one.bill.cost, one.bill.currency) or "0"),
         "per_hour": _per_hour(rate.low, rate.high, rate.currency) if rate.known and not rate.free else None,
         "at_most": _money(one.worst, rate.currency) if not line.final and not rate.free else None,
         "labels": ",".join(f"{key}={value}" for key, value in sorted(line.labels.items())),
@@ -334,6 +336,7 @@ def cost_record(one: RunCost, name: str) -> dict[str, Any]:
         "attempts": line.attempts,
         "billed_s": one.seconds,
         "cost": _number(one.bill.cost),
+        "bound": one.bill.bound,
         "currency": one.bill.currency or None,
         "origin": one.bill.origin or None,
         "missing": list(one.bill.missing),

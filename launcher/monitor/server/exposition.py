@@ -47,8 +47,12 @@ def families(queries: Queries, followers: Sequence[StoreFollower]) -> Iterator[M
         "limits",
         "held",
     )
-    query = select(*(t.runs.c[name] for name in columns)).where(~t.runs.c.state.in_(ENDED))
-    rows = queries.all(query.order_by(t.runs.c.created.desc()).limit(MOST))
+    goes_on = ~t.runs.c.state.in_(ENDED)
+    # of too many, those that run come before those that wait, the longest silent first: alerts are about them
+    first = (t.runs.c.seen.is_(None), t.runs.c.seen, t.runs.c.created)
+    rows = queries.all(select(*(t.runs.c[name] for name in columns)).where(goes_on).order_by(*first).limit(MOST))
+    left = sum(row["count"] for row in counts if row["state"] not in ENDED) - len(rows)
+    yield MetricFamily("slipway_runs_left_out", [({}, max(left, 0))])
     usage = queries.usage(row["id"] for row in rows)
     found: dict[str, list[Sample]] = {}
     for row in rows:

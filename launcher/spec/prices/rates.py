@@ -2,8 +2,9 @@
 
 A backend with `Traits.machines` gives each rank a machine of its own, which is billed whole: the price is that of the
 machine's type, from the profile or else from `table.yaml`. On any other backend a rank costs what the profile says for
-its GPUs, or for its cores, or for a rank (`node`); without such a price it is free. A price is never guessed: a type
-that nobody prices is named in `Rate.missing`. Amounts are decimals, so sums are exact.
+its GPUs, or for its cores, or for a rank (`node`); without such a price it is free, but not the GPUs of a backend
+that bills: `prices: {H100: 0}` says that they cost nothing. A price is never guessed: a type that nobody prices is
+named in `Rate.missing`. Amounts are decimals, so sums are exact.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Rate(NamedTuple):
     currency   "" when the run is free
     origin     where the prices come from, for users
     increment  each rank's time is billed in full steps of so many seconds
+    spare      seconds for which its machines may live beyond the deadline: nobody may end them sooner
     missing    units without a known price; then the amounts mean nothing
     """
 
@@ -56,6 +58,7 @@ class Rate(NamedTuple):
     currency: str = ""
     origin: str = ""
     increment: int = 1
+    spare: float = 0.0
     missing: tuple[str, ...] = ()
 
     @property
@@ -85,6 +88,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a job that its price depends on, small enough to be kept for every run.
 
     machines         whether a provider bills machines: then `types`, `regions` and `spot` say which
+    spare            seconds for which a machine may live beyond the deadline of the run
     price, currency  of the whole run per hour, from its budget; 0 without one
     others           the same for the job's other backends, in their order
     """
@@ -95,6 +99,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     types: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     spot: bool = False
+    spare: float = 0.0
     price: float = 0.0
     currency: str = ""
     others: tuple[PricedRun, ...] = ()
@@ -108,7 +113,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def _at(job: ResolvedJob) -> PricedRun:
         choose = traits(job.backend).machines
         choice = choose(job.options) if choose is not None else MachineChoice(())
-        budget = job.limits.budget
+        budget, beyond = job.limits.budget, traits(job.backend).outlives
         roles = [
             PricedRole(role.replicas, role.resources.cpus, role.resources.gpus, role.resources.gpu)
             for role in job.roles.values()
@@ -118,6 +123,7 @@ class PricedRun(msgspec.Struct, frozen=True, omit_defaults=True):
             tuple(roles),
             choose is not None,
             *choice,
+            spare=beyond(job) if beyond is not None and job.limits.deadline is not None else 0.0,
             price=budget.price if budget is not None else 0.0,
             currency=budget.currency if budget is not None and budget.price else "",
         )
@@ -137,7 +143,7 @@ def rate(run: PricedRun, prices: Prices) -> Rate:
     step = increment(run.backend) if run.machines else 1
     if run.price:
         price = exact(run.price)
-        return Rate(price, price, run.currency, "the price in the run's budget", step)
+        return Rate(price, price, run.currency, "the price in the run's budget", step, run.spare)
     return _of_machines(run, prices, step) if run.machines else _of_units(run, prices, step)
 
 
@@ -151,17 +157,17 @@ def any_rate(run: PricedRun, prices: Prices) -> Rate:
     if missing or len(rates) == 1:
         return rates[0]._replace(missing=tuple(dict.fromkeys(missing)))
     dearest = max(rates, key=lambda each: each.high)
-    return dearest._replace(low=min(each.low for each in rates))
+    return dearest._replace(low=min(each.low for each in rates), spare=max(each.spare for each in rates))
 
 
 def worst_case(rate: Rate, limits: Limits) -> Decimal | None:
-    """What a run costs at most: its deadline at the price of the dearest machines, or its budget if that is less. None
-    where the price is unknown, or nothing bounds a run that is not free."""
+    """What a run costs at most: its deadline, and what its machines may live beyond it, at the price of the dearest
+    ones; or its budget if that is less. None where the price is unknown, or nothing bounds a run that is not free."""
     if rate.missing:
         return None
     bounds = []
     if limits.deadline is not None or rate.free:
-        bounds.append(rate.high * exact(limits.deadline or 0.0) / HOUR)
+        bounds.append(rate.high * exact((limits.deadline or 0.0) + rate.spare) / HOUR)
     if limits.budget is not None and limits.budget.currency == rate.currency:
         bounds.append(exact(limits.budget.amount))
     return min(bounds, default=None)
@@ -249,7 +255,7 @@ def _of_machines(run: PricedRun, prices: Prices, step: int) -> Rate:
         return Rate(increment=step, missing=tuple(dict.fromkeys(missing)))
     origins = ", ".join(dict.fromkeys(price.origin for price in found))
     low, high = min(price.amount for price in found), max(price.amount for price in found)
-    return Rate(low * run.ranks, high * run.ranks, currencies[0], origins, step)
+    return Rate(low * run.ranks, high * run.ranks, currencies[0], origins, step, run.spare)
 
 
 def _of_units(run: PricedRun, prices: Prices, step: int) -> Rate:
@@ -264,14 +270,19 @@ def _of_units(run: PricedRun, prices: Prices, step: int) -> Rate:
             priced.append(price[0])
             total += price[0].amount * exact(price[1]) * role.replicas
     if not priced and not _prices_gpus(run, prices):
-        return Rate(increment=step)  # nobody prices this backend: it is free
-    currencies = sorted({price.currency for price in priced})
+        # nobody prices this backend: it is free, but not the GPUs of one that bills
+        missing = [
+            unit for role in run.roles if role.gpus and isinstance(unit := unit_price(run.backend, role, prices), str)
+        ]
+        if not traits(run.backend).bills or not missing:
+            return Rate(increment=step)
+    currencies = sorted({price.currency for price in priced if price.currency})
     if len(currencies) > 1:
         missing.append(f"one currency for all: these prices are in {' and '.join(currencies)}")
     if missing:
         return Rate(increment=step, missing=tuple(dict.fromkeys(missing)))
     origins = ", ".join(dict.fromkeys(price.origin for price in priced))
-    return Rate(total, total, currencies[0], origins, step)
+    return Rate(total, total, currencies[0] if currencies else "", origins, step)
 
 
 def _prices_gpus(run: PricedRun, prices: Prices) -> bool:

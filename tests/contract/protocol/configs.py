@@ -6,6 +6,7 @@ from typing import Final
 
 from launcher.protocol.facts import RetryPolicy
 from launcher.protocol.rules import Rule
+from launcher.reasons import Reason
 from tests.contract.protocol.states import Config, config
 
 TWO: Final = {"ranks": 2, "leading": 2}
@@ -13,6 +14,7 @@ SET: Final = {**TWO, "mode": "set"}
 ROLES: Final = {"ranks": 2, "leading": 1}
 ORDERED: Final = {"places": 2, "ordered": True}
 FEW: Final = RetryPolicy(retries=1, infrastructure=2)
+NAMES: Final = RetryPolicy(retries=1, infrastructure=3, again=frozenset({Reason.CONFIG_ERROR, Reason.OUT_OF_MEMORY}))
 PAID: Final = RetryPolicy(retries=1, infrastructure=2, budget=2.0)
 BOTH_RUN: Final = (
     "backend A starts rank 0",
@@ -33,6 +35,8 @@ CUT_BEHIND: Final = (*BOTH_RUN, "A1#0 is CUT OFF", "A0#0 gets SIGTERM", "A0#0 pu
 CONFIGS: Final[dict[str, Config]] = {
     "one rank": config(crash=1, term=1, lost=1, cut=1),
     "one rank, user and memory errors": config(crash=1, user=2, memory=1),
+    "one rank, exit code 78": config(crash=1, user=1, never=1),
+    "one rank, exit code 78 is tried again": config(crash=1, user=1, never=2, policy=NAMES),
     "one rank, checkpoints": config(crash=2, steps=2),
     "one rank, pids prove": config(mode="process", crash=1, term=1, cut=1),
     "one rank, a new machine each time": config(mode="host", crash=1, term=1, cut=1),
@@ -68,6 +72,8 @@ CONFIGS: Final[dict[str, Config]] = {
     "two backends, cancelled": config(**ORDERED, mode="host", term=1, asked=1, cancel=1, policy=FEW),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
+    "two ranks, exit code 78": config(**SET, crash=1, never=1),
+    "two ranks, exit code 78 is tried again": config(**TWO, user=1, never=1, policy=NAMES),
     "two ranks, cancelled": config(**SET, crash=1, cancel=1),
     "two ranks at two places": config(**SET, places=2, crash=1, policy=FEW),
     "two roles, restarted one by one": config(**ROLES, crash=1, user=1),

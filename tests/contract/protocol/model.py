@@ -67,7 +67,8 @@ class Model(World):
             max((r for r in a.exits if r), key=lambda r: RULES[r].severity, default=Reason.LOST) for a in earlier
         ]
         broken = []
-        if any(not RULES[reason].again and reason is not Reason.SUCCEEDED for reason in reasons):
+        may = (*self.c.policy.again, *(reason for reason, rule in RULES.items() if rule.again), Reason.SUCCEEDED)
+        if any(reason not in may for reason in reasons):
             broken.append("ATTEMPT AFTER A REASON THAT IS NEVER TRIED AGAIN")
         if sum(RULES[reason].counts for reason in reasons) > self.c.policy.retries:
             broken.append("MORE ATTEMPTS THAN RETRIES ALLOW")
@@ -312,7 +313,11 @@ class Model(World):
         if q.rank == 0 and not q.cut and q.step + 1 < self.c.steps:
             t = self.proc(self.att(s, q.n, checkpoint=q.step + 1), q, step=q.step + 1)
             yield f"{name}: checkpoint {q.step + 1} is complete", t, True, ()
-        for fault, reason in (("user", Reason.USER_ERROR), ("memory", Reason.OUT_OF_MEMORY)):
+        for fault, reason in (
+            ("user", Reason.USER_ERROR),
+            ("memory", Reason.OUT_OF_MEMORY),
+            ("never", Reason.CONFIG_ERROR),  # the command exits with 78
+        ):
             if not self.left(s, fault):
                 continue
             if q.rank >= self.c.leading and self.c.inplace:
@@ -337,7 +342,7 @@ class Model(World):
                 case steps.WriteExit(reason):
                     att = s.atts[q.n - 1]
                     wrong: tuple[str, ...] = ()
-                    if q.child == ENDED and reason in (Reason.USER_ERROR, Reason.SUCCEEDED):
+                    if q.child == ENDED and reason in (Reason.USER_ERROR, Reason.CONFIG_ERROR, Reason.SUCCEEDED):
                         wrong = ("AN EXIT TELLS OF THE COMMAND WHAT OTHERS DID TO IT",)
                     beats = put(att.beats, q.rank, BEATS)  # nobody asks any more
                     t = self.att(s, q.n, exits=put(att.exits, q.rank, reason), beats=beats)

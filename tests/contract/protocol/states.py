@@ -110,7 +110,7 @@ class Config(NamedTuple):
 
 
 def config(**given: object) -> Config:
-    """Faults by name (crash, cut, freeze, force, term, user, memory, cancel, lost, gone, submitter;
+    """Faults by name (crash, cut, freeze, force, term, user, memory, never, cancel, lost, gone, submitter;
     asked: a person moves the run; waited: it waited too long for a place;
     removed: somebody deletes the object, pruned: its file goes from Git; served: another run
     does the work, deleted: its outputs go); the rest are fields."""

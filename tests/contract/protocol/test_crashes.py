@@ -16,6 +16,7 @@ from launcher.protocol.records import Cancel, Exit, Placement
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_USER, Reason
 from launcher.runtime.member import Leave, Member
 from launcher.spec.hashing import run_id, work_hash
+from launcher.spec.model import Limits
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys, work_run
@@ -105,6 +106,14 @@ def test_memory_is_not_tried_again(folder: Store) -> None:
     made = job(folder, retries=5)
     assert backend(lambda *_: folder, made, "main-0", Live(), lambda *_: Reason.OUT_OF_MEMORY) == [EXIT_NEVER]
     assert fold(read_run(folder, run_id(made))).state is State.FAILED
+
+
+def test_a_commands_own_78_is_not_tried_again_but_where_the_job_names_it(folder: Store) -> None:
+    made = msgspec.structs.replace(job(folder), limits=Limits(retries=2))
+    assert backend(lambda *_: folder, made, "main-0", Live(), lambda *_: Reason.CONFIG_ERROR) == [EXIT_NEVER]
+    named = msgspec.structs.replace(made, limits=Limits(retries=2, retry_on=("config_error",)))
+    codes = backend(lambda *_: folder, named, "main-0", Live(), lambda *_: Reason.CONFIG_ERROR)
+    assert codes == [EXIT_USER, EXIT_USER, EXIT_NEVER]  # it counts, as any failure of the command
 
 
 def test_memory_is_tried_again_where_the_job_asks_for_it(folder: Store) -> None:

@@ -68,6 +68,7 @@ class Settings:
     keys: list[str] = field(default_factory=list)  # more API keys of the account
     quota: int = 1000
     limits: bool = True
+    tells_health: bool = True  # an instance has `first_healthy`, which the public client does not know
     capacity: dict[str, dict[str, int]] = field(
         default_factory=lambda: {name: {"us-east-1": 1000, "us-west-1": 1000} for name in TYPES}
     )
@@ -240,6 +241,8 @@ class Cloud:
             "tags": body.get("tags", []),
             "first_healthy": None if (at := self.healthy(instance, now)) is None else self.moment(at),
         }
+        if not self.settings.tells_health:
+            del shown["first_healthy"]
         if status != "booting":
             shown |= {"ip": f"198.51.100.{instance.number % 250}", "private_ip": f"10.0.2.{instance.number % 250}"}
         return shown

@@ -50,7 +50,9 @@ SHUTDOWN: Final = """#!/bin/sh
 echo "$2" > {folder}/power.new && mv {folder}/power.new {folder}/power
 """
 # an hour and more is slept by the admin clock, which no wall clock moves: until somebody removes the file
+# what the script waits between two tries takes a moment here
 SLEEP: Final = """#!/bin/sh
+case "$1" in 5|10|20|30|40|50|60|80) exec {sleep} 0.1 ;; esac
 [ "$1" -ge 3600 ] 2>/dev/null || exec {sleep} "$@"
 echo "$1" > {folder}/new.$$ && mv {folder}/new.$$ {folder}/asleep.$$
 while [ -e {folder}/asleep.$$ ]; do {sleep} 0.05; done

@@ -89,12 +89,14 @@ def test_sizes_with_nested_virtualisation(size: str, capsys: Capture) -> None:
 def test_submit_says_and_refuses_what_a_pool_may_cost(
     tenant: Tenant, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """2 instances at .40 USD: an hour of deadline costs .80. With 15 min until a run counts as dead, 2 x 30 s of grace,
+    """2 instances at .40 USD: an hour costs .80. With 15 min until a run counts as dead, 2 x 30 s of grace,
     an hour to load and end and twice half an hour of idleness it is 11,760 s, 2.6133 USD."""
     monkeypatch.setattr(AzureBackend, "check", lambda self, jobs: None)  # the store is a folder
     name = written("{size: Standard_D8_v3, instances: 2}")
     assert main(["submit", name, "--dry-run"]) == 0
-    assert "cost: at most 0.80 USD: 0.80 USD per hour, 1 h of limits.deadline" in capsys.readouterr().err
+    assert (
+        "cost: at most 2.61 USD: 0.80 USD per hour, 1 h of limits.deadline and 2.27 h that" in capsys.readouterr().err
+    )
     for budget, code in (("2.61 USD", 2), ("2.62 USD", 0)):
         name = written("{size: Standard_D8_v3, instances: 2}", f"{{deadline: 1h, budget: {budget}}}")
         assert main(["submit", name, "--dry-run"]) == code
@@ -119,7 +121,7 @@ def test_a_person_knows_the_cost_before_a_submit_waits_for_instances_and_what_it
     name = written("{size: Standard_D8_v3, instances: 2}")
     assert main(["submit", name]) == 0
     cost, wait, *others = (line for line in capsys.readouterr().err.splitlines() if line)
-    assert "cost: at most 0.80 USD" in cost
+    assert "cost: at most 2.61 USD" in cost
     assert "waits for its instances, some minutes: 0 of 2 run" in wait
     assert not [line for line in others if "cost: " in line]
     tenant.azure.admin("made", changing=400.0)  # two seconds here: on a busy machine, too, a look sees them there

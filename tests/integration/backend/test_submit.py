@@ -138,6 +138,35 @@ def test_a_stage_that_died_before_its_record_of_work_serves_the_next(harness: Ha
     assert harness.store.head(layout.work_run(work_hash(first), run)) is not None
 
 
+def test_a_run_that_has_succeeded_is_reported_while_its_backend_is_away(harness: Harness) -> None:
+    """The store has the result: nothing is asked for that the backend would have to answer."""
+    one = group(harness.job("one"))
+    run = run_id(one.runs[0])
+    harness.store.create(layout.RunKeys(run).job, encode_job(one.runs[0]))
+    result = Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n")
+    harness.store.create(layout.RunKeys(run).result, msgspec.json.encode(result))
+    backend = harness.again()
+
+    class Away:
+        def compare_ended(self, runs: object) -> None:
+            raise Unreachable("away")
+
+        def __getattr__(self, name: str) -> Any:
+            known = getattr(backend, name)
+            if not callable(known) or name in ("render", "check"):
+                return known
+
+            def away(*_: Any, **__: Any) -> Any:
+                raise Unreachable("away")
+
+            return away
+
+    (done,) = submit(one, harness.store, Away())  # type: ignore[arg-type]
+    assert done.state == "succeeded"
+    with pytest.raises(Unreachable):
+        submit(group(*one.runs, harness.job("another")), harness.store, Away())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("outcome", "reason"), [("failed", Reason.USER_ERROR), ("cancelled", Reason.CANCELLED)])
 def test_what_failed_is_said_with_the_way_on(harness: Harness, outcome: str, reason: Reason) -> None:
     one = group(harness.job("one"))

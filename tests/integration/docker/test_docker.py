@@ -144,6 +144,19 @@ def test_out_of_memory_is_told_from_a_kill(here: Containers) -> None:
     assert (first.reason, second.reason) == (Reason.OUT_OF_MEMORY, Reason.USER_ERROR)
 
 
+def test_memory_of_no_process_is_out_of_memory_at_once(here: Containers) -> None:
+    """Pages of /dev/shm stay when the command is gone, so the kernel kills the runtime, too: it was tried 5 times."""
+    fills = here.job(
+        "fills",
+        "say('up', 1)\nfile = open('/dev/shm/x', 'wb')\nfor _ in range(400): file.write(b'x' * (1 << 20))\n",
+        role={"resources": Resources(cpus=0.1, memory=150 << 20, shm=500 << 20)},
+    )
+    here.submit(fills)
+    (result,) = here.wait(fills)
+    assert (result.outcome, result.reason) == ("failed", Reason.OUT_OF_MEMORY)
+    assert len(here.lines("up")) == 1
+
+
 def test_secrets_are_in_the_command_and_nowhere_else(here: Containers) -> None:
     secrets.put(here.state.make().secrets, "HF_TOKEN", "hush-hush-hush")
     one = here.job(

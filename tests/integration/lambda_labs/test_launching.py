@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,12 @@ from launcher import patience
 from launcher.backends.lambda_labs import access
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.errors import BadInput, SlipwayError, Unreachable
+from launcher.protocol.read import read_run
 from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
+from launcher.store.opening import make_store
+from launcher.verbs.status import backend_says
 from launcher.verbs.submit import submit
 from tests.integration.lambda_labs.conftest import TIMES, Account
 from tests.support.jobs import group
@@ -298,3 +302,45 @@ def test_quota_and_refused_types_are_told(account: Account, settings: Settings) 
     with pytest.raises(BadInput, match="`gpu_9x` is not offered; allowed: gpu_1x_a10"):
         account.submit(account.job("two", {"instance_types": ["gpu_9x"]}))
     assert account.launches() == []
+
+
+def test_a_machine_is_launched_where_its_file_system_is(account: Account, settings: Settings) -> None:
+    """us-east-1 comes first, and the next region would do: Lambda refused."""
+    settings(disks={"data": {"region": "us-west-1"}})
+    account.submit(account.job("one", {"file_systems": ["data"]}))
+    (body,) = account.cloud.bodies()
+    assert body["body"]["region_name"] == "us-west-1"
+    account.submit(account.job("two", {"file_systems": ["not-listed"]}))
+    assert account.cloud.bodies()[-1]["body"]["region_name"] == "us-east-1"
+    with pytest.raises(BadInput, match=r"data is in us-west-1, .* lambda.regions allows us-east-1 only"):
+        account.submit(account.job("three", {"file_systems": ["data"], "regions": ["us-east-1"]}))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"quota": 0}, "Quota exceeded. (global/quota-exceeded)"),
+        ({"capacity": {}}, "Lambda has no capacity now for gpu_1x_a10, gpu_1x_h100_pcie in any region"),
+    ],
+    ids=["quota", "capacity"],
+)
+def test_status_has_the_words_of_a_refusal(
+    account: Account,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, object],
+    words: str,
+) -> None:
+    """It said that the submit was interrupted, though the store knows why."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("launcher.userdata.interrupted.note_of", lambda *_: True)  # its process has ended
+    settings(**change)
+    make_store(account.store)
+    one, backend = account.job("one"), account.backend()
+    with pytest.raises(SlipwayError):
+        submit(group(one), account.store, backend)
+    said = backend_says(account.store, read_run(account.store, run_id(one)), lambda job: backend)
+    assert words in said.message
+    assert "interrupted" not in said.message
+    assert said.repair.startswith("launcher submit --run ")

@@ -85,12 +85,27 @@ def test_two_machines_join_by_name_and_rank_and_run_the_command(
     assert all(body["status"].startswith("terminat") for body in account.cloud.bodies())
 
 
-@pytest.mark.parametrize(("script", "off"), [("exit 78", True), ("exit 1", False)])
+TOO_OLD = 'docker: "requirement error": unsatisfied condition: cuda>=13.0, \\ please update your driver'
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 78", ""),
+        ("exit 1", "the runtime ended within 30 s, 20 times in a row, at last with exit code 1: "),
+        (
+            f"echo '{TOO_OLD}' >&2; exit 125",
+            "the runtime could not be started, 4 times in a row, exit code 125: docker: requirement error: "
+            "unsatisfied condition: cuda>=13.0,  please update your driver",
+        ),
+    ],
+    ids=["says nothing", "ends at once", "the driver is too old"],
+)
 def test_a_failed_set_up_leaves_no_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, off: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
 ) -> None:
-    """SkyPilot 4392: the machine lives, and nothing of the job ever starts on it. One powers itself off, one tries on
-    and on; both are billed until reap ends them, and the run has its end."""
+    """SkyPilot 4392: the machine lives, and nothing of the job ever starts on it. It powers itself off and is billed
+    until reap ends it; the run has its end, with the machine's own words if it had any."""
     broken = tmp_path / "broken"
     broken.write_text(f"#!/bin/sh\necho tried >> {tmp_path}/tried\n{script}\n")
     broken.chmod(0o755)
@@ -103,18 +118,27 @@ def test_a_failed_set_up_leaves_no_machine(
         one = account.job("one")
         submit(group(one), account.store, account.backend())
         until(lambda: (tmp_path / "tried").exists())
-        if off:
-            until(lambda: cloud.ledger("off"), lambda: consoles(account))
+        until(lambda: cloud.ledger("off"), lambda: consoles(account))
 
         def rows() -> list[reap.Reaped]:
             backend = account.backend()
             return reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
 
-        assert [row.did for row in rows()] == []  # it may still be installing
-        monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
-        stopped, ended = rows()
-        assert (stopped.did, "has started no runtime in" in stopped.detail) == ("stopped", True)
-        assert ended.did == "ended"
+        if why:
+            seen = account.backend().look_up(run_id(one))
+            assert seen is not None
+            assert (seen.active, seen.billed, seen.reason) == (False, True, "infrastructure")
+            assert f"main-0: {why}" in seen.evidence
+        else:
+            assert [row.did for row in rows()] == []  # it may still be installing
+            monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+        told = {row.did: row.detail for row in rows()}
+        assert set(told) == {"stopped", "ended"}
+        assert (why or "has started no runtime in") in told["stopped"]
+        end = read_run(account.store, run_id(one)).result
+        assert end is not None
+        assert (end.outcome, end.reason) == ("failed", "infrastructure")
+        assert why in end.message
         assert rows() == []
         assert [body["status"].startswith("terminat") for body in cloud.bodies()] == [True]
     finally:

@@ -20,6 +20,7 @@ from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store, open_store
 from launcher.verbs import paid
 from tests.integration.lambda_labs.conftest import Account, at_laptop
+from tests.support.waiting import until
 
 Capture = pytest.CaptureFixture[str]
 UNKNOWN = "disk unknown, us-east-1, size not known"
@@ -51,6 +52,32 @@ def test_a_machine_is_listed_with_its_price_and_deadline(account: Account, capsy
     assert "1 run: 0.75 USD per hour" in capsys.readouterr().out
     assert main(["status", "--paid", "-l", "team=b"]) == 0
     assert run_id(made) not in capsys.readouterr().out
+
+
+def test_a_machine_of_which_lambda_does_not_say_since_when_it_is_billed_is_not_free(
+    account: Account, capsys: Capture
+) -> None:
+    """The public client has no `first_healthy`: two hours of an active machine cost 0.00."""
+    account.cloud.admin("settings", tells_health=False)
+    made = account.job("train")
+
+    machine = account.submit(made)
+
+    until(lambda: account.cloud.bodies()[0]["status"] == "active")
+    (item,) = ask(capsys)
+    assert (item["run"], item["hourly"]) == (run_id(made), 0.75)
+    assert item["since"] is not None
+    assert isinstance(item["cost"], float)
+    assert item["cost"] > 0
+    backend = account.backend()
+    handle = backend.find([run_id(made)])[run_id(made)]
+    backend.cancel([handle])
+    assert main(["cost", "-o", "json"]) == 0
+    (cost,) = json.loads(capsys.readouterr().out)
+    assert (cost["bound"], cost["cost"] > 0) == (True, True)
+    assert main(["cost"]) == 0
+    assert "at most 0.0" in capsys.readouterr().out
+    assert machine
 
 
 def test_the_profiles_price_comes_first(account: Account, capsys: Capture) -> None:

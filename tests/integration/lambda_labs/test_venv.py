@@ -215,5 +215,5 @@ def test_the_url_of_an_archive_opens_that_object_only(aws: str, account: Account
     got = subprocess.run(["curl", "-fsS", url], capture_output=True, check=True)
     assert got.stdout == b"the archive"
     (machine,) = render.launch_file(job).machines
-    told = render.fetching(machine, job, access.access(job)).request["user_data"]
+    told = render.fetching(machine, job, access.access(job), "0f" * 16).request["user_data"]
     assert told.count(f"{aws}/bucket/some/runs/objects/sha256/{digest}?") == 1

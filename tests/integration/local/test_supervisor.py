@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from launcher.backends.local.state import QueueNote, StartRecord, read
+from launcher.backends.local.supervisor.spawner import Launch, LiveRuntime
 from launcher.errors import Unreachable
 from launcher.files import create, replace
 from launcher.protocol.records import Result
@@ -20,7 +21,7 @@ from launcher.runtime import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, Resources, Role, Timing
 from launcher.store import Store, layout, open_store
-from tests.integration.local.bench import Bench, bench
+from tests.integration.local.bench import Bench, Guarded, bench
 from tests.support.jobs import changed, job, reads
 
 __all__ = ["bench"]
@@ -220,6 +221,29 @@ def test_a_pipeline_starts_in_order(bench: Bench) -> None:
         (bench.path / f"end-{run}.done").touch()
     bench.drain(supervisor)
     assert bench.lines("starts") == runs[::-1]
+
+
+class SmallEngine(Guarded):
+    """Of containers whose memory has run out."""
+
+    def spawn(self, launch: Launch, record: StartRecord) -> LiveRuntime:
+        live = super().spawn(launch, record)
+        live.__class__ = type("Small", (type(live),), {"out_of_memory": True})
+        return live
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_runtime_that_the_kernel_killed_for_want_of_memory_is_not_started_again(bench: Bench, named: bool) -> None:
+    limits = Limits(retry_on=("out_of_memory",) if named else ())
+    (run,) = bench.queue(job("one", limits=limits))
+    script = "echo $me >> starts; [ $(wc -l < starts) = 3 ] && exit 0\nkill -9 $$"
+    bench.drain(bench.supervisor(script, spawner=SmallEngine()))
+    assert len(bench.lines("starts")) == (3 if named else 1)
+    result = bench.result(run)
+    if not named:
+        assert result is not None
+        assert (result.outcome, result.reason) == ("failed", Reason.OUT_OF_MEMORY)
+        assert "/dev/shm" in result.message
 
 
 def test_a_failed_stage_ends_what_reads_it(bench: Bench) -> None:

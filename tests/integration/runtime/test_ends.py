@@ -22,13 +22,15 @@ from launcher.protocol.records import Beat
 from launcher.reasons import Reason
 from launcher.runtime import procs
 from launcher.runtime.procs import MARK
-from launcher.spec.model import Input, Limits, Output, Timing
+from launcher.spec.model import Input, Limits, Output, Resources, Timing
+from launcher.spec.threads import threads
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
 from tests.support.needs import lacking
 from tests.support.s3 import ENVIRONMENT, S3Server
 
 NOTHING = ("sh", "-c", "true")
 A_FILE = ("sh", "-c", "cd $SLIPWAY_OUTPUTS; rmdir model; touch model")
+AGAIN, NAMED = Limits(retries=1, retry_on=("78",)), Limits(retries=1, retry_on=("config_error",))
 MODEL, OTHER = {"model": Output()}, {"other": Output()}
 
 
@@ -154,7 +156,9 @@ def test_the_runtime_brings_nothing_heavy(tmp_path: Path) -> None:
     [
         (python("import sys; print('ValueError: x'); sys.exit(3)"), {}, 78, Reason.USER_ERROR, "with 3: ValueError: x"),
         (python("import sys; sys.exit(3)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 3"),
-        (python("import sys; sys.exit(78)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": Limits(retries=1)}, 78, Reason.CONFIG_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": AGAIN}, 1, Reason.USER_ERROR, "exited with 78"),
+        (python("import sys; sys.exit(78)"), {"limits": NAMED}, 1, Reason.CONFIG_ERROR, "exited with 78"),
         (python("import sys; sys.exit(143)"), {"limits": Limits(retries=1)}, 1, Reason.USER_ERROR, "exited with 143"),
         (python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), {}, 78, Reason.USER_ERROR, "SIGSEGV"),
         (python("import os, signal; os.kill(os.getpid(), 9)"), {}, 78, Reason.USER_ERROR, "SIGKILL from outside"),
@@ -205,6 +209,27 @@ def test_of_torchrun_the_process_that_failed_and_its_words_are_told(tmp_path: Pa
     assert rig.exit().message == (
         "the command exited with 1: local rank 1 exited with 1: config: model: there is no folder /nowhere"
     )
+    assert no_process_left(rig)
+
+
+@pytest.mark.ml
+def test_two_processes_of_torchrun_share_the_cpus_and_one_that_exits_with_78_ends_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "import torch\n"
+        "print('threads', os.environ['OMP_NUM_THREADS'], torch.get_num_threads(), flush=True)\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    time.sleep(1)\n"
+        "    sys.exit(78)\n"
+        "time.sleep(60)\n"
+    )
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+    rig = Rig.of(tmp_path, command, role={"resources": Resources(cpus=2.0)}, limits=Limits(retries=3, grace=2.0))
+    rig.environ["OMP_NUM_THREADS"] = str(threads(rig.job.roles["main"]))  # as the local backend does
+    assert rig.go() == 78
+    assert (rig.exit().reason, rig.exit().code) == (Reason.CONFIG_ERROR, 1)
+    assert re.findall(r"^threads .*", rig.log().decode(), re.MULTILINE) == ["threads 1 1"] * 2
     assert no_process_left(rig)
 
 
@@ -386,6 +411,22 @@ def test_out_of_memory_is_told_from_a_kill(tmp_path: Path, small_memory: Path, w
     assert rig.go(preexec_fn=lambda: small_memory.write_text(str(os.getpid()))) == 78
     assert rig.exit().reason is Reason.OUT_OF_MEMORY
     assert "because memory ran out" in rig.exit().message
+
+
+def test_memory_that_belongs_to_no_process_ends_the_command_and_not_its_runtime(
+    tmp_path: Path, small_memory: Path
+) -> None:
+    """Pages of /dev/shm count in the cgroup and in no process: the kernel killed the runtime, the larger process, and
+    the attempt was `lost`, again and again."""
+    code = """
+import os, tempfile
+file = tempfile.TemporaryFile(dir="/dev/shm")
+for _ in range(400):
+    file.write(b"x" * (1 << 20))
+"""
+    rig = Rig.of(tmp_path, python(code))
+    assert rig.go(preexec_fn=lambda: small_memory.write_text(str(os.getpid()))) == 78
+    assert rig.exit().reason is Reason.OUT_OF_MEMORY
 
 
 def test_an_unexpected_fault_of_the_runtime_is_infrastructure(tmp_path: Path) -> None:

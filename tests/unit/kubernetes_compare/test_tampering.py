@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import yaml
 
 from launcher.backends.kubernetes.compare.allowed import tolerated
 from launcher.backends.kubernetes.compare.carried import inspect
-from launcher.backends.kubernetes.names import OWNED_KINDS, RENDERER
+from launcher.backends.kubernetes.names import OWNED_KINDS, RENDERER, RENDERER_VERSION, RUNS
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.cli import main
+from launcher.cli.verbs.render import write
 from launcher.spec.model import ResolvedJob
 from tests.support.tampering import EXTRA_ENV, tamperings
 from tests.unit.kubernetes.support import chain, job, needs
@@ -115,8 +117,8 @@ def test_an_unknown_renderer_is_an_error_only_with_strict(
     ((name, text),) = render([job()]).documents.items()
     Path("jobs").mkdir()
     Path("jobs", name).write_text(
-        text.replace(f'{RENDERER}: "0.1.0"', f'{RENDERER}: "0.0.9"').replace(
-            f"{RENDERER}: 0.1.0", f'{RENDERER}: "0.0.9"'
+        text.replace(f'{RENDERER}: "{RENDERER_VERSION}"', f'{RENDERER}: "0.0.9"').replace(
+            f"{RENDERER}: {RENDERER_VERSION}", f'{RENDERER}: "0.0.9"'
         )
     )
     assert main(["lint", "jobs"]) == 0
@@ -139,3 +141,52 @@ def test_what_an_older_launcher_repeated_in_each_pod_is_still_the_same_run() -> 
     pod = changed[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["env"].append({"name": "SCORE", "value": "0.99"})
     assert inspected(changed)[0] != []
+
+
+OF_28_NOVEMBER = sorted((Path(__file__).parent / "of_28_november").glob("*.yaml"))  # rendered at 6594be4e
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("file", OF_28_NOVEMBER, ids=lambda file: file.stem)
+def test_what_launchers_of_28_november_rendered_is_known(file: Path, served: bool) -> None:
+    documents = list(yaml.safe_load_all(file.read_text()))
+    assert inspected(documents, served=served) == ([], [])
+
+
+def test_every_change_of_an_object_of_28_november_is_refused() -> None:
+    (file,) = (each for each in OF_28_NOVEMBER if each.stem.startswith("sft-qwen3vl-8b"))
+    passed = [
+        each.change
+        for each in tamperings(list(yaml.safe_load_all(file.read_text())))
+        if not inspected(each.documents)[0] and not tolerated(each.documents[each.index].get("kind", ""), each.route)
+    ]
+    assert passed == []
+
+
+@pytest.mark.parametrize(("renderer", "number"), [("0.1.0", 12), ("0.1.0", 95), (RENDERER_VERSION, 96), ("0.0.9", 96)])
+def test_only_the_number_of_threads_that_its_launcher_gave_is_taken(renderer: str, number: int) -> None:
+    (file,) = (each for each in OF_28_NOVEMBER if each.stem.startswith("sft-qwen3vl-8b"))
+    documents = list(yaml.safe_load_all(file.read_text()))
+    (container,) = documents[-1]["spec"]["template"]["spec"]["containers"]
+    (variable,) = (each for each in container["env"] if each["name"] == "OMP_NUM_THREADS")
+    assert variable["value"] == "96"
+    variable["value"] = str(number)
+    errors, _ = inspected(renamed(documents, renderer))
+    assert len(errors) == 1
+    assert f"edited after rendering: `{number}`" in errors[0]
+
+
+@pytest.mark.parametrize("file", OF_28_NOVEMBER, ids=lambda file: file.stem)
+def test_lint_strict_and_render_leave_the_files_of_28_november_alone(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("jobs").mkdir()
+    Path("jobs", file.name).write_bytes(file.read_bytes())
+    documents = list(yaml.safe_load_all(file.read_text()))
+    runs = json.loads(documents[-1]["metadata"]["annotations"][RUNS])
+    main(["lint", "jobs", "--strict"])
+    assert "rendere" not in capsys.readouterr().out
+    write(Path("jobs"), {file.name: "another text"}, {file.name: list(runs)})
+    assert Path("jobs", file.name).read_bytes() == file.read_bytes()

@@ -209,7 +209,8 @@ def test_another_version_of_the_renderer_may_write_bounds_differently_and_is_a_w
     (said,) = edited(tmp_path, older)
     assert said == (
         'warning: metadata.annotations."slipway.dev/renderer": rendered by launcher 0.0.9, which this one does not '
-        "know; known: 0.1.0; lint it with the launcher that rendered it, or render it again if the run has not started"
+        "know; known: 0.1.0, 0.1.0-2; lint it with the launcher that rendered it, or render it again if the run has "
+        "not started"
     )
 
 

@@ -230,7 +230,17 @@ def test_the_leader_has_succeeded_when_every_other_leading_rank_has(leading: int
         (Reason.PREEMPTED, RetryPolicy(), (EXIT_PREEMPTED, Reason.PREEMPTED)),
         (Reason.LOST, RetryPolicy(), (EXIT_AGAIN, Reason.LOST)),
         (Reason.OUT_OF_MEMORY, RetryPolicy(), Finish(Verdict("failed", 1, Reason.OUT_OF_MEMORY))),
-        (Reason.OUT_OF_MEMORY, RetryPolicy(retry_memory=True), (EXIT_AGAIN, Reason.OUT_OF_MEMORY)),
+        (
+            Reason.OUT_OF_MEMORY,
+            RetryPolicy(again=frozenset({Reason.OUT_OF_MEMORY})),
+            (EXIT_AGAIN, Reason.OUT_OF_MEMORY),
+        ),
+        (Reason.CONFIG_ERROR, RetryPolicy(retries=3), Finish(Verdict("failed", 1, Reason.CONFIG_ERROR))),
+        (
+            Reason.CONFIG_ERROR,
+            RetryPolicy(retries=1, again=frozenset({Reason.CONFIG_ERROR})),
+            (EXIT_USER, Reason.CONFIG_ERROR),
+        ),
         (Reason.CANCELLED, RetryPolicy(), Finish(Verdict("cancelled", 1, Reason.CANCELLED))),
     ],
 )

@@ -40,8 +40,9 @@ def view(*attempts: AttemptView, **more: object) -> RunView:
 
 def test_of_a_job() -> None:
     again = replace_limits(retry_on=("out_of_memory",))
-    assert RetryPolicy.of(JOB) == RetryPolicy(3, MAX_INFRASTRUCTURE_ATTEMPTS, False, 77.0)
-    assert RetryPolicy.of(again).retry_memory
+    assert RetryPolicy.of(JOB) == RetryPolicy(3, MAX_INFRASTRUCTURE_ATTEMPTS, frozenset(), 77.0)
+    assert RetryPolicy.of(again).again == {Reason.OUT_OF_MEMORY}
+    assert RetryPolicy.of(replace_limits(retry_on=("78", "config_error"))).again == {Reason.CONFIG_ERROR}
     run = facts(view(cancelled=True, result=Result("failed", 1, Reason.LOST, "", 0.0, "n")), JOB)
     assert run == RunFacts((), "failed", True, 2, RetryPolicy.of(JOB))
     assert facts(view(), JOB).result is None

@@ -69,7 +69,17 @@ def test_nothing_is_decided_while_the_highest_attempt_lives() -> None:
 def test_memory_is_tried_again_only_when_asked() -> None:
     memory = attempt(Reason.OUT_OF_MEMORY)
     assert exhausted(run(memory)) == Verdict("failed", 1, Reason.OUT_OF_MEMORY)
-    assert exhausted(run(memory, retry_memory=True)) is None
+    assert exhausted(run(memory, again=frozenset({Reason.OUT_OF_MEMORY}))) is None
+
+
+def test_a_config_error_is_tried_again_only_when_asked_and_counts() -> None:
+    never, named = attempt(Reason.CONFIG_ERROR), frozenset({Reason.CONFIG_ERROR})
+    assert exhausted(run(never, retries=3)) == Verdict("failed", 1, Reason.CONFIG_ERROR)
+    assert exhausted(run(never, again=named, retries=1)) is None
+    assert exhausted(run(never, never, again=named, retries=1)) == Verdict("failed", 2, Reason.CONFIG_ERROR)
+    assert exhausted(run(never, again=named)) == Verdict("failed", 1, Reason.CONFIG_ERROR)
+    memory = frozenset({Reason.OUT_OF_MEMORY})
+    assert exhausted(run(never, again=memory, retries=3)) == Verdict("failed", 1, Reason.CONFIG_ERROR)
 
 
 def test_deadline_is_summed_over_attempts() -> None:

@@ -121,9 +121,31 @@ def test_a_machine_whose_health_nobody_recorded_counts_from_its_first_claim() ->
     assert bill(LAMBDA, (), (machine,), {}, START).cost == Decimal("0.645000")
 
 
-def test_a_machine_that_boots_is_not_billed_yet() -> None:
-    seen = view(now=START + 500, ended=False, events=(handle(0, "launched", "i-1", type="gpu_1x_a10"),))
-    assert machine_times(seen) == (MachineTime("i-1", 0.0, 0.0, "gpu_1x_a10", backend="lambda"),)
+def test_a_machine_of_which_nobody_knows_since_when_it_is_billed_is_not_free() -> None:
+    """Two hours since its launch at 1.29: 2.58 at most."""
+    launched = handle(0, "launched", "i-1", type="gpu_1x_a10", region="us-east-1")
+    seen = view(now=START + 7200, ended=False, events=(launched,))
+    (machine,) = machine_times(seen)
+    assert (machine.start, machine.seconds, machine.bound) == (START, 7200.0, True)
+    found = bill(LAMBDA, (), (machine,), {}, START)
+    assert (found.cost, found.bound) == (Decimal("2.580000"), True)
+    # told to end; an older launcher wrote that nobody knows
+    end = {"type": "gpu_1x_a10", "region": "us-east-1", "first_healthy": "0", "at": f"{START + 3600:.0f}"}
+    ended = view(now=START + 9000, events=(launched, handle(1, "ending", "i-1", **end)))
+    assert [(each.seconds, each.bound) for each in machine_times(ended)] == [(3600.0, True)]
+
+
+def test_a_machine_that_was_told_to_end_while_it_booted_is_not_billed() -> None:
+    end = {
+        "type": "gpu_1x_a10",
+        "region": "us-east-1",
+        "first_healthy": "0",
+        "booting": "true",
+        "at": f"{START + 99:.0f}",
+    }
+    events = (handle(0, "launched", "i-1", type="gpu_1x_a10"), handle(1, "ending", "i-1", **end))
+    (machine,) = machine_times(view(now=START + 500, events=events))
+    assert (machine.start, machine.seconds, machine.bound) == (0.0, 0.0, False)
 
 
 def test_a_run_that_ended_is_not_billed_for_ever_where_nobody_recorded_its_machines_end() -> None:
@@ -175,7 +197,7 @@ def test_the_price_in_a_budget_stays_that_of_the_day() -> None:
 def test_what_is_no_number_in_an_event_counts_as_unknown(text: str) -> None:
     event = handle(0, "launched", "i-1", first_healthy=text, cents_per_hour=text)
     (machine,) = machine_times(view(now=START, ended=False, events=(event,)))
-    assert (machine.start, machine.cents) == (0.0, 0)
+    assert (machine.start, machine.bound, machine.cents) == (START, True, 0)
 
 
 def test_a_run_that_moved_is_billed_by_each_of_its_backends() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.runtime.last_line import last_line
+from launcher.runtime.last_line import inner_code, last_line
 
 LOG = "1128 16:36:59.405000 12087 torch/distributed/elastic/multiprocessing/api.py:1028]"
 REPORT = """\
@@ -50,3 +50,17 @@ def failed(code: int, rank: int) -> str:
 )
 def test_what_is_told(text: str, line: str) -> None:
     assert last_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", None),
+        ("one\n====\n", None),
+        (f"config: wrong\n{CLOSING}{failed(78, 0)}{REPORT}", 78),
+        (f"step 1\n{failed(-9, 3)}{REPORT}", -9),
+        (f"{failed(78, 0)}{REPORT}not its last word\n", None),
+    ],
+)
+def test_how_the_process_of_torchrun_ended(text: str, code: int | None) -> None:
+    assert inner_code(text) == code

@@ -49,7 +49,12 @@ def test_gpus_are_priced_by_name_then_as_gpu_and_first_for_their_backend(tmp_pat
     both = {"H100": (2.99, "USD"), "kubernetes/H100": (2.0, "USD"), "docker/H100": (9.0, "USD")}
     assert rate(made, both).high == 16
     assert rate(made, {"L4": (1.0, "USD")}).missing == ("H100",)  # forgotten, not free
-    assert rate(made, {"lambda/gpu_1x_a10": (1.0, "USD"), "cpu": (1.0, "USD")}).free
+    assert rate(made, {"lambda/gpu_1x_a10": (1.0, "USD"), "cpu": (1.0, "USD")}).missing == ("H100",)
+    assert rate(made, {}).missing == ("H100",)  # a backend that bills: nobody says that they cost nothing
+    assert rate(made, {"H100": (0.0, "")}).free
+    assert rate(made, {"kubernetes/H100": (0.0, ""), "H100": (2.0, "USD")}).free
+    for backend in ("local", "docker"):
+        assert rate(job(text.replace("kubernetes", backend).replace(", nodes: 4", ""), tmp_path), {}).free
 
 
 def test_a_role_without_a_price_makes_the_whole_unknown(tmp_path: Path) -> None:
@@ -147,11 +152,12 @@ def test_a_budget_that_cannot_hold_is_refused(tmp_path: Path, budget: str, types
 
 
 def test_the_worst_case_is_the_deadline_or_the_budget(tmp_path: Path) -> None:
-    """2 h x 3.29 = 6.58; a budget of 5 is less, one of 40 is not."""
+    """2 h, 15 min until a run counts as dead, 2 x 30 s of grace and an hour to boot and load, x 3.29 = 10.75: so long a
+    machine may live. A budget of 5 is less, one of 40 is not."""
     types = "gpu_1x_a10, gpu_1x_h100_pcie"
-    for budget, worst in (("", "6.58"), (", budget: 5 USD", "5"), (", budget: 40 USD", "6.58")):
+    for budget, worst in (("", "10.75"), (", budget: 5 USD", "5.00"), (", budget: 40 USD", "10.75")):
         made = job(LAMBDA % (types, budget), tmp_path)
-        assert rates.worst_case(rate(made, {}), made.limits) == Decimal(worst)
+        assert f"{rates.worst_case(rate(made, {}), made.limits):.2f}" == worst
     free = job("name: a\ncommand: [x]\n", tmp_path)
     assert rates.worst_case(rate(free, {}), free.limits) == 0
     assert rates.worst_case(rate(free, {"cpu": (1.0, "USD")}), free.limits) is None  # nothing bounds it

@@ -147,7 +147,7 @@ outputs: {r: , s: {sync: live}, c: {kind: checkpoints, keep: 3, done: ok, match:
 resources: {cpus: .5, memory: 1.5Gi, gpus: 2, gpu: A100-80GB, shm: 1G, disk: 10T, nodes: 2}
 env: {A: 1, B: 1.5, C: x}
 secrets: [HF_TOKEN]
-limits: {deadline: 1h30m, start_deadline: 2d, retries: 1, retry_on: [out_of_memory], grace: 45s}
+limits: {deadline: 1h30m, start_deadline: 2d, retries: 1, retry_on: [out_of_memory, config_error, "78"], grace: 45s}
 labels: {team: 7, a.b: ""}
 backend: local
 local: {}

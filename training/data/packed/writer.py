@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from PIL import Image
 
-from eval.config import ConfigError
+from eval.config import ConfigError, ResumeError
 from eval.episodes import Episode
 from training.data.faults import BadSample
 from training.data.packed.images import dhash
@@ -328,12 +328,12 @@ def _sum(shards: Sequence[Shard]) -> Counts:
 def _clear(folder: Path) -> None:
     """Creates the folder, or empties that of a killed writer. Raises ConfigError for any other folder with files."""
     if is_dataset(folder):
-        raise ConfigError(f"{folder} already holds a dataset; name another folder, or remove it")
+        raise ResumeError(f"{folder} already holds a dataset; name another folder, or remove it")
     if (folder / SCRATCH).exists():
         _remove(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise ConfigError(f"{folder} holds files that are not a dataset's; name another folder")
+        raise ResumeError(f"{folder} holds files that are not a dataset's; name another folder")
 
 
 def _remove(folder: Path) -> None:

@@ -16,9 +16,9 @@ from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.forms import mapping
 from launcher.backends.kubernetes.compare.differences import ABSENT
 from launcher.spec.source import Route
-from launcher.version import __version__
 
-RENDERERS: Final = frozenset({__version__})  # versions of the renderer whose output is known here
+# versions of the renderer whose output is known here
+RENDERERS: Final = frozenset({names.RENDERER_VERSION, names.FORMER})
 
 # The places of a field: `object` (metadata), `set` (a JobSet's spec), `child` (one of its replicatedJobs), `job` (a
 # Job's spec) and `pod` (its template); then the path within, with [] for a list's index.

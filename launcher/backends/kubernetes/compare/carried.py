@@ -20,7 +20,6 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, run_hash, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.spec.source import Route
-from launcher.version import __version__
 
 Objects = Mapping[str, Mapping[str, Any]]  # name -> ConfigMap or PodGroup
 
@@ -92,10 +91,12 @@ def inspect(value: Mapping[str, Any], maps: Objects, *, served: bool) -> ObjectI
 
 
 def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: ObjectInspection) -> None:
+    version = string(mapping(value, "metadata", "annotations"), names.RENDERER)
     # an object of an older launcher may hold in each pod what is a ConfigMap today
     repeated = not any(place.config_map for place in done.places.values())
     try:
-        rendered = {each.name: each.documents for each in objects(list(done.read.values()), repeated=repeated)}
+        made = objects(list(done.read.values()), repeated=repeated, version=version)
+        rendered = {each.name: each.documents for each in made}
     except BadInput as error:
         message = f"this version of launcher cannot render it: {error}"
         done.faults.append(ObjectFault("error" if served else "warning", "", (), message))
@@ -107,7 +108,6 @@ def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: Object
             ObjectFault("error", "", ("metadata", "name"), f"its jobs render to {', '.join(sorted(rendered))}")
         )
         return
-    version = string(mapping(value, "metadata", "annotations"), names.RENDERER)
     harmless: list[FieldDifference] = []
     for wanted in rendered[name]:
         called = wanted["metadata"]["name"] if wanted["kind"] in names.OWNED_KINDS else ""
@@ -118,7 +118,7 @@ def _compare(value: Mapping[str, Any], maps: Objects, served: bool, done: Object
         for each in differences(there, wanted, allows=Additions(there, wanted) if served else None):
             if each.route[-1] == names.RENDERER:
                 continue
-            if version != __version__ and tolerated(str(wanted["kind"]), each.route):
+            if version != names.RENDERER_VERSION and tolerated(str(wanted["kind"]), each.route):
                 harmless.append(each)
             else:
                 message = f"edited after rendering: {each.message}"
@@ -133,7 +133,7 @@ def _renderer(version: str, harmless: Sequence[FieldDifference], done: ObjectIns
         message = f"rendered by launcher {version or 'unknown'}, which this one does not know; known: {known}"
         done.faults.append(ObjectFault("warning", "", at, message))
     elif harmless:
-        message = f"rendered by launcher {version}; this one, {__version__}, writes bounds differently"
+        message = f"rendered by launcher {version}; this one, {names.RENDERER_VERSION}, writes bounds differently"
         done.faults.append(ObjectFault("note", "", at, message))
 
 

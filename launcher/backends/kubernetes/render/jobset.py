@@ -89,7 +89,9 @@ def _pod_failure_policy(never: str, disrupted: str) -> dict[str, Any]:
     }
 
 
-def jobset_spec(name: str, stages: Sequence[Stage], files: Callable[[Stage], tuple[str, ...]]) -> dict[str, Any]:
+def jobset_spec(
+    name: str, stages: Sequence[Stage], files: Callable[[Stage], tuple[str, ...]], former: bool = False
+) -> dict[str, Any]:
     """`files`: the ConfigMaps that hold a stage's jobs. Raises BadInput for what a JobSet cannot express."""
     children = _children(name, stages)
     owner = {run.id: number for number, stage in enumerate(stages) for run in stage.runs}
@@ -102,7 +104,7 @@ def jobset_spec(name: str, stages: Sequence[Stage], files: Callable[[Stage], tup
         host = f"{name}-{child}-0-$(SLIPWAY_RANK).{name}"
         if stage.array:
             host = host.replace("SLIPWAY_RANK", "SLIPWAY_INDEX")
-        seat = Seat("set", host, files(stage), stage.array, pipeline, stage.after if pipeline else None)
+        seat = Seat("set", host, files(stage), stage.array, pipeline, stage.after if pipeline else None, former)
         entry: dict[str, Any] = {"name": child, "replicas": 1}
         if needed := _needed(stages, number, owner):
             entry["dependsOn"] = [{"name": last[other], "status": "Complete"} for other in needed]

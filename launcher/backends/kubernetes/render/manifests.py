@@ -31,7 +31,6 @@ from launcher.backends.kubernetes.render.pod import Seat, job_key, job_text, use
 from launcher.errors import BadInput
 from launcher.spec.hashing import canonical
 from launcher.spec.model import ResolvedJob
-from launcher.version import __version__
 
 MAP: Final = 160 * 1024  # most bytes of several jobs in one ConfigMap
 LARGEST: Final = 1024 * 1024 - 4096  # most bytes of one job: the limit of a ConfigMap
@@ -61,10 +60,16 @@ class Object(msgspec.Struct, frozen=True):
         return self.documents[-1]
 
 
-def objects(group: Sequence[ResolvedJob], *, repeated: bool = False) -> list[Object]:
-    """The objects of a submit, as plain data. `repeated`: each pod has its job in its environment, however many pods
-    there are, as launchers rendered it before 2026-11-23. Raises BadInput for jobs that Kubernetes cannot hold."""
-    return [_object(stages, repeated) for stages in grouped(group)]
+def objects(
+    group: Sequence[ResolvedJob], *, repeated: bool = False, version: str = names.RENDERER_VERSION
+) -> list[Object]:
+    """The objects of a submit, as plain data. Raises BadInput for jobs that Kubernetes cannot hold.
+
+    repeated  each pod has its job in its environment, however many pods there are, as launchers rendered it before
+              2026-11-23
+    version   of the renderer, whose values are written; one that is not known is taken for today's
+    """
+    return [_object(stages, repeated, version == names.FORMER) for stages in grouped(group)]
 
 
 def render(group: Sequence[ResolvedJob]) -> Rendered:
@@ -109,7 +114,7 @@ def warnings(group: Sequence[ResolvedJob]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _object(stages: list[Stage], repeated: bool) -> Object:
+def _object(stages: list[Stage], repeated: bool, former: bool) -> Object:
     runs = tuple(sorted((run for stage in stages for run in stage.runs), key=lambda run: run.id))
     name = object_name(stages)
     _same(stages)
@@ -125,12 +130,13 @@ def _object(stages: list[Stage], repeated: bool) -> Object:
     ttl = ceil(first.job.options["ttl"]) if "ttl" in first.job.options else None
     head: dict[str, Any]
     if len(stages) == 1 and first.alone:
-        seat = Seat("job", files=files(first), array=first.array, labels={names.ARRAY: name} if first.array else {})
+        labels = {names.ARRAY: name} if first.array else {}
+        seat = Seat("job", files=files(first), array=first.array, labels=labels, former=former)
         head = {"apiVersion": names.JOB_API, "kind": "Job"}
         spec = job_spec(first, seat, ttl)
     else:
         head = {"apiVersion": names.JOBSET_API, "kind": "JobSet"}
-        spec = jobset_spec(name, stages, files)
+        spec = jobset_spec(name, stages, files, former)
         if ttl is not None:
             spec = {"ttlSecondsAfterFinished": ttl, **spec}
     head |= {"metadata": _metadata(name, stages, runs), "spec": spec}
@@ -203,7 +209,7 @@ def _metadata(name: str, stages: Sequence[Stage], runs: Sequence[StageRun]) -> d
         "annotations": {
             names.FINGERPRINT: fingerprint(runs),
             names.RUNS: canonical({run.id: run.hash for run in runs}).decode(),
-            names.RENDERER: __version__,
+            names.RENDERER: names.RENDERER_VERSION,
             names.STORE: job.store,
             **{f"{names.PROVISIONING}{name}": value for name, value in sorted(parameters.items())},
             **_partial_admission(stages),

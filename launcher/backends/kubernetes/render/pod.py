@@ -36,6 +36,7 @@ from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
+from launcher.spec.threads import THREADS, threads, whole
 
 _DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _PLACE: Final = re.compile(rf"({_DNS}(?:\.{_DNS})*)/([A-Za-z0-9._-]{{1,253}})")
@@ -82,6 +83,7 @@ class Seat(msgspec.Struct, frozen=True):
     array    several runs share the pod template: the job of an index is in the file of that number
     labels   of the pod, for the object it belongs to
     after    for one stage of several: the runs that it reads from; None: the object has only this run
+    former   as launchers wrote it that named the renderer's version names.FORMER
     """
 
     kind: str
@@ -90,6 +92,7 @@ class Seat(msgspec.Struct, frozen=True):
     array: bool = False
     labels: Mapping[str, str] = {}
     after: tuple[str, ...] | None = None
+    former: bool = False
 
 
 def template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
@@ -248,7 +251,7 @@ def _environment(job: ResolvedJob, run: str, role: str, seat: Seat) -> list[dict
         "SLIPWAY_WORKDIR": names.WORK,
         "HOME": names.WORK,
         "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": str(max(1, int(job.roles[role].resources.cpus))),
+        THREADS: str((whole if seat.former else threads)(job.roles[role])),
         **fabric_variables(job, role),
     }
     for name, place_of in sorted(job.secrets.items()):

@@ -225,6 +225,8 @@ class Runner:
     def _ended(self, run: QueuedRun, member: MemberProcess, code: int, now: float) -> None:
         assert member.live is not None
         lived = now - member.since
+        if code == -SIGKILL and member.live.out_of_memory:
+            self._out_of_memory(run, member)
         member.live.close()
         member.live = None
         self.spawner(run).reap(self.known())
@@ -243,6 +245,19 @@ class Runner:
         if member.name == run.leader and member.record.final is not None and not run.over:
             timing, limits = run.entry.job.timing, run.entry.job.limits
             run.leave_by = now + 2 * timing.beat + limits.grace + FLUSH
+
+    def _out_of_memory(self, run: QueuedRun, member: MemberProcess) -> None:
+        """The kernel killed the runtime itself, as where /dev/shm or a tmpfs is full: no exit says why. Another attempt
+        would end likewise; it follows only where the job asks for it."""
+        if Reason.OUT_OF_MEMORY in run.entry.job.limits.retry_on:
+            return
+        memory = run.entry.job.roles[member.name.rpartition("-")[0]].resources.memory
+        limit = f" of {memory / 2**20:.0f} MiB" if memory is not None else ""
+        message = (
+            f"{member.name}: the kernel killed the runtime because the container's memory{limit} ran out; files in "
+            "/dev/shm and in a tmpfs count as memory"
+        )
+        run.verdict = run.verdict or (Reason.OUT_OF_MEMORY, message)
 
     def _count_foreign(self, run: QueuedRun, member: MemberProcess, code: int) -> None:
         """Counts ends that the runtime itself cannot count, because it could not even start."""

@@ -71,6 +71,11 @@ class LiveRuntime(Protocol):
         """The exit code (negative: a signal; or UNKNOWN), or None while it lives."""
         ...
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether its engine says that the kernel killed something in it because memory ran out."""
+        ...
+
     def terminate(self) -> None:
         """Sends SIGTERM, which the runtime forwards."""
         ...
@@ -133,6 +138,10 @@ class _Process:
             elif not procs.alive(self.record.pid, self.record.start, self.record.boot):
                 self._code = UNKNOWN
         return self._code
+
+    @property
+    def out_of_memory(self) -> bool:
+        return False  # a process has no memory of its own that could run out
 
     def terminate(self) -> None:
         with contextlib.suppress(ProcessLookupError):

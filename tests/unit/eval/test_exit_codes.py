@@ -1,0 +1,54 @@
+"""The exit code of a program that refuses its configuration, or what an earlier attempt left."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from eval.asking import open_answers
+from eval.config import EXIT_CONFIG, ConfigError, ResumeError, exit_code, run
+from training.common.entry import read_state
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("attempt", [None, "", "1", "2", "17"])
+def test_a_refused_resume_is_final_only_in_the_first_attempt(
+    attempt: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLIPWAY_ATTEMPT", raising=False)
+    if attempt is not None:
+        monkeypatch.setenv("SLIPWAY_ATTEMPT", attempt)
+    again = attempt in ("2", "17")
+    assert exit_code(ConfigError("epochs: 0 is too few")) == EXIT_CONFIG
+    assert exit_code(ResumeError("resume: no weights")) == (1 if again else EXIT_CONFIG)
+
+    def refuses() -> int:
+        read_state(str(tmp_path))
+        return 0
+
+    assert run(refuses) == (1 if again else EXIT_CONFIG)
+    assert capsys.readouterr().err.startswith("config: resume: ")
+
+
+def test_what_an_earlier_attempt_answered_is_refused_as_a_resume(tmp_path: Path) -> None:
+    from eval.agents.config import RandomConfig
+    from eval.prompts import PromptConfig
+
+    agent, prompt = RandomConfig(), PromptConfig()
+    path = open_answers(tmp_path, agent, prompt)
+    path.write_text("{}\n")
+    note = next(file for file in tmp_path.iterdir() if file != path)
+    told = json.loads(note.read_text())
+    note.write_text(json.dumps({**told, next(iter(told)): "another"}) + "\n")
+    with pytest.raises(ResumeError, match="asked for otherwise"):
+        open_answers(tmp_path, agent, prompt)
+
+
+def test_every_refusal_of_a_checkpoint_is_a_resume_error() -> None:
+    sources = [file for folder in ("eval", "training") for file in (ROOT / folder).rglob("*.py")]
+    wrong = [str(file) for file in sources if re.search(r'[^e]ConfigError\(\s*f?"resume', file.read_text())]
+    assert not wrong, "raise ResumeError: in a restart of the same run the exit code is then 1"
