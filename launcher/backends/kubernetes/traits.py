@@ -113,7 +113,12 @@ TRAITS: Final = Traits(
         Field("namespace", _DNS_LABEL, "where the objects go", "the context's"),
         Field("queue", _QUEUE, "Kueue LocalQueue", "none; it starts as soon as nodes have room"),
         Field("queue_priority", _QUEUE, "Kueue WorkloadPriorityClass: who goes first in the queue", "that of the pods"),
-        Field("service_account", _DNS_NAME, "whose identity the pods have; its token is not hidden then", "default"),
+        Field(
+            "service_account",
+            _DNS_NAME,
+            "whose identity the pods have in the cloud; they get no token of the cluster's API",
+            "default",
+        ),
         Field("secrets", MapOf(VARIABLE, _SECRET_PLACE), "where secrets live: NAME: secret/key", "none"),
         Field("store_secret", _DNS_NAME, "secret whose keys (AWS_ACCESS_KEY_ID, ...) open the store", "the identity"),
         Field("image_pull_secrets", ListOf(_DNS_NAME), "secrets of the registry", "the service account's"),

@@ -206,6 +206,7 @@ ALLOWED = [
     "spec: {containers: [{name: main, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}",
     "spec: {containers: [{name: main, imagePullPolicy: Always}]}",
     "spec: {securityContext: {fsGroup: 0o1750, runAsUser: 1000}}",
+    "spec: {automountServiceAccountToken: true}",
 ]
 
 

@@ -32,7 +32,6 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "spec.terminationGracePeriodSeconds": ("the runtime divides it between save and upload", "`limits.grace`"),
     "spec.serviceAccountName": ("the job has a field for it", "`kubernetes.service_account`"),
     "spec.serviceAccount": ("the job has a field for it", "`kubernetes.service_account`"),
-    "spec.automountServiceAccountToken": ("it follows from the account", "`kubernetes.service_account`"),
     "spec.priorityClassName": ("the job has a field for it", "`kubernetes.priority_class`"),
     "spec.runtimeClassName": ("the job has a field for it", "`kubernetes.runtime_class`"),
     "spec.hostNetwork": ("the job has a field for it", "`kubernetes.host_network`"),
@@ -108,7 +107,7 @@ _PATTERNS: Final = (
 # what the launcher writes and a patch may change
 CHANGEABLE: Final = re.compile(
     r"metadata\.annotations\.(cluster-autoscaler\.kubernetes\.io/safe-to-evict|karpenter\.sh/do-not-disrupt)"
-    r"|spec\.(topologySpreadConstraints|securityContext|enableServiceLinks)(\W.*)?"
+    r"|spec\.(topologySpreadConstraints|securityContext|enableServiceLinks|automountServiceAccountToken)(\W.*)?"
     rf"|{re.escape(_MAIN)}\.(securityContext|imagePullPolicy)(\W.*)?"
     r"|spec\.volumes\[(work|tmp)\]\.(emptyDir|ephemeral)(\W.*)?"
 )

@@ -152,7 +152,8 @@ def _spec(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
     }
     if (account := options.get("service_account")) is not None:
         spec["serviceAccountName"] = account
-    else:
+    if account is None or not seat.former:
+        # an identity in a cloud needs no token of the cluster's API
         spec["automountServiceAccountToken"] = False
     spec["enableServiceLinks"] = False
     if options.get("host_network"):
