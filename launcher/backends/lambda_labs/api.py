@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -67,6 +67,10 @@ class LambdaRefused(SlipwayError):
 
 class EffectUnknown(Unreachable):
     """A request failed, and nobody knows whether it took effect."""
+
+
+class NotOfTheApi(EffectUnknown):
+    """Something other than Lambda's API refused a request; asked again, it would refuse again."""
 
 
 class _Pace:
@@ -173,6 +177,8 @@ class LambdaApi:
         while True:
             try:
                 return self._decode(self._send("GET", path), kind)
+            except NotOfTheApi:
+                raise
             except EffectUnknown:
                 if time.monotonic() + pause > end:
                     raise
@@ -205,17 +211,19 @@ class LambdaApi:
                 return content
         except urllib.error.HTTPError as error:
             try:
-                raise self._fault(error.code, error.read()) from None
+                raise self._fault(error.code, error.read(), error.headers.get_content_type()) from None
             finally:
                 error.close()
         except (OSError, HTTPException) as error:
-            raise EffectUnknown(self._clean(f"Lambda at {self.url} does not answer: {error}")) from None
+            raise EffectUnknown(self._clean(f"Lambda at {self.url}{self._way()} does not answer: {error}")) from None
 
-    def _fault(self, status: int, body: bytes) -> SlipwayError:
+    def _fault(self, status: int, body: bytes, kind: str) -> SlipwayError:
         try:
             fault = decode(body, FaultAnswer).error
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             fault = FaultAnswer().error
+        if status < 500 and status not in (408, 425, 429) and not fault.code:
+            return NotOfTheApi(self._in_between(f"{status} with {kind}"))
         if status >= 500 or fault.code in UNCLEAR or not fault.code:
             return EffectUnknown(self._clean(f"Lambda fails: {fault.message or status} ({fault.code or status})"))
         return LambdaRefused(status, self._clean(fault.code), self._clean(fault.message))
@@ -223,8 +231,23 @@ class LambdaApi:
     def _decode(self, body: bytes, kind: type[T]) -> T:
         try:
             return decode(body, kind)
-        except msgspec.DecodeError as error:  # its message names a field and a type, never a value
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # it names a field and a type, never a value
+            if body.lstrip()[:1] == b"<":
+                raise NotOfTheApi(self._in_between("with a page")) from None
             raise EffectUnknown(f"Lambda answers in another form than expected: {error}") from None
+
+    def _in_between(self, what: str) -> str:
+        return (
+            f"Lambda at {self.url}{self._way()} answers {what}, not as its API does: a proxy or a firewall in between?"
+        )
+
+    def _way(self) -> str:
+        """The proxy through which requests go, without its password."""
+        parts = urlsplit(self.url)
+        proxy = urllib.request.getproxies().get(parts.scheme, "")
+        if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
+            return ""
+        return f" through the proxy {proxy.rpartition('@')[2].rpartition('//')[2]}"
 
     def _clean(self, text: str) -> str:
         """The text without secrets."""

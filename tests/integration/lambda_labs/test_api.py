@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 
@@ -69,3 +72,51 @@ def test_doctor_says_whether_reap_has_its_second_witness(account: Account, setti
     _, warning = diagnose(profile)
     assert warning.state == "warning"
     assert "cannot read the account's audit events" in warning.detail
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """What a firewall answers in place of the API."""
+
+    asked: ClassVar[list[str]] = []
+    status: ClassVar[int] = 403
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(self.status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>Access denied</title>")
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("status", "said"), [(403, "answers 403 with text/html"), (200, "answers with a page")])
+def test_who_stands_in_between_is_told_at_once(monkeypatch: pytest.MonkeyPatch, status: int, said: str) -> None:
+    monkeypatch.setenv("LAMBDA_API_KEY", KEY)
+    monkeypatch.setattr(Page, "status", status)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = LambdaApi(f"http://127.0.0.1:{server.server_port}", interval=0.006)
+        Page.asked.clear()
+        with pytest.raises(
+            Unreachable, match=f"{said}, not as its API does: a proxy or a firewall in between"
+        ) as caught:
+            api.instances()
+        assert len(Page.asked) == 1
+        assert KEY not in str(caught.value)
+        with pytest.raises(EffectUnknown):  # whether the launch went through, nobody knows
+            api.launch({})
+        server.shutdown()
+
+
+def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMBDA_API_KEY", KEY)
+    monkeypatch.setenv("http_proxy", "http://me:hidden@127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("launcher.backends.lambda_labs.api.PATIENCE", 0.0)
+    with pytest.raises(Unreachable, match=r"through the proxy 127.0.0.1:9 does not answer: .*refused") as caught:
+        LambdaApi("http://lambda.example.com", interval=0.006).instances()
+    assert "hidden" not in str(caught.value)
