@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import socket
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,19 +40,20 @@ class Engine:
             from launcher.install import install
 
             raise BadInput(f"this needs the Docker SDK for Python beside launcher: `{install('docker')}`") from None
+        self._named = (os.environ if environ is None else environ).get("DOCKER_HOST", "").rpartition("@")[2]
         try:
             # without an entry the SDK would read this process's environment, which may be an old supervisor's
             given = None if environ is None else {"DOCKER_HOST": "", **environ}
             settings = docker.utils.kwargs_from_env(environment=given)
             self.host = str(settings.get("base_url") or f"unix://{SOCKET}")
-            _knock(self.host)
+            _knock(self.host, self._named)
             # the first request has a short timeout, builds and pushes have a long one
             with contextlib.closing(docker.APIClient(version="1.24", timeout=10, **settings)) as asking:
                 self.about: dict[str, Any] = asking.version(api_version=False)
         except Unreachable:  # Unreachable is an OSError and has its message already
             raise
         except (DockerException, OSError) as error:  # also for an invalid DOCKER_HOST or certificate
-            raise Unreachable(_why(error)) from None
+            raise Unreachable(_why(error, self._named)) from None
         self.api: Any = docker.APIClient(version=self.about["ApiVersion"], timeout=600, **settings)
 
     def build(
@@ -244,10 +246,10 @@ class Engine:
             raise kind(f"the Docker engine refused: {text.strip()}{hint(text)}") from None
         # errors of requests are OSErrors; a broken stream raises errors of the libraries below it
         except (DockerException, OSError, HTTPError, StreamParseError) as error:
-            raise Unreachable(_why(error)) from None
+            raise Unreachable(_why(error, self._named)) from None
 
 
-def _knock(url: str) -> None:
+def _knock(url: str, named: str) -> None:
     """Connects to an engine's Unix socket and disconnects: the SDK would leave a refused socket open.
 
     Raises Unreachable.
@@ -259,14 +261,18 @@ def _knock(url: str) -> None:
         try:
             door.connect("/" + path.lstrip("/"))
         except OSError as error:
-            raise Unreachable(_why(error)) from None
+            raise Unreachable(_why(error, named)) from None
 
 
-def _why(error: BaseException) -> str:
-    """One sentence that says why the engine cannot be reached and what to do."""
+def _why(error: BaseException, named: str) -> str:
+    """One sentence that says why the engine cannot be reached and what to do. `named`: what DOCKER_HOST says, if it
+    does."""
     text = str(error)
     if "Permission denied" in text or "permission denied" in text:
         return "the Docker engine's socket may not be opened by this user: join the group `docker`, or set DOCKER_HOST"
     if "No such file" in text or "Connection refused" in text or "FileNotFoundError" in text:
+        if named:
+            return f"there is no Docker engine at {named}, which DOCKER_HOST names: start it, or set another"
         return "there is no Docker engine: start one (`systemctl start docker`, Docker Desktop), or set DOCKER_HOST"
-    return f"the Docker engine cannot be reached: {' '.join(text.split())[:300]}"
+    where = f" (DOCKER_HOST names {named})" if named else ""
+    return f"the Docker engine cannot be reached: {' '.join(text.split())[:300]}{where}"

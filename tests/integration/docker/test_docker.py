@@ -410,7 +410,7 @@ def test_the_verb_says_in_one_line_that_there_is_no_engine(
     assert main(["submit", LOGIN, "--backend", "docker", "--store", str(store)]) == 4  # a backend that is away
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "there is no Docker engine: start one (`systemctl start docker`, Docker Desktop), or set DOCKER_HOST" in said
+    assert "there is no Docker engine at tcp://127.0.0.1:9, which DOCKER_HOST names: start it, or set another" in said
     assert not list(store.rglob("job.json"))
 
 

@@ -75,7 +75,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_no_engine_is_one_sentence(host: str) -> None:
     with pytest.raises(Unreachable) as raised:
         Engine({"DOCKER_HOST": host})
-    assert str(raised.value).startswith("there is no Docker engine: start one (")
+    assert str(raised.value).startswith("there is no Docker engine at ")
+    assert "which DOCKER_HOST names" in str(raised.value)
 
 
 def pull(engine: Engine) -> list[object]:
