@@ -94,6 +94,8 @@ def make_app(
         app.router.add_get("/metrics", numbers.answer)
     public.add_routes(app, settings or Settings())
     fast.add_routes(app)
+    if numbers is not None:
+        numbers.begin(app)
     return app
 
 

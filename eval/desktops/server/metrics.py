@@ -25,6 +25,13 @@ class DesktopNumbers:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
+    def begin(self, app: web.Application) -> None:
+        """Sets the numbers of every route to 0: increase() does not see a value that appears with the first event."""
+        for resource in app.router.resources():
+            for status in (200, 500):
+                self._requests[resource.canonical, status] += 0
+            self._seconds[resource.canonical] += 0.0
+
     def counting(self) -> Middleware:
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -45,6 +45,10 @@ def test_a_run_of_this_machine_shows_its_numbers_while_it_lives(
         wait_for(lambda: exposition.value(files, runtime, "slipway_runtime_beat_timestamp_seconds") != first)
         wait_for(lambda: (files / f"{supervisor}.prom").exists(), explain=here.explain)
         assert exposition.value(files, runtime, "slipway_runtime_beat_failures_total") == 0
+        # before anything has ended: increase() does not see a counter that appears with its first event
+        written = (files / f"{supervisor}.prom").read_text()
+        for outcome in ("succeeded", "failed", "cancelled", "elsewhere"):
+            assert f'ended_total{{queue="{here.state.id}",outcome="{outcome}"}} 0.0\n' in written
         # killed: the file stays, so that an alert sees its heartbeat grow old, until the run leaves the queue
         (record,) = here.runtimes().values()
         os.kill(record.pid, signal.SIGKILL)
@@ -126,6 +130,7 @@ def test_a_desktops_numbers_need_its_token() -> None:
             status, text = await get("/metrics", Authorization="Bearer word")
             assert status == 200
             assert 'slipway_desktop_requests_total{route="none",status="404"} 1.0\n' in text
+            assert 'slipway_desktop_requests_total{route="/screenshot",status="500"} 0.0\n' in text
             assert 'route="/no/such' not in text
         async with listening(make_app(cast(Any, object()), "word"), "127.0.0.1:0") as address:
             port = int(address.rpartition(":")[2])

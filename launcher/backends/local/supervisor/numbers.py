@@ -12,6 +12,9 @@ from launcher import exposition
 from launcher.exposition import MetricFamily
 
 PAUSE: Final = 10.0  # seconds between two writes
+# what may come is there as 0 from the start: increase() does not see a value that appears with the first event
+OUTCOMES: Final = ("succeeded", "failed", "cancelled", "elsewhere")
+PHASES: Final = ("waiting", "queued", "running", "restarting", "stopping", "closing")
 
 
 class SupervisorNumbers:
@@ -19,7 +22,7 @@ class SupervisorNumbers:
         self._folder = exposition.folder(os.environ)
         self._queue = queue
         self._next = 0.0
-        self.ended: Counter[str] = Counter()
+        self.ended = Counter(dict.fromkeys(OUTCOMES, 0))
         self.failures = 0
 
     def write(self, phases: Iterable[str]) -> None:
@@ -28,7 +31,7 @@ class SupervisorNumbers:
             return
         self._next = time.monotonic() + PAUSE
         labels = {"queue": self._queue}
-        counted = Counter(phases)
+        counted = {**dict.fromkeys(PHASES, 0), **Counter(phases)}
         exposition.write(
             self._folder,
             f"slipway-supervisor-{self._queue}",
