@@ -298,6 +298,15 @@ def test_a_queue_is_said_with_the_place_in_it() -> None:
     assert judge({**owner, "spec": {}}, [RUNNING], workload=full, now=NOW).phase == "running"
 
 
+def test_who_suspends_a_run_by_hand_is_not_a_preemption() -> None:
+    taken = pod(phase="Failed", conditions=[condition("DisruptionTarget", "PreemptionByScheduler", "taken away")])
+    owner = job(spec={"suspend": True})
+    for pods in ([], [taken]):
+        seen = judge(owner, pods, now=NOW)
+        assert (seen.active, seen.phase, seen.reason, seen.hopeless) == (True, "queued", "", True)
+        assert "somebody has suspended it (`spec.suspend`" in seen.evidence
+
+
 def test_a_check_that_is_open_is_said_and_is_no_lack_of_quota() -> None:
     """Shapes of Kueue 0.14: a ProvisioningRequest that an autoscaler has not fulfilled, or has given up."""
     owner = job(metadata={"labels": {names.QUEUE: "team-a"}}, spec={"suspend": True})

@@ -41,10 +41,14 @@ def _job_maps(owner: Object) -> list[str]:
 def held_back(
     owner: Object, workload: Object | None, position: int | None, events: Sequence[Object] = ()
 ) -> Judgement | None:
-    """A run that Kueue suspends. Kueue's webhook does it; our Jobs never set `suspend` themselves."""
+    """A run that is suspended: by Kueue, whose webhook does it, or without a queue by a person. Our Jobs never set
+    `suspend` themselves."""
     queue = (at(owner, "metadata", "labels") or {}).get(names.QUEUE)
-    if not queue or not at(owner, "spec", "suspend"):
+    if not at(owner, "spec", "suspend"):
         return None
+    if not queue:
+        said = "somebody has suspended it (`spec.suspend` of its object is true); it goes on when that is false"
+        return Judgement(True, "queued", "", said, True)
     place = f", place {position + 1} in it" if position is not None else ""
     conditions = {each.get("type"): each for each in at(workload or {}, "status", "conditions") or ()}
     evicted = conditions.get("Evicted") or {}
