@@ -17,6 +17,7 @@ from launcher.monitor import tables as t
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.app import application
+from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries, Rows
@@ -111,9 +112,8 @@ def test_a_page_is_whole_or_is_not_there(filled: tuple[FileStore, Path, dict[str
     queries.table = table
     profile = Profile("file:///x", LocalSettings(Path("/x")))
     waiting = WaitingReasons(queries, {store.url: store}, profile, lambda run: None)
-    app = application(
-        MonitorPages(queries, Hub(), {store.url: store}, waiting, {}, {}, LiveDesktops(profile)), "word", 80
-    )
+    pages = MonitorPages(queries, Hub(), {store.url: store}, waiting, {}, {}, LiveDesktops(profile))
+    app = application(pages, "word", EntryCodes(), 80)
     wrong: list[tuple[str, int, object]] = []
     with sqlite3.connect(database) as whole, engine.connect() as connection:
         memory = connection.connection.driver_connection
