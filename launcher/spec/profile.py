@@ -31,7 +31,7 @@ _PINNED: Final = Text(
 )
 
 
-class _Nothing(msgspec.Struct, frozen=True):
+class NoPrice(msgspec.Struct, frozen=True):
     """0, which needs no currency."""
 
     name: str = "0"
@@ -45,7 +45,7 @@ class _Nothing(msgspec.Struct, frozen=True):
 
 PRICE: Final = Forms(
     "an amount and a currency, or 0",
-    {str: (MONEY, lambda money: money), int: (_Nothing(), lambda zero: (0.0, ""))},
+    {str: (MONEY, lambda money: money), int: (NoPrice(), lambda zero: (0.0, ""))},
     {},
 )
 _FIELDS: Final = (

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from launcher.spec import notify, structures, types
-from launcher.spec.profile import PROFILE
+from launcher.spec.profile import PROFILE, NoPrice
 from launcher.spec.schema import JOB
 from tests.support import odd_values
 
@@ -260,6 +260,7 @@ _MAKERS: Final[dict[type, Callable[[_Maker, Any], Any]]] = {
     structures.Forms: _forms,
     notify.ChannelType: lambda maker, kind: _struct(maker, kind.fields),
     notify.SecretName: lambda maker, kind: maker.text(kind.name),
+    NoPrice: lambda maker, kind: 0,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from launcher.backends.base import Backend, backend
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.script import NO_LAUNCH, completed
+from launcher.backends.lambda_labs.script import NO_LAUNCH, NO_PLACE, completed
 from launcher.spec.model import Image, Limits, ResolvedJob
 from launcher.store import open_store
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
@@ -69,6 +70,9 @@ class LambdaHarness:
             assert body["user_data"].count(f"\n{number}\n") == 1
             body["user_data"] = body["user_data"].replace(f"\n{number}\n", f"\n{NO_LAUNCH}\n")
             assert completed(body["user_data"], "other", NO_LAUNCH) != body["user_data"]
+            head, place, rest = re.split(r"(?<=/place\" <<'SLIPWAY_END'\n)(.+)", body["user_data"])
+            assert place.startswith(str(self.path))  # where the machine says why it cannot start a runtime
+            body["user_data"] = head + NO_PLACE + rest
             added = (names.LAUNCHED, names.EXPIRES, names.LAUNCH)
             body["tags"] = [tag for tag in body["tags"] if tag["key"] not in added]
             del body["region_name"], body["instance_type_name"]
