@@ -142,12 +142,12 @@ def test_a_token_in_a_file_is_refused_with_its_place_and_never_shown(tmp_path: P
         assert "deep/settings.py:2:" in done.stderr
         assert "Hugging Face" in done.stderr
         assert "code.include" in done.stderr
-        assert "blob.bin" not in done.stderr
+        assert "blob.bin: code: holds what looks like a Hugging Face token" in done.stderr
         assert token not in done.stdout + done.stderr
     assert not (tmp_path / "store" / "objects").exists()
-    (made / "job.yaml").write_text(JOB.replace("code: .", "code: {include: [deep/settings.py]}"))
+    (made / "job.yaml").write_text(JOB.replace("code: .", "code: {include: [deep/settings.py, blob.bin]}"))
     launcher(made, "push", "job.yaml")
-    (made / "job.yaml").write_text(JOB.replace("code: .", "code: {include: [deep/setings.py]}"))
+    (made / "job.yaml").write_text(JOB.replace("code: .", "code: {include: [deep/setings.py, blob.bin]}"))
     done = launcher(made, "render", "job.yaml", code=2)
     assert "job.yaml:3:" in done.stderr
     assert "deep/setings.py" in done.stderr
