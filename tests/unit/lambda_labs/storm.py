@@ -284,7 +284,7 @@ class StormApi(LambdaApi):
         status, value = answer
         text = json.dumps(value).encode()
         if status >= 400:
-            raise self._fault(status, text)
+            raise self._fault(status, text, "application/json")
         return text
 
 
@@ -496,6 +496,7 @@ def in_virtual_time(world: World) -> Iterator[None]:
     put(os, "environ", {**os.environ, "LAMBDA_API_KEY": KEY})
     put(access, "check", lambda jobs, folders: None)  # the credentials of the store are not tried here
     put(access, "access", lambda job: {})
+    put(access, "_signed", lambda action, job, key, given: f"https://bucket.example.com/{key}?signed")
     try:
         yield
     finally:
