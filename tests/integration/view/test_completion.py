@@ -19,6 +19,7 @@ from launcher.cli.verbs.completion import names, verbs
 from launcher.cli.verbs.submit import keep_names
 from launcher.store.base import Store
 from launcher.userdata.cache import Cache
+from launcher.verbs.status import STATES
 from tests.support.fakerun import fake_job, write_group, write_run
 from tests.support.needs import marked
 
@@ -116,7 +117,7 @@ def test_zsh_reads_its_script(runs: list[str]) -> None:
     """
     told = "\n".join(_run(["zsh", "-f", "-c", script])).split("---")
     assert sorted(told[0].split()) == sorted(["train", "transform", runs[0], runs[2]])
-    assert told[1].split() == ["queued", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
+    assert told[1].split() == [*STATES]
     assert "FILES" in told[2]
     assert "top:show what running runs use" in told[3]
 

@@ -203,8 +203,8 @@ config: {{}}
     ("kind", "options", "message"),
     [
         ("gpu_1x_z9000", [], "job.yaml:5:39: lambda.instance_types[0]: no price of lambda's `gpu_1x_z9000` is known"),
-        # 3 runs x 2 h x 3.29 = 19.74
-        ("gpu_1x_h100_pcie", ["--budget", "19.73 USD"], "these runs may cost 19.74 USD, which is more than 19.73 USD"),
+        # 3 runs x 3.29 x 3.27 h: a machine may live so long for a deadline of 2 h
+        ("gpu_1x_h100_pcie", ["--budget", "32.23 USD"], "these runs may cost 32.24 USD, which is more than 32.23 USD"),
         ("gpu_1x_h100_pcie", ["--budget", "20 EUR"], "the prices are in USD, the budget in EUR"),
         ("gpu_1x_h100_pcie", ["--budget", "20"], "`20` is not an amount; allowed: an amount and a currency: 40 USD"),
     ],

@@ -108,7 +108,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
     "retry --follow": [("retry {retried} -o json --follow", 1)],
     "rm": [("rm {bad} -o json", 0), ("rm {bad} -o json --yes", 0)],
     "gc": [("gc --older-than 1d -o json", 0)],
-    "gather": [("gather {before} --to out -o json", 0), ("gather {sft} --to out -o json", 1)],
+    "gather": [("gather {before} --to out -o json", 0), ("gather {sft} --to out -o json", 4)],
     "cost": [("cost -o json", 0), ("cost {bad} -o json", 0), ("cost -l no=body -o json", 0)],
     "cost --by": [("cost --by day -o json", 0), ("cost --by team -o json", 0)],
     "cost --storage": [("cost --storage -o json", 0)],
