@@ -45,6 +45,8 @@ ELSEWHERE = {
     "launcher reap --backend X": "a machine that outlives its run: tests/integration/lambda_labs/test_paid.py",
     "launcher move X": "a job with two backends: tests/integration/local/test_moving.py",
     "launcher submit --run X --store X": "a submit that was killed: tests/integration/local/test_cut_off.py",
+    "launcher rm X": "a run that cannot be read: tests/integration/cli/test_damaged.py",
+    "launcher retry X --resume": "other packages: tests/integration/local/test_packages.py types it",
 }
 _SHOWN = re.compile(rf"(launcher (?:{'|'.join(VERBS)})\b(?: (?:[\w./:=-]+|'[^']*'))+)")
 
