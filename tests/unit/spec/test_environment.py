@@ -166,7 +166,7 @@ def test_what_the_launcher_itself_wrote_below_such_a_folder_does_not_count(
     for folder in ("src/made", "src/own/made"):
         write(tmp_path, f"{folder}/{mark}", "{}")
         write(tmp_path, f"{folder}/runs/one/answer.py", "X = 1\n")
-    write(tmp_path, "src/state/runs/one/main-0/work/source/own/__init__.py", "X = 1\n")
+    write(tmp_path, "src/state/runs/one/main-0/source/own/__init__.py", "X = 1\n")
     for name in ("queue", "sites", "cancels", "notes"):
         (tmp_path / "src/state" / name).mkdir()
     assert local_environment() == before
