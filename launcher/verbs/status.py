@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def read_line(
             note_if_applied(store, view, said)
         result = None
         if view.result is not None or _ends(view, said):
-            with suppress(BadRecord, Unreachable):  # of a user who may only read, the record stays missing
+            with _may_only_read():
                 result = finish(
                     store,
                     run,
@@ -287,6 +287,18 @@ def _refusal(store: Store, view: RunView) -> str:
     told = [event for event in read_events(store, view).events if event.kind == HANDLE and event.fields.get(STATE)]
     last = max(told, key=lambda event: (event.time, event.seq), default=None)
     return last.message if last is not None and last.fields[STATE] == REFUSED else ""
+
+
+@contextmanager
+def _may_only_read() -> Iterator[None]:
+    """Of a user who may only read a store, the record stays missing. An outage is still raised."""
+    try:
+        yield
+    except BadRecord:
+        pass
+    except Unreachable as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
 
 
 def note_if_applied(store: Store, view: RunView, said: Said, backend: Backend | None = None) -> None:
