@@ -94,8 +94,9 @@ class Laptop:
         (self.path / file).write_text(yaml.safe_dump_all(jobs, sort_keys=False))
         return self.path / file
 
-    def launcher(self, *words: object, code: int | None = 0, timeout: float = 240) -> str:
-        """What `launcher WORDS` prints on both streams; its exit code must be `code` (None: any)."""
+    def launcher(self, *words: object, code: int | None = 0, timeout: float = 240, errors: bool = True) -> str:
+        """What `launcher WORDS` prints on both streams, or without `errors` on its output alone; its exit code must be
+        `code` (None: any)."""
         command = [str(Path(sys.executable).with_name("launcher")), *map(str, words)]
         done = subprocess.run(
             command,
@@ -109,7 +110,7 @@ class Laptop:
         text = done.stdout + done.stderr
         assert "Traceback" not in text, text
         assert code is None or done.returncode == code, f"{done.returncode}: {text}"
-        return text
+        return text if errors else done.stdout
 
     def submit(self, *jobs: Mapping[str, Any], options: tuple[str, ...] = ()) -> list[str]:
         """Run ids, in the file's order."""
