@@ -82,8 +82,7 @@ def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
     return jobs.group, jobs.profile
 
 
-def tell_left_out(verb: str, group: Group) -> None:
-    """Prints a line on standard error for each overlay without its private files."""
-    for note in dict.fromkeys(overlay.note() for overlay in group.code.values()):
-        if note:
-            print(foreign.line(f"launcher {verb}: {note}"), file=sys.stderr)
+def tell_notes(verb: str, group: Group) -> None:
+    """Prints on standard error what a person should know of how the jobs were read, a line each."""
+    for note in group.notes:
+        print(foreign.line(f"launcher {verb}: {note}"), file=sys.stderr)

@@ -71,14 +71,15 @@ def choose(args: argparse.Namespace) -> Chosen:
 
 
 def call(argv: Sequence[str], verb: str) -> int:
-    """Runs the program that the backend names; returns its exit code. It ends with this process, however that ends:
-    else it would hold the port, or sit in the container."""
+    """Runs the program that the backend names; returns its exit code, 128 and the number for a signal, as a shell does.
+    The program ends with this process, however that ends: else it would hold the port, or sit in the container."""
     if shutil.which(argv[0]) is None:
         raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it")
     for number in (signal.SIGTERM, signal.SIGHUP):  # `tied` does the same, on Linux alone
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
-    return subprocess.run(tied(argv), check=False).returncode
+    code = subprocess.run(tied(argv), check=False).returncode
+    return code if code >= 0 else 128 - code
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

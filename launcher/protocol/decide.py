@@ -37,6 +37,7 @@ from launcher.protocol.verdict import Verdict, deserted, ended, exhausted, finis
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"
+CANCELLED: Final = "the run was cancelled"
 # seconds without a sign of life after which nobody makes the object of an applied run again: longer than the intervals
 # of Flux (10 min in k8s/gitops) and Argo CD (3 min)
 GONE_FOR_GOOD: Final = 1800.0
@@ -184,7 +185,7 @@ def beat(glance: Glance, rules: Rules = ALL) -> Stop | None:
             reason = Reason.SUCCEEDED  # stopped because the leading role is done, which is no failure
         return Stop(reason, f"the run is {glance.result}")
     if glance.cancelled:
-        return Stop(Reason.CANCELLED, "the run was cancelled")
+        return Stop(Reason.CANCELLED, CANCELLED)
     if glance.successor and Rule.SUCCESSOR in rules:
         return Stop(Reason.LOST, OVERTAKEN)
     if Rule.WATCH not in rules:
@@ -280,6 +281,8 @@ def end(ending: Ending, works: bool = True, rules: Rules = ALL) -> WriteExit | B
 def _write_exit(ending: Ending, mine: AttemptFacts, rules: Rules) -> WriteExit | Wait:
     if len(ending.run.attempts) > ending.number and Rule.OVERTAKEN in rules:
         return WriteExit(Reason.LOST, OVERTAKEN)  # the next attempt may have killed the command: its exit means nothing
+    if ending.reason is Reason.PREEMPTED and ending.run.cancelled:
+        return WriteExit(Reason.CANCELLED, CANCELLED)  # the backend's SIGTERM came before the next look at cancel.json
     if ending.reason is not Reason.SUCCEEDED or ending.member > 0 or Rule.LEADER_LAST not in rules:
         return WriteExit(ending.reason)
     others = mine.exits[1 : ending.run.leading]

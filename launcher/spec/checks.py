@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from launcher.spec.problems import near
-from launcher.spec.source import Route
+from launcher.spec.problems import near, one_line
+from launcher.spec.source import Route, dotted
 from launcher.spec.types import Context
 from launcher.spec.variables import ENDPOINT, NAMES, PORT, endpoint, port, references
 
@@ -29,6 +29,19 @@ def check_job(values: Mapping[str, Any], at: Context) -> None:
     _timing(values, at)
     _judged_tasks(values.get("config"), ("config",), at)
     check_references(values, at)
+
+
+def repeated(at: Context) -> Iterator[str]:
+    """A line for each name that a list of the document holds twice, where the second changes nothing."""
+    document = at.document.value
+    limits = document.get("limits")
+    lists: dict[Route, Any] = {("outputs",): document.get("outputs"), ("secrets",): document.get("secrets")}
+    lists["limits", "retry_on"] = limits.get("retry_on") if type(limits) is dict else None
+    for route, names in lists.items():
+        for index, name in enumerate(names if type(names) is list else ()):
+            if name in names[:index]:
+                file, line, _ = at.place((*route, index))
+                yield one_line(f"{file}:{line}: {dotted(route)}: `{name}` is named twice, and counts once", 300)
 
 
 def _backends(values: Mapping[str, Any], at: Context) -> None:

@@ -61,6 +61,16 @@ class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for cached propert
             else {}
         )
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a person should know of how the job was read: files that its overlay leaves out, names given twice."""
+        from launcher.spec.checks import repeated
+
+        documents = {id(each.source[0].at.document): each.source[0].at for each in self._made}
+        notes = [overlay.note() for overlay in self.code.values()]
+        notes += [note for at in documents.values() for note in repeated(at)]
+        return [note for note in dict.fromkeys(notes) if note]
+
     def problem(self, job: ResolvedJob, route: Route, what: str, allowed: str = "") -> Problem:
         """What is wrong with a field of one of the runs, where the user wrote it. `job`: as one of its backends has
         it; `route`: in the resolved job."""

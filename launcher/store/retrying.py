@@ -15,13 +15,16 @@ T = TypeVar("T")
 
 FIRST_WAIT: Final = 0.1  # seconds, doubled each time, with full jitter
 LONGEST_WAIT: Final = 3.0
-GARBLED: Final = 3.0  # seconds for which an answer that is no list is asked for again: a login page does not pass
+SHORT: Final = 3.0  # seconds for which a fault that hardly passes is tried again: no list, expired credentials
 SLOWER: Final = 1.0  # seconds; the shortest wait if a server is overloaded: obstore's errors do not hold Retry-After
 # client errors that may not occur again when the request is repeated
 _PASSING: Final = {
-    "BadDigest", "ConditionalRequestConflict", "ExpiredToken", "IncompleteBody", "InvalidDigest", "NoSuchUpload",
+    "BadDigest", "ConditionalRequestConflict", "IncompleteBody", "InvalidDigest", "NoSuchUpload",
     "OperationAborted", "RequestTimeout", "SlowDown", "XAmzContentSHA256Mismatch",
 }  # fmt: skip
+_EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+_NO_CREDENTIALS: Final = {"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
+_DENIED: Final = ("PermissionDeniedError", "UnauthenticatedError")
 _NO_BUCKET: Final = ("ContainerNotFound", "NoSuchBucket")
 # of one object: archived, or encrypted with a key that is gone
 _OF_ONE: Final = {"InvalidObjectState", "BlobArchived", "KMS.DisabledException", "KMS.KMSInvalidStateException"}
@@ -44,6 +47,7 @@ class StoreFault:
         self.kind = type(error).__name__
         self.outside = "StartTooLarge {" in inner  # obstore's own, of an answer without the wanted range
         self.garbled = "invalid list response" in head  # status 200, and its body is no list
+        self.redirected = "redirect without LOCATION" in head
         status = re.search(r"status code: (\d{3})", head)
         self.status = int(status[1]) if status else 0
         code = re.search(r"<Code>([^<]*)</Code>", head)
@@ -72,11 +76,18 @@ class StoreFault:
     @property
     def passing(self) -> bool:
         """Whether the same request may succeed later."""
-        if self.code in _PASSING:
+        if self.code in _PASSING or self.expired:
             return True
-        if self.code in _NO_BUCKET or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        if self.redirected or self.status in (501, 505):
+            return False
+        if self.code in _NO_BUCKET or self.kind in _DENIED:
             return False
         return not 300 <= self.status < 500 or self.status in (408, 425, 429)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the credentials were good once. Where somebody renews them, the same request may succeed later."""
+        return self.code in _EXPIRED
 
     @property
     def busy(self) -> bool:
@@ -99,9 +110,15 @@ class StoreFault:
             raise BadRecord(f"{where}{self.text}")
         if self.code == "RequestTimeTooSkewed":
             raise Unreachable(f"store {url}: this machine's clock is wrong ({self.text})")
-        if self.status == 403 or self.kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        if self.expired:
+            raise Unreachable(f"{where}the credentials have expired; get new ones ({self.text})")
+        if self.status == 403 or self.code in _NO_CREDENTIALS or self.kind in _DENIED:
             raise Unreachable(f"{where}refused; check the credentials and what they may do ({self.text})")
-        if 300 <= self.status < 400 or self.code == "AuthorizationHeaderMalformed":
+        if self.status in (501, 505):
+            raise Unreachable(
+                f"{where}the server does not know this request; `launcher doctor` says what a store needs ({self.text})"
+            )
+        if 300 <= self.status < 400 or self.redirected or self.code == "AuthorizationHeaderMalformed":
             raise Unreachable(f"{where}the bucket is in another region; add ?region=... to the URL ({self.text})")
         again = f" after {tried:.0f} s of retries" if self.passing and tried >= 1 else ""
         raise Unreachable(f"{where}{self.text or self.kind}{again}")
@@ -139,7 +156,9 @@ def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: p
             if call is not None:
                 call.fault = fault.text or fault.kind
             tried = time.monotonic() - began
-            if not fault.passing or tried + wait > (min(GARBLED, deadline) if fault.garbled else deadline):
+            # a runtime's credentials are renewed while it runs (launcher/runtime/renewing.py); a person's are not
+            short = fault.garbled or (fault.expired and patience.say is not None)
+            if not fault.passing or tried + wait > (min(SHORT, deadline) if short else deadline):
                 fault.refuse(url, key, tried)
             time.sleep(max(SLOWER, wait) * random.uniform(1, 2) if fault.busy else random.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)

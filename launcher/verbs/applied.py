@@ -101,7 +101,9 @@ def _write(store: Store, carried: Iterable[CarriedRun], say: Say) -> list[str]:
         elif _same(each.job.store, store):
             jobs.append((each.run, each.job, each.place.get("namespace", "")))
     for fault, run in faults.items():
-        say(f"{run} is not written into the store: {fault}")
+        # a name also means runs that were submitted: of these the store has the job, whatever became of the object
+        if store.head(RunKeys(run).job) is None:
+            say(f"{run} is not written into the store: {fault}")
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="applied") as threads:
         written = threads.map(lambda item: _write_one(store, *item), jobs)
         return [run for (run, *_), new in zip(jobs, written, strict=True) if new]

@@ -161,6 +161,17 @@ def test_of_an_object_that_was_changed_nothing_is_written(laptop: Laptop, change
     assert stored(laptop) == []
 
 
+def test_an_object_of_a_submitted_run_that_was_changed_is_not_told_with_other_runs(laptop: Laptop) -> None:
+    changed, other = laptop.submit(waiting(laptop, "one")) + laptop.submit(waiting(laptop, "one-more"))
+    change = '{"spec":{"ttlSecondsAfterFinished":99}}'
+    laptop.cluster.kubectl("patch", "job", changed, "-n", laptop.namespace, "-p", change)
+    for names in (["one-more"], [other], ["one"], []):
+        done = laptop.launcher("status", *names)
+        assert "does not run" not in done, names
+    again = laptop.write(waiting(laptop, "one"))
+    assert "which ends its runs (kubectl delete job" in laptop.launcher("submit", again, code=None)
+
+
 def test_a_run_of_another_store_is_not_written_into_this_one(laptop: Laptop) -> None:
     (run,) = applied(laptop, waiting(laptop, "one"))
     other = laptop.cluster.s3.url()

@@ -76,16 +76,16 @@ class Bind(NamedTuple):
     read_only: bool = False
 
 
-def name(run: str, member: str, start: int) -> str:
-    """The container's name. Each start has a new container."""
-    return f"slipway-{run}-{member}-{start}"
+def name(run: str, member: str, start: int, queue: str) -> str:
+    """The container's name. Each start has a new container; two queues on one engine may have the same run."""
+    return f"slipway-{run}-{member}-{start}-{queue[:6]}"
 
 
-def host(run: str, member: str, start: int) -> str:
+def host(run: str, member: str, start: int, queue: str) -> str:
     """The container's host name, by which other members find it: its name, shortened where it exceeds the 63 characters
     of DNS."""
-    container_name = name(run, member, start)
-    return container_name if len(container_name) <= 63 else name(run[-12:], member, start)
+    container_name = name(run, member, start, queue)
+    return container_name if len(container_name) <= 63 else name(run[-12:], member, start, queue)
 
 
 def image(job: ResolvedJob, role: str) -> str:
@@ -156,7 +156,7 @@ def environment(
     from launcher.spec.threads import THREADS, threads
 
     role, _, rank = member.rpartition("-")
-    address = "127.0.0.1" if network(job) == "host" else host(run, member, start)
+    address = "127.0.0.1" if network(job) == "host" else host(run, member, start, queue)
     encoded = encode_job(job)
     variables = {
         THREADS: str(threads(job.roles[role])),
@@ -256,8 +256,8 @@ def settings(
         limits["device_requests"] = [{"driver": "nvidia", "device_ids": list(place.gpus), "capabilities": [["gpu"]]}]
     return {
         "image": image(job, role),
-        "name": name(run, member, start),
-        "hostname": host(run, member, start),
+        "name": name(run, member, start, queue),
+        "hostname": host(run, member, start, queue),
         "entrypoint": list(ENTRYPOINT),
         "command": [],
         "user": user(job, place),

@@ -143,14 +143,15 @@ class LocalBackend:
     def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
         """The argv that runs a command beside a member's own. Raises NotFound when no process of the member runs
         here."""
-        from launcher.backends.local import entering
+        from launcher.backends.local import entering, environment
         from launcher.runtime import procs
 
         queued = self._entry(run)
         record = read(self.state.record(run, member), StartRecord) if queued is not None else None
         if queued is None or record is None or not procs.alive(record.pid, record.start, record.boot):
             raise NotFound(f"{run}: no process of {member} runs on this machine")
-        return entering.argv(procs.Process(record.pid, record.start), queued.job, f"{run}: {member}", command)
+        runtime, mark = procs.Process(record.pid, record.start), environment.mark(self.state.id, run, member)
+        return entering.argv(runtime, queued.job, mark, f"{run}: {member}", command)
 
     def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
         """The argv of a program that forwards ports of this machine, and says which need none. Raises NotFound when no

@@ -1,10 +1,11 @@
 """Runs a command beside a run's own on this machine: in its working folder, with its environment.
 
-    python -m launcher.backends.local.entering PID START KEEP COMMAND...
+    python -m launcher.backends.local.entering --mark=MARK PID START KEEP COMMAND...
 
-becomes COMMAND, beside the process PID (with that start time). The command is not part of the run and does not carry
-its mark: the run does not wait for it, and a kill of the run spares it. It does not get the store's credentials, except
-the variables named in KEEP (comma-separated), which the job declared as secrets.
+becomes COMMAND, beside the process PID (with that start time). The run does not wait for the command. The supervisor
+kills the command when the member's runtime ends, as an engine does in a container: it finds the command by MARK, which
+stands in the arguments first, then in the environment. The command does not get the store's credentials, except the
+variables named in KEEP (comma-separated), which the job declared as secrets.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ NO_PROGRAM: Final = 127  # the exit code that shells use
 NOT_EXECUTABLE: Final = 126
 
 
-def argv(runtime: procs.Process, job: ResolvedJob, name: str, command: Sequence[str]) -> list[str]:
-    """The argv that enters the command of `runtime`. `name` is for messages. Raises NotFound when no command runs
-    yet."""
+def argv(runtime: procs.Process, job: ResolvedJob, mark: str, name: str, command: Sequence[str]) -> list[str]:
+    """The argv that enters the command of `runtime`, whose mark is `mark`. `name` is for messages. Raises NotFound when
+    no command runs yet."""
     command_process = command_of(runtime)
     if command_process is None:
         raise NotFound(f"{name}: its runtime runs no command at this moment (launcher status says what it does)")
     keep = ",".join(sorted(job.secrets))
-    return [sys.executable, "-m", MODULE, str(command_process.pid), str(command_process.start), keep, *command]
+    process = (str(command_process.pid), str(command_process.start))
+    return [sys.executable, "-m", MODULE, f"--mark={mark}", *process, keep, *command]
 
 
 def command_of(runtime: procs.Process) -> procs.Process | None:
@@ -58,16 +60,17 @@ def environment(process: procs.Process) -> dict[str, str]:
 
 
 def inside(environ: dict[str, str], keep: Sequence[str]) -> dict[str, str]:
-    """The environment of the entering command: without marks and without the store's credentials."""
+    """The environment of the entering command: without the store's credentials, and without SELF, so that the runtime
+    does not take the command for its own."""
     return {
         name: value
         for name, value in environ.items()
-        if name not in (procs.MARK, SELF) and (name in keep or not is_credential(name, value))
+        if name != SELF and (name in keep or not is_credential(name, value))
     }
 
 
 def main(arguments: Sequence[str]) -> int:
-    pid, start, keep, *command = arguments
+    _, pid, start, keep, *command = arguments
     process = procs.Process(int(pid), int(start))
     environ = environment(process)
     try:

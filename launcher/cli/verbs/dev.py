@@ -12,7 +12,7 @@ import msgspec
 from launcher import foreign
 from launcher.cli import member
 from launcher.cli.arguments import add_profile, seconds
-from launcher.cli.jobs import tell_left_out
+from launcher.cli.jobs import tell_notes
 from launcher.errors import BadInput, NotFound, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             _say(f"{session.run} was started before the job or these options changed; to take them: --stop, then again")
     else:
         place_of(jobs.profile, job)
-        tell_left_out("dev", jobs.group)
+        tell_notes("dev", jobs.group)
         new = next_of(store, job)
         done = api.submit(api.Jobs(as_group(new, jobs.group, was), jobs.profile))
         if failed := failure(done):

@@ -11,7 +11,7 @@ import os
 import sys
 
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, resolved, tell_left_out
+from launcher.cli.jobs import add_job, resolved, tell_notes
 from launcher.cli.printing.output import emit
 
 SUMMARY = "Upload the code overlays of rendered jobs to the store, before somebody else applies the jobs."
@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     group, profile = resolved(args)
-    tell_left_out("push", group)
+    tell_notes("push", group)
     wanted = {digest for job in group.runs for digest in job.blobs()}
     if not wanted:
         if args.output == "table":

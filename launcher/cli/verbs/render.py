@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import foreign
-from launcher.cli.jobs import add_job, resolved, tell_left_out
+from launcher.cli.jobs import add_job, resolved, tell_notes
 from launcher.cli.printing.output import table
 from launcher.verbs.render import renderer
 
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     group, profile = resolved(args)
     if args.explain:
-        tell_left_out("render", group)
+        tell_notes("render", group)
         print(explained(group))
         return 0
     if args.output is not None:

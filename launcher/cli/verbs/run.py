@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         print(dump(loaded.jobs[0].at.document.value), end="")
         return 0
     resolved = api.resolve_loaded(loaded, store=args.store, profile=args.profile, cwd=Path.cwd())
-    jobs.tell_left_out("run", resolved.group)
+    jobs.tell_notes("run", resolved.group)
     done = api.submit(
         resolved, dry_run=args.dry_run, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from launcher import foreign, patience
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, add_price, add_waiting, resolved, tell_cost, tell_left_out
+from launcher.cli.jobs import add_job, add_price, add_waiting, resolved, tell_cost, tell_notes
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.paths:
         raise BadInput("submit what? Allowed: job files, folders of them, - (stdin), or --run RUN")
     group, profile = resolved(args)
-    tell_left_out("submit", group)
+    tell_notes("submit", group)
     return send(args, group, profile)
 
 

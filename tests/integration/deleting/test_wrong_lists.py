@@ -64,7 +64,7 @@ WHOLE = ("status", "status -o json", "cost", "status open", "results needed", "r
 
 @pytest.fixture
 def proxy(s3_server: S3Server, tmp_path: Path, s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    monkeypatch.setattr(retrying, "GARBLED", 0.0)
+    monkeypatch.setattr(retrying, "SHORT", 0.0)
     for name in ("CACHE", "STATE", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))

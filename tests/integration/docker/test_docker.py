@@ -290,7 +290,7 @@ def test_ranks_find_each_other_by_name_in_a_network_of_their_own(here: Container
     assert network(one) == NETWORK
     here.submit(one)
     assert here.wait(one)[0].outcome == "succeeded", here.explain()
-    assert here.lines("heard") == [f"rank 1 of 2 slipway-{run_id(one)}-main-0-1"]
+    assert here.lines("heard") == [f"rank 1 of 2 slipway-{run_id(one)}-main-0-1-{here.state.id[:6]}"]
     here.engine.docker("network", "rm", NETWORK, check=False)
 
 

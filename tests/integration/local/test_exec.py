@@ -1,8 +1,9 @@
-"""`launcher exec` on the local backend: the command's folder and environment, and no part of the run."""
+"""`launcher exec` on the local backend: the command's folder and environment, until the run ends."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.backends.local import entering, environment
+from launcher.backends.local.state import StartRecord, read
 from launcher.cli import main
 from launcher.errors import NotFound
+from launcher.protocol.read import read_run
 from launcher.runtime import procs
 from launcher.runtime.command import SELF
 from launcher.spec.hashing import run_id
@@ -63,7 +67,7 @@ def test_it_has_the_folder_and_the_environment(here: Machine, held: ResolvedJob)
     assert Path(environ["SLIPWAY_OUTPUTS"]).is_dir()
     assert environ["GREETING"] == "canary-job-secret"
     assert "canary-store-key" not in done.stdout
-    assert not {procs.MARK, SELF, "AWS_ACCESS_KEY_ID"} & set(environ)
+    assert not {SELF, "AWS_ACCESS_KEY_ID"} & set(environ)
     assert "python" in enter(held, "python", "-c", "import sys; print(sys.executable)").stdout
     words = [LAUNCHER, "exec", run_id(held), "--", "cat"]
     assert subprocess.run(words, input=b"in", capture_output=True, check=True).stdout == b"in"
@@ -77,20 +81,38 @@ def test_what_cannot_run_is_said(held: ResolvedJob) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_run_ends_without_it_and_it_outlives_the_run(here: Machine, held: ResolvedJob) -> None:
-    wait = f"echo inside; while [ ! -e {here.path}/stop ]; do sleep 0.02; done; echo after"
-    with subprocess.Popen(
-        [LAUNCHER, "exec", run_id(held), "--", "bash", "-c", wait], stdout=subprocess.PIPE, text=True
-    ) as beside:
-        assert beside.stdout is not None
-        assert beside.stdout.readline() == "inside\n"
-        (here.path / "go").touch()
+@pytest.mark.parametrize("ending", ["by itself", "cancelled"])
+def test_the_run_does_not_wait_for_it_and_it_ends_with_the_run(here: Machine, held: ResolvedJob, ending: str) -> None:
+    """With its children: what stays would use the GPU that the queue gives to the next run."""
+    words = [LAUNCHER, "exec", run_id(held), "--", "bash", "-c", "sleep 600 & echo $!; while true; do wait; sleep 0.05; done"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as second:
+        assert second.stdout is not None
+        child = int(second.stdout.readline())
+        start = procs.start_time(child)
+        if ending == "cancelled":
+            assert main(["cancel", run_id(held)]) == 0
+        else:
+            (here.path / "go").touch()
         (result,) = here.wait(held)
-        assert result.outcome == "succeeded"
-        assert beside.poll() is None
-        (here.path / "stop").touch()
-        assert beside.stdout.readline() == "after\n"
-    assert beside.returncode == 0
+        assert result.outcome == ("succeeded" if ending == "by itself" else "cancelled")
+        (attempt,) = read_run(here.store, run_id(held)).attempts
+        assert attempt.exits["main-0"].reason == result.outcome  # of a cancelled run it was `preempted`
+        assert second.wait(30) == 128 + signal.SIGKILL
+    wait_for(lambda: procs.start_time(child) != start or not procs.alive(child, start or 0, procs.boot_id()))
+
+
+def test_one_that_enters_while_the_run_ends_is_found(here: Machine, held: ResolvedJob) -> None:
+    """Before it has read the run's environment, its arguments hold the mark."""
+    record = read(here.state.record(run_id(held), "main-0"), StartRecord)
+    assert record is not None
+    mark = environment.mark(here.state.id, run_id(held), "main-0")
+    words = entering.argv(procs.Process(record.pid, record.start), held, mark, "held", ["true"])
+    slow = [words[0], "-c", "import time; time.sleep(600)", *words[3:]]  # begun, and nothing read
+    with subprocess.Popen(slow) as begun:
+        wait_for(lambda: procs.carries(begun.pid, mark))
+        (here.path / "go").touch()
+        here.wait(held)
+        assert begun.wait(30) == -signal.SIGKILL
 
 
 def test_a_run_without_a_process_is_not_found(

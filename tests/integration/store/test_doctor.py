@@ -62,7 +62,7 @@ def test_a_bucket_whose_lists_are_not_true(
 ) -> None:
     """A whole key is found by its name, which says nothing of the lists."""
     monkeypatch.setattr("launcher.verbs.doctor.LISTED", 1.0)
-    monkeypatch.setattr("launcher.store.retrying.GARBLED", 0.0)
+    monkeypatch.setattr("launcher.store.retrying.SHORT", 0.0)
     with FaultProxy(s3_server.port) as proxy:
         bucket = s3_url.removeprefix("s3://").partition("/")[0]
         proxy.lists = (kind, "/checks/")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from launcher.cli import main
 from launcher.errors import NotFound, Unreachable
 from launcher.store.base import Store
 from launcher.store.manifest import fetch_tree, read_manifest
@@ -271,6 +275,60 @@ def test_refusals_say_what_to_do(
     with pytest.raises(Unreachable, match="check the credentials"):
         open_store(url).head("a")
     assert [request.method for request, _ in proxy.seen] == ["GET", "HEAD"]  # a refusal is not retried
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (400, "ExpiredToken", "the credentials have expired"),
+        (403, "ExpiredToken", "the credentials have expired"),
+        (400, "InvalidToken", "check the credentials"),
+        (301, "PermanentRedirect", r"the bucket is in another region; add \?region="),
+        (501, "NotImplemented", "the server does not know this request"),
+        (505, "", "the server does not know this request"),
+    ],
+)
+def test_what_waiting_does_not_mend_is_asked_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    code: str,
+    says: str,
+) -> None:
+    """At a submit. Expired credentials are tried again for seconds, here none: something may renew them."""
+    monkeypatch.setattr("launcher.store.retrying.SHORT", 0.0)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE0")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-key-of-nobody")
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text("name: x\ncommand: ['true']\n")
+    with answering(status, f"<Error><Code>{code}</Code><Message>m</Message></Error>") as (endpoint, asked):
+        store = f"s3://bucket/x?endpoint={endpoint}&region=us-east-1"
+        assert main(["submit", "job.yaml", "--backend", "local", "--store", store]) == 4
+    assert re.search(says, capsys.readouterr().err)
+    assert len(asked) == 1
+
+
+@contextmanager
+def answering(status: int, body: str) -> Iterator[tuple[str, list[str]]]:
+    """A server that gives one answer to every request: its endpoint, and the requests that came."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
 
 
 @pytest.mark.two_bodies

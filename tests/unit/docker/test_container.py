@@ -38,10 +38,12 @@ def test_nobody_gains_privileges_and_the_engine_never_restarts() -> None:
 
 
 def test_two_queues_containers_of_one_run_have_places_of_their_own() -> None:
-    """On two hosts that share a store: a place that is the same would prove the other's living container dead."""
+    """On two hosts that share a store: a place that is the same would prove the other's living container dead. On one
+    engine: a name that is the same would be refused, and other ranks would be found by it."""
     places = [settings(one(), "hello-1", "main-0", 1, f"{queue}:hello-1:main-0", PLACE, {}) for queue in ("a", "b")]
     first, second = (json.loads(each["environment"]["SLIPWAY_PLACEMENT"])["where"] for each in places)
     assert first != second
+    assert len({each["name"] for each in places}) == len({each["hostname"] for each in places}) == 2
 
 
 def test_limits_become_the_engines() -> None:
@@ -154,7 +156,7 @@ def test_several_members_get_a_network_in_which_names_are_found() -> None:
     several = job("hello", store="s3://bucket/x", backend="docker", roles=roles)
     assert made(several, member="main-1", start=3)["host_config"]["network_mode"] == container.NETWORK
     placement = json.loads(made(several, member="main-1", start=3)["environment"]["SLIPWAY_PLACEMENT"])
-    assert placement["host"] == made(several, member="main-1", start=3)["name"] == "slipway-hello-1-main-1-3"
+    assert placement["host"] == made(several, member="main-1", start=3)["name"] == "slipway-hello-1-main-1-3-mark"
     hosted = job("hello", store="s3://bucket/x", backend="docker", roles=roles, options={"network": "host"})
     assert json.loads(made(hosted)["environment"]["SLIPWAY_PLACEMENT"])["host"] == "127.0.0.1"
     assert made(one())["host_config"]["network_mode"] == "bridge"
@@ -182,10 +184,13 @@ def test_an_image_with_a_digest_is_asked_for_by_it() -> None:
 
 def test_a_host_name_always_fits_into_dns_and_stays_unique() -> None:
     long = "a-pipeline-with-a-long-name-0123456789ab"
-    names = {container.host(long, f"evaluation-server-rol-{rank}", start) for rank in range(12) for start in (1, 10)}
-    assert len(names) == 24
+    queues = ("0123456789ab", "ba9876543210")
+    starts = [(rank, start, queue) for rank in range(12) for start in (1, 10) for queue in queues]
+    names = {container.host(long, f"evaluation-server-rol-{rank}", start, queue) for rank, start, queue in starts}
+    assert len(names) == 48
     assert max(map(len, names)) <= 63
-    assert container.host("hello-0123456789ab", "main-0", 1) == container.name("hello-0123456789ab", "main-0", 1)
+    short = ("hello-0123456789ab", "main-0", 1, queues[0])
+    assert container.host(*short) == container.name(*short)
 
 
 @pytest.mark.parametrize(

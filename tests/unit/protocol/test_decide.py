@@ -212,6 +212,16 @@ def test_an_end_writes_its_exit_first() -> None:
     assert end(waits._replace(member=1)) == WriteExit(Reason.SUCCEEDED)
 
 
+@pytest.mark.parametrize("member", [0, 1])
+def test_who_is_told_to_go_by_a_cancel_says_so(member: int) -> None:
+    """Where the backend's SIGTERM comes before the next heartbeat, which looks at cancel.json."""
+    told = Ending(run(BOTH, leading=2, cancelled=True), 1, member, Reason.PREEMPTED)
+    assert end(told) == WriteExit(Reason.CANCELLED, "the run was cancelled")
+    assert end(told._replace(reason=Reason.USER_ERROR)) == WriteExit(Reason.USER_ERROR)
+    assert end(told._replace(run=run(BOTH, leading=2))) == WriteExit(Reason.PREEMPTED)
+    assert end(told._replace(run=run(BOTH, TWO, leading=2, cancelled=True))).reason is Reason.LOST
+
+
 @pytest.mark.parametrize("leading", [1, 2, 3, 4])
 def test_the_leader_has_succeeded_when_every_other_leading_rank_has(leading: int) -> None:
     """However many there are. The last member is a helper, whose end does not count."""

@@ -240,6 +240,17 @@ def test_problems_of_resolving_come_together(tmp_path: Path) -> None:
     assert fields == {"image", "limits.deadline", "secrets[0]", "limits.budget"}
 
 
+def test_a_name_given_twice_counts_once_and_is_said(tmp_path: Path) -> None:
+    twice = group(JOB + 'outputs: [b, c, b]\nlimits:\n  retry_on: ["78", "78"]\n', tmp_path)
+    line = JOB.count("\n") + 1
+    assert twice.notes == [
+        f"job.yaml:{line}: outputs: `b` is named twice, and counts once",
+        f"job.yaml:{line + 2}: limits.retry_on: `78` is named twice, and counts once",
+    ]
+    once = group(JOB + 'outputs: [b, c]\nlimits:\n  retry_on: ["78"]\n', tmp_path)
+    assert (once.notes, once.runs[0].outputs) == ([], twice.runs[0].outputs)
+
+
 @given(
     st.permutations(["name: a", "command: [x]", "config: {a: 1, b: {c: 2}}", "env: {A: x, B: y}", "outputs: [r, s]"])
 )

@@ -93,7 +93,9 @@ def fault(text: str, kind: str = "GenericError") -> StoreFault:
         ("x - HTTP error: error sending request", "GenericError", True),
         ("x - Server returned non-2xx status code: 400 X: <Code>RequestTimeout</Code>", "GenericError", True),
         ("x - Server returned non-2xx status code: 400 X: <Code>InvalidBucketName</Code>", "GenericError", False),
-        ("x - Server returned non-2xx status code: 301 X: <Code>PermanentRedirect</Code>", "GenericError", False),
+        ("x - Server returned non-2xx status code: 400 X: <Code>ExpiredToken</Code>", "GenericError", True),
+        ("x - Server returned non-2xx status code: 501 X: <Code>NotImplemented</Code>", "GenericError", False),
+        ("x - Error performing GET http://x in 1ms - Received redirect without LOCATION, this", "GenericError", False),
         ("x - Server returned non-2xx status code: 403 X", "PermissionDeniedError", False),
         ("x: <Code>NoSuchBucket</Code>", "FileNotFoundError", False),
     ],
@@ -111,7 +113,7 @@ def test_an_error_shows_no_signature() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("status code: 301 Moved: <Code>PermanentRedirect</Code>", r"another region; add \?region="),
+        ("x - Received redirect without LOCATION, this normally", r"another region; add \?region="),
         ("status code: 400: <Code>AuthorizationHeaderMalformed</Code>", "another region"),
         ("status code: 403: <Code>RequestTimeTooSkewed</Code>", "clock is wrong"),
         (

@@ -52,18 +52,21 @@ def refuse_results(api: Api, value: Mapping[str, Any]) -> None:
     if inspection.errors:
         runs = " ".join(runs_of(value))
         raise Conflict(
-            f"{told(str(value.get('kind')), value, inspection)}, but first what it wrote (`launcher rm {runs} --yes`): "
+            f"{told(str(value.get('kind')), value, inspection, ended=True)}, but first what it wrote "
+            f"(`launcher rm {runs} --yes`): "
             "its results do not count. `launcher submit --fresh 1` computes the job once more"
         )
 
 
-def told(kind: str, value: Mapping[str, Any], inspection: ObjectInspection) -> str:
-    """What is wrong with an object, in one sentence that ends with the command that deletes it."""
+def told(kind: str, value: Mapping[str, Any], inspection: ObjectInspection, *, ended: bool = False) -> str:
+    """What is wrong with an object, in one sentence that ends with the command that deletes it. `ended`: its runs
+    have."""
     metadata = value["metadata"]
     said = [f"{dotted(fault.route)}: {fault.message}" if fault.route else fault.message for fault in inspection.errors]
     more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    command = f"kubectl delete {kind.lower()} {metadata['name']} -n {metadata['namespace']}"
+    todo = f"delete it ({command})" if ended else f"undo that, or delete the object, which ends its runs ({command})"
     return (
         f"{kind} {metadata['name']} in namespace {metadata['namespace']} does not run what its job says: "
-        f"{'; '.join(said[:_SHOWN])}{more}. Find out who changed it; delete it (kubectl delete {kind.lower()} "
-        f"{metadata['name']} -n {metadata['namespace']})"
+        f"{'; '.join(said[:_SHOWN])}{more}. Find out who changed it; {todo}"
     )
