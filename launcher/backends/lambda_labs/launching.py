@@ -131,14 +131,18 @@ class _Launch:
             instance = self.api.instance(known)
             if instance is not None and instance.living:
                 return self._ours(instance)
-        unanswered = self.records.unanswered
-        if unanswered is not None:
-            # its request may still have been on its way for as long as a request lasts
-            age = self.store.now() - unanswered.modified
-            time.sleep(max(0.0, self.times.timeout + self.times.settle - age))
+        self._wait_for_the_list()
         if (instance := self._listed()) is None and self.records.records:
             accounts.refuse_others(self.api, self.store, self.file.run)
         return instance
+
+    def _wait_for_the_list(self) -> None:
+        """Waits until a list shows what a launch without an answer may have made. Its request may still have been on
+        its way for as long as a request lasts."""
+        unanswered = self.records.unanswered
+        if unanswered is not None:
+            age = self.store.now() - unanswered.modified
+            time.sleep(max(0.0, self.times.timeout + self.times.settle - age))
 
     def _listed(self) -> CloudInstance | None:
         living = [each for each in mine(self.api.instances(), self.file.run, self.machine.member) if each.living]
@@ -160,7 +164,7 @@ class _Launch:
                 try:
                     return self._launch(region, instance_type)
                 except EffectUnknown as error:
-                    time.sleep(self.times.settle)
+                    self._wait_for_the_list()
                     if (instance := self._listed()) is not None:
                         return instance
                     self.records.add(REFUSED, f"{self.about}: no machine after {error}")

@@ -45,7 +45,7 @@ def test_a_launch_without_a_clear_answer_makes_one_machine(account: Account, set
 
 def test_a_machine_that_no_list_shows_yet_is_not_launched_again(account: Account, settings: Settings) -> None:
     """SkyPilot 656: a launch whose answer is lost, then a list that lags: no second place is tried meanwhile."""
-    settings(list_lag=15.0, faults=[{"on": "launch", "kind": "drop_after", "times": 1}])
+    settings(list_lag=30.0, faults=[{"on": "launch", "kind": "drop_after", "times": 1}])
     machine = account.submit(account.job("one"))
     assert account.launches() == [machine]
     settings(list_lag=100000.0)  # known by its id, whatever lists show
@@ -57,7 +57,7 @@ def test_a_failover_leaves_no_machine_in_the_first_region(account: Account, sett
     used up by that, so a launcher that believed the answer would go on to the second region."""
     settings(
         capacity={"gpu_1x_a10": {"us-east-1": 1, "us-west-1": 5}},
-        list_lag=15.0,
+        list_lag=30.0,
         faults=[{"on": "launch", "kind": "unknown_after", "times": 1}],
     )
     machine = account.submit(account.job("one", {"regions": ["us-east-1", "us-west-1"]}))

@@ -84,7 +84,8 @@ def test_what_cannot_run_is_said(held: ResolvedJob) -> None:
 @pytest.mark.parametrize("ending", ["by itself", "cancelled"])
 def test_the_run_does_not_wait_for_it_and_it_ends_with_the_run(here: Machine, held: ResolvedJob, ending: str) -> None:
     """With its children: what stays would use the GPU that the queue gives to the next run."""
-    words = [LAUNCHER, "exec", run_id(held), "--", "bash", "-c", "sleep 600 & echo $!; while true; do wait; sleep 0.05; done"]
+    script = "sleep 600 & echo $!; while true; do wait; sleep 0.05; done"
+    words = [LAUNCHER, "exec", run_id(held), "--", "bash", "-c", script]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as second:
         assert second.stdout is not None
         child = int(second.stdout.readline())
