@@ -12,6 +12,8 @@ from launcher import foreign, patience
 from launcher.cli import given_store, process
 from launcher.errors import BadInput
 
+_JOBS = ("init", "run")  # verbs that print what a user goes on to write
+
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """Finds the terminal's width itself: argparse would import shutil and with it every compression library."""
@@ -55,6 +57,11 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     args = parser(verb, module_name).parse_args(list(arguments))
     if hasattr(args, "store"):
         given_store.check(verb, args.store)
+    if verb not in _JOBS and process.to_a_file():
+        # before anything is printed: a table that was written into a project's folder is no part of its code
+        from launcher.spec.own_files import remember_outputs
+
+        remember_outputs()
     patience.say = _say
     sys.stdout, sys.stderr = foreign.guarded(sys.stdout), foreign.guarded(sys.stderr)
     try:

@@ -14,6 +14,7 @@ import errno
 import io
 import os
 import select
+import stat
 import sys
 
 TYPE_CHECKING = False  # `typing` takes longer to load than all of this
@@ -56,6 +57,17 @@ class _Output(io.FileIO):
 
 
 _output: _Output | None = None
+
+
+def to_a_file() -> bool:
+    """Whether what this process prints goes into a file, or to another program, which may write it into one."""
+    if not _own:
+        return False
+    try:
+        mode = os.fstat(1).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 
 
 def begin() -> None:

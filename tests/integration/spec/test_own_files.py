@@ -110,6 +110,22 @@ def test_the_files_of_our_own_output_stay_out_now_and_later(tmp_path: Path) -> N
     assert digests[0].endswith(" digest.py")
 
 
+@pytest.mark.parametrize("verb", ["render job.yaml", "doctor"])
+@pytest.mark.parametrize("way", ["> x.txt", "| tee x.txt"])
+def test_what_any_verb_prints_into_a_file_is_no_code(tmp_path: Path, verb: str, way: str) -> None:
+    folder = write(tmp_path / "src", {"job.yaml": "name: x\ncommand: ['true']\n", "a.py": ""})
+    state = {"XDG_STATE_HOME": str(tmp_path / "state"), "SLIPWAY_STORE": str(tmp_path / "store")}
+    launcher = shlex.quote(str(Path(sys.executable).with_name("launcher")))
+    command = ["bash", "-c", f"{launcher} {verb} {way}"]
+    subprocess.run(command, cwd=folder, env=os.environ | state, check=False, stdout=subprocess.PIPE)
+    assert (folder / "x.txt").read_text()
+    script = "from pathlib import Path; from launcher.spec.code import Overlay; print(Overlay(Path('.')).files)"
+    later = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=os.environ | state, capture_output=True, text=True
+    )
+    assert later.stdout == "['a.py', 'job.yaml']\n"
+
+
 def test_a_file_that_changes_while_it_is_submitted_is_packed_as_it_was_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "src", {"a.py": "1"})
     overlay = Overlay(folder)
