@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -142,6 +143,18 @@ def test_out_of_memory_is_told_from_a_kill(here: Containers) -> None:
     here.submit(eats, dies)
     first, second = here.wait(eats, dies)
     assert (first.reason, second.reason) == (Reason.OUT_OF_MEMORY, Reason.USER_ERROR)
+
+
+@pytest.mark.nightly
+@pytest.mark.ml
+def test_two_processes_of_torchrun_share_the_cpus_of_the_container(here: Containers) -> None:
+    script = "import os, torch; print('threads', os.environ['OMP_NUM_THREADS'], torch.get_num_threads(), flush=True)"
+    one = here.job("threads", "", role={"resources": Resources(cpus=2.0)})
+    words = ("torchrun", "--standalone", "--nproc-per-node", "2", "--no-python", "python", "-c", script)
+    one = replace(one, roles={name: replace(role, command=words) for name, role in one.roles.items()})
+    here.submit(one)
+    assert here.wait(one)[0].outcome == "succeeded", here.explain()
+    assert re.findall(r"^threads .*", here.log(one), re.MULTILINE) == ["threads 1 1"] * 2
 
 
 def test_memory_of_no_process_is_out_of_memory_at_once(here: Containers) -> None:
