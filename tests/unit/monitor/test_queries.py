@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import Engine, text
 
 from launcher.monitor.ingest import StoreFollower
+from launcher.monitor.server import exposition
 from launcher.monitor.server.queries import Queries
 from launcher.protocol.records import Beat
 from launcher.store.base import Store
@@ -50,6 +52,26 @@ def test_what_the_pages_ask_for(engine: Engine, file_store: Store) -> None:
     assert place is not None
     assert place["key"].endswith("episodes/e-1/002.png")
     assert [row["rule"] for row in queries.validations(kept["id"])] == ["The last answers repeat."]
+
+
+def test_of_too_many_runs_the_metrics_leave_out_those_that_wait_then_those_seen_last(
+    engine: Engine, file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest silent run is what an alert is about, whenever it was made."""
+    live = {"ended": None, "beat": Beat(1, "running", step=1, total=4)}
+    for name in ("waits", "fresh", "silent", "between"):
+        attempts = [] if name == "waits" else [FakeAttempt(**live)]  # type: ignore[arg-type]
+        write_run(file_store, fake_job(name), attempts, outcome=None)
+    StoreFollower(engine, file_store).once()
+    with engine.begin() as connection:
+        for seen, name in enumerate(("silent", "between", "fresh"), 1):
+            connection.execute(text(f"UPDATE runs SET seen = {seen} WHERE name = '{name}'"))
+    order = ["silent", "between", "fresh", "waits"]
+    for most in (4, 3, 1):
+        monkeypatch.setattr(exposition, "MOST", most)
+        told = {family.name: family.samples for family in exposition.families(Queries(engine), [])}
+        assert [labels["job"] for labels, _ in told["slipway_run_info"]] == order[:most]
+        assert told["slipway_runs_left_out"] == [({}, 4 - most)]
 
 
 def test_the_search_takes_words_as_they_are(engine: Engine, file_store: Store) -> None:
