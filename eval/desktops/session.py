@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -20,6 +22,7 @@ from typing import IO, Any, Final, Literal
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
 from eval.desktops.isolation import Isolation, isolation, keeper_command
+from eval.desktops.keeping.guest import SYSTEM
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.place import Place
 from eval.desktops.sites import WebSite, namespaces_of
@@ -50,7 +53,7 @@ class DesktopOptions:
     network    none: the desktop has a loopback interface of its own and nothing else; machine: the machine's network.
                Where the machine has no network namespaces it is the machine's
     processes  at most so many processes (threads count), where control groups can be had
-    hidden     folders of the machine that the desktop's programs see empty, beside /root, /tmp, /home, /run
+    shown      files and folders of the machine that the desktop's programs see, read-only, beside /usr and /etc
     environ    more variables for the desktop's programs
     """
 
@@ -61,7 +64,7 @@ class DesktopOptions:
     memory: int = 2 << 30
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
-    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,6 +84,15 @@ class Program:
     async def wait(self) -> int:
         """Waits for its end, and gives its status."""
         return await asyncio.shield(self._ended)
+
+
+def _not_shown(program: str) -> str:
+    """Where this machine has the program, if the desktop does not see it there."""
+    found = shutil.which(program)
+    real = None if found is None else os.path.realpath(found)
+    if real is None or any(real.startswith(f"{folder}/") for folder in SYSTEM):
+        return ""
+    return f"; it is {real}, which the desktop does not see: options.shown: [{'/'.join(real.split('/')[:3])}]"
 
 
 def judge(name: str, status: int | None, evidence: Mapping[str, Any], log: str = "") -> Exception:
@@ -277,7 +289,7 @@ class DesktopSession:
             "memory": options.memory,
             "home_size": options.home_size,
             "temporary_size": options.temporary_size,
-            "hidden": options.hidden,
+            "shown": options.shown,
             "environ": dict(options.environ),
         }
 
@@ -374,6 +386,6 @@ class DesktopSession:
         elif "refused" in message:
             argv, answer = self._starting.pop(message["refused"])
             if not answer.done():
-                answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}"))
+                answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}{_not_shown(argv[0])}"))
         elif "ended" in message:
             self._programs.pop(message["ended"])._ended.set_result(message["status"])

@@ -7,6 +7,7 @@ Each task is drawn from its seed; the lines of the two splits are drawn from dif
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -34,6 +35,7 @@ WORDS: Final = {
 }
 MAX_STEPS: Final = 15
 PROGRAMS: Final = {"mousepad": "mousepad"}  # beside those of every desktop; with Debian's package
+OWN: Final = ("/", "/dev", "/home", "/proc", "/run", "/tmp")  # every desktop has its own
 PACKAGES: Final = ("fpng", "jeepney", "xcffib")
 
 
@@ -41,6 +43,7 @@ class DesktopTaskOptions(Config, frozen=True):
     """
     split   which half of the words tasks are drawn from
     screen  width and height in pixels, of desktops of this machine
+    shown   files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree    reads the accessibility tree at each step: for prompts that show it or marks, and for the episode
     video   a folder that gets a video of each episode, in a job such as $SLIPWAY_OUTPUTS/results/videos; none: no video
     role    desktops of this role of the run, which has `needs` for it, in place of this machine's: each is a server
@@ -49,13 +52,15 @@ class DesktopTaskOptions(Config, frozen=True):
 
     split: Literal["train", "test"] = "test"
     screen: tuple[int, int] = (1280, 720)
+    shown: Sequence[str] = ()
     tree: bool = True
     video: str | None = None
     role: str | None = None
 
     def check(self) -> None:
-        """Raises ConfigError for a screen on which no window fits."""
+        """Raises ConfigError for a screen on which no window fits, and for what cannot be shown."""
         check_screen(self.screen, "options.screen")
+        check_shown(self.shown, "options.shown", self.role)
 
 
 class NoteScene:
@@ -128,7 +133,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     check_here()
     from eval.desktops.live import LiveDesktop
 
-    session = DesktopOptions(screen=chosen.screen)
+    session = DesktopOptions(screen=chosen.screen, shown=tuple(chosen.shown))
     video = video_folder(chosen.video)
     return LiveDesktop(lambda task, seed: NoteScene(seed, chosen.split), session, tree=chosen.tree, video=video)
 
@@ -166,6 +171,32 @@ def check_screen(screen: tuple[int, int], where: str) -> None:
     """Raises ConfigError for a screen on which no window fits, or that is too large; `where` names the field."""
     if not all(320 <= side <= 7680 for side in screen):
         raise ConfigError(f"{where}: {screen[0]} x {screen[1]}; allowed: 320 to 7680 each")
+
+
+def check_shown(shown: Sequence[str], where: str, role: str | None = None) -> None:
+    """Raises ConfigError for a path that no desktop of this machine can show; `where` names the field."""
+    if shown and role is not None:
+        raise ConfigError(f"{where}: for desktops of this machine; those of a role see what is in their image")
+    for path in shown:
+        if (
+            not path.startswith("/")
+            or os.path.normpath(path) != path
+            or path in OWN
+            or path.startswith(("/dev/", "/proc/"))
+        ):
+            raise ConfigError(f"{where}: {path!r}; allowed: an absolute path, as /opt/program; not {', '.join(OWN)}")
+        if not Path(path).exists():
+            raise ConfigError(f"{where}: {path}: it is not there")
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores of desktops here beside their options: a machine that cannot hide its files from the
+    agent's programs, which may then read what the judge knows."""
+    from eval.desktops.isolation import isolation
+
+    if options.get("role") is not None or options.get("machines") or "mount" in isolation().namespaces:
+        return {}
+    return {"isolation": "none: the agent's programs can read this machine's files"}
 
 
 @cache

@@ -114,11 +114,13 @@ class SourcesOptions(Config, frozen=True):
     """
     sources  where tasks come from, one or several; a task that two of them name counts once
     screen   width and height in pixels of the desktops of one's own tasks
+    shown    files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree     reads the accessibility tree at each step of one's own tasks
     """
 
     sources: Annotated[list[TaskSourceConfig], msgspec.Meta(min_length=1)]
     screen: tuple[int, int] = (1280, 720)
+    shown: list[str] = msgspec.field(default_factory=list)
     tree: bool = False
 
 
@@ -180,10 +182,11 @@ class SourcedDesktop:
             return make(json.loads(sourced.options))
         from eval.desktops.live import LiveDesktop
         from eval.desktops.session import DesktopOptions
-        from eval.environments.desktop import check_here
+        from eval.environments.desktop import check_here, check_shown
 
         check_here()
-        session = DesktopOptions(screen=self.options.screen)
+        check_shown(self.options.shown, "options.shown")
+        session = DesktopOptions(screen=self.options.screen, shown=tuple(self.options.shown))
         return LiveDesktop(lambda task, seed: self._scene(task), session, tree=self.options.tree)
 
     def _scene(self, task: Task) -> TaskScene:

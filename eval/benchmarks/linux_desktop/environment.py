@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,8 @@ from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
 from eval.desktops.hacked import HackedScene
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+from eval.environments.desktop import check_here, check_screen, check_shown, servers_of, video_folder
+from eval.environments.desktop import provenance as provenance
 from eval.environments.splits import Split, seeds
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class LinuxDesktopOptions(Config, frozen=True):
     files      a folder of task files (`python -m eval.linux_desktop --write FOLDER`): its tasks, in the order of their
                names, in place of drawn ones; they bring their own split and seeds
     screen     width and height in pixels, of desktops of this machine
+    shown      files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree       reads the accessibility tree at each step: for prompts that show it, for the expert, and for the episode
     video      a folder that gets a video of each episode; none: no video
     role       desktops of this role of the run in place of this machine's, as in the environment `desktop`
@@ -50,6 +52,7 @@ class LinuxDesktopOptions(Config, frozen=True):
     templates: list[str] = msgspec.field(default_factory=list)
     files: str | None = None
     screen: tuple[int, int] = (1280, 720)
+    shown: Sequence[str] = ()
     tree: bool = True
     video: str | None = None
     role: str | None = None
@@ -57,6 +60,7 @@ class LinuxDesktopOptions(Config, frozen=True):
     def check(self) -> None:
         """Raises ConfigError for a screen on which no window fits, and a template that is not there."""
         check_screen(self.screen, "options.screen")
+        check_shown(self.shown, "options.shown", self.role)
         if self.files is not None and self.templates:
             raise ConfigError("options.templates: the files of options.files say which tasks; give one of both")
         self.chosen()
@@ -156,7 +160,9 @@ def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle", *, hacked: 
     check_here()
     from eval.desktops.live import LiveDesktop
 
-    session = DesktopOptions(screen=chosen.screen, memory=MEMORY, home_size=HOME, processes=PROCESSES)
+    session = DesktopOptions(
+        screen=chosen.screen, shown=tuple(chosen.shown), memory=MEMORY, home_size=HOME, processes=PROCESSES
+    )
     return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
 
 

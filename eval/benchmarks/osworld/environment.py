@@ -19,7 +19,8 @@ from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
 from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+from eval.environments.desktop import check_here, check_screen, check_shown, servers_of, video_folder
+from eval.environments.desktop import provenance as isolated
 
 MEMORY: Final = 3 << 30  # bytes of a desktop: an office program
 HOME: Final = 512 << 20
@@ -33,6 +34,7 @@ class OSWorldOptions(Config, frozen=True):
     internet  downloads may be fetched from other machines; from this one they always may
     judge     the Python that has the package desktop-env (`make osworld-env`)
     screen    width and height in pixels, of desktops of this machine
+    shown     files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree      reads the accessibility tree at each step: for prompts that show it, and for the episode
     video     a folder that gets a video of each episode; none: no video
     role      desktops of this role of the run in place of this machine's, as in the environment `desktop`
@@ -46,6 +48,7 @@ class OSWorldOptions(Config, frozen=True):
     internet: bool = False
     judge: str = JUDGE
     screen: tuple[int, int] = (1920, 1080)
+    shown: Sequence[str] = ()
     tree: bool = True
     video: str | None = None
     role: str | None = None
@@ -54,6 +57,7 @@ class OSWorldOptions(Config, frozen=True):
     def check(self) -> None:
         """Raises ConfigError for a screen on which no window fits, a video of machines, files that cannot be read."""
         check_screen(self.screen, "options.screen")
+        check_shown(self.shown, "options.shown", self.role)
         if self.machines and (self.role is not None or self.video is not None):
             raise ConfigError("options.machines: without role and video, which are of other desktops")
         self.found()
@@ -110,7 +114,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     check_here()
     from eval.desktops.live import LiveDesktop
 
-    session = DesktopOptions(screen=chosen.screen, memory=MEMORY, home_size=HOME)
+    session = DesktopOptions(screen=chosen.screen, shown=tuple(chosen.shown), memory=MEMORY, home_size=HOME)
     return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
 
 
@@ -124,6 +128,7 @@ def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
     lines = "\n".join(f"{one.task_id} {one.digest}" for one in found.tasks)
     evaluators = PublicEvaluators.of_python(Path(chosen.judge))
     return {
+        **isolated(options),
         "revision": hashlib.sha256(lines.encode()).hexdigest()[:12],
         "evaluators": None if evaluators is None else f"desktop-env {evaluators.version}",
         "stale": list(found.stale),

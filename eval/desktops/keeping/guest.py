@@ -18,7 +18,6 @@ import resource
 import selectors
 import signal
 import socket
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +30,18 @@ gtk-enable-animations=0
 gtk-cursor-blink=0
 gtk-recent-files-enabled=0
 """
-# Folders of the machine that hold other people's files or sockets of its services: the guest sees them empty
-COVERED: Final = ("/root", "/mnt", "/media", "/srv", "/var/tmp")
+# What the guest sees of the machine, read-only: programs, their settings, and what was computed of their fonts
+SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"),
+    *("/var/cache/fontconfig", "/var/lib/libreoffice", "/var/spool/libreoffice"),
+)
+# What of it is nobody's but root's, whoever the guest's user is
+SECRETS: Final = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssh", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/docker", "/etc/kubernetes", "/etc/rancher"),
+)
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class GuestPlan:
     namespaces  of user, pid, mount, ipc, network: those that the machine allows and the session wants
     uid         the user and group of its programs; None: this process's own
     folder      the session's folder; `folder`/bus holds the sockets and the cookie that the guest may use
-    hidden      more folders that the guest sees empty
+    shown       more files and folders of the machine that the guest sees, read-only
     """
 
     folder: str
@@ -50,7 +59,7 @@ class GuestPlan:
     environ: dict[str, str]
     uid: int | None = None
     namespaces: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
     files: int = 65536
@@ -134,7 +143,8 @@ def _enter(plan: GuestPlan, joins: list[int], channel: socket.socket, write: int
 
 
 def _furnish(plan: GuestPlan) -> None:
-    """The guest's own /proc, /tmp, /home, /run, /dev/shm and terminals, with the session's sockets at their places."""
+    """The guest's own root: the machine's programs (SYSTEM) and `plan.shown`, /proc, /dev, /tmp, /home and /run of its
+    own, and the session's sockets at their places. Nothing else of the machine is there."""
     uid, gid = _ids(plan)
     if "network" in plan.namespaces:
         kernel.loopback_up()
@@ -143,38 +153,76 @@ def _furnish(plan: GuestPlan) -> None:
             Path(plan.folder, name).mkdir(mode=0o700)
             os.chown(f"{plan.folder}/{name}", uid, gid)
         return
+    root, umask = f"{plan.folder}/root", os.umask(0o022)
+    Path(root).mkdir()
     kernel.private_mounts()
-    kernel.read_only_mounts()
+    kernel.read_only_mounts()  # those of the machine; what is mounted from here on can be written
+    kernel.tmpfs(root, 1 << 20, 4096, 0o755, os.geteuid(), os.getegid())
+    for path in SYSTEM:
+        _show(path, root)
+    for path in SECRETS:
+        _cover(Path(f"{root}{path}"))
+    # Before the old root goes: in a user namespace the kernel allows a new /proc only where one is seen whole
+    Path(root, "proc").mkdir()
     if "pid" in plan.namespaces:
-        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    shared = f"{plan.folder}/bus"
-    x_socket = f"/tmp/.X11-unix/X{plan.display[1:]}"
-    sources = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in (shared, x_socket)]
+        kernel.mount("proc", f"{root}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    else:
+        kernel.bind("/proc", f"{root}/proc")
+    _devices(root)
     small = plan.temporary_size // 8
-    kernel.tmpfs("/tmp", plan.temporary_size, plan.files, 0o1777, os.geteuid(), os.getegid())
-    kernel.tmpfs("/dev/shm", plan.temporary_size, plan.files, 0o1777, os.geteuid(), os.getegid())
-    kernel.tmpfs("/run", small, plan.files, 0o755, os.geteuid(), os.getegid())
-    kernel.tmpfs("/home", plan.home_size, plan.files, 0o755, os.geteuid(), os.getegid())
-    for covered in (*COVERED, *plan.hidden):
-        if Path(covered).is_dir():
-            kernel.tmpfs(covered, 4096, 4, 0o555, os.geteuid(), os.getegid())
-    for path, descriptor in sources:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            target.mkdir(exist_ok=True)
-        else:
-            target.touch()
-        kernel.bind(f"/proc/self/fd/{descriptor}", path, read_only=True)
-        os.close(descriptor)
-    with contextlib.suppress(OSError):  # terminals of its own; without them it has the machine's
-        kernel.mount(
-            "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,max=64"
-        )
-        kernel.bind("/dev/pts/ptmx", "/dev/ptmx")
+    sizes = {"tmp": plan.temporary_size, "dev/shm": plan.temporary_size, "run": small, "home": plan.home_size}
+    for name, size in sizes.items():
+        mode = 0o1777 if name in ("tmp", "dev/shm") else 0o755
+        Path(root, name).mkdir(exist_ok=True)
+        kernel.tmpfs(f"{root}/{name}", size, plan.files, mode, os.geteuid(), os.getegid())
+    for path in (f"{plan.folder}/bus", f"/tmp/.X11-unix/X{plan.display[1:]}", *plan.shown):
+        _show(path, root)
+    kernel.change_root(root)
     for folder in (f"/run/user/{uid}", "/home/user"):
         Path(folder).mkdir(mode=0o700, parents=True)
         os.chown(folder, uid, gid)
+    kernel.seal_root()
+    os.umask(umask)
+
+
+def _show(path: str, root: str) -> None:
+    """Shows a file or folder of the machine at the same path below `root`; a link stays one. What is not there, or is
+    seen already, is left out."""
+    source, target = Path(path), Path(f"{root}{path}")
+    if not os.path.lexists(source) or os.path.lexists(target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink() and path in SYSTEM:
+        target.symlink_to(source.readlink())
+        return
+    if source.is_dir():
+        target.mkdir()
+    else:
+        target.touch()
+    kernel.bind(path, str(target), read_only=True)
+
+
+def _cover(path: Path) -> None:
+    """An empty file or folder in the place of one that is there."""
+    if path.is_dir():
+        kernel.tmpfs(str(path), 4096, 4, 0o555, os.geteuid(), os.getegid())
+    elif path.exists():
+        kernel.bind("/dev/null", str(path))
+
+
+def _devices(root: str) -> None:
+    """A /dev with what every program may have. The terminals are the guest's own, or it has none."""
+    folder = Path(root, "dev")
+    for name in ("", "shm", "pts"):
+        (folder / name).mkdir()
+    for name in DEVICES:
+        (folder / name).touch()
+        kernel.bind(f"/dev/{name}", f"{folder}/{name}")
+    for name, there in LINKS.items():
+        (folder / name).symlink_to(there)
+    with contextlib.suppress(OSError):
+        options = "newinstance,ptmxmode=0666,max=64"
+        kernel.mount("devpts", f"{folder}/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
 
 
 def _ids(plan: GuestPlan) -> tuple[int, int]:
@@ -266,6 +314,7 @@ class Guest:
             os.setresgid(self._plan.uid, self._plan.uid, self._plan.uid)
             os.setresuid(self._plan.uid, self._plan.uid, self._plan.uid)
         kernel.no_new_privileges()
+        kernel.forbid_user_namespaces()
 
     def _start(self, number: int, argv: list[str], environ: dict[str, str]) -> None:
         read, write = os.pipe2(os.O_CLOEXEC)

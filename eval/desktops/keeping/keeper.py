@@ -40,7 +40,7 @@ class Order:
     memory: int = 2 << 30
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
-    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
 
 
@@ -115,7 +115,7 @@ class Keeper:
             environ=environ,
             uid=uid,
             namespaces=tuple(order.namespaces),
-            hidden=tuple(order.hidden),
+            shown=tuple(order.shown),
             home_size=order.home_size,
             temporary_size=order.temporary_size,
         )
@@ -290,7 +290,7 @@ def main() -> int:
     """Runs the keeper that the first argument orders."""
     os.umask(0o022)  # the desktop's user reads some of what is written here; what is secret has a mode of its own
     values = json.loads(sys.argv[1])
-    for name in ("size", "namespaces", "hidden"):
+    for name in ("size", "namespaces", "shown"):
         if name in values:
             values[name] = tuple(values[name])
     return Keeper(Order(**values)).run()

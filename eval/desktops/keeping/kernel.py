@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -28,7 +29,10 @@ MS_PRIVATE: Final = 0x40000
 MS_RELATIME: Final = 0x200000
 ST_RELATIME: Final = 0x1000  # statvfs's name for MS_RELATIME
 
+_MNT_DETACH: Final = 2
+
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_SECCOMP: Final = 22
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
@@ -84,6 +88,19 @@ def read_only_mounts() -> None:
     _check(_libc.syscall(442, -100, b"/", everything, attributes, len(attributes)), "mount_setattr")
 
 
+def change_root(root: str) -> None:
+    """Makes the mount at `root` the root of this mount namespace; nothing of the old one stays (pivot_root(2))."""
+    os.chdir(root)
+    _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root is now mounted above the new one
+    _check(_libc.umount2(b".", _MNT_DETACH), "umount")
+    os.chdir("/")
+
+
+def seal_root() -> None:
+    """The root's own file system becomes read-only."""
+    mount("none", "/", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
 def map_own_ids(uid: int, gid: int) -> None:
     """In a new user namespace: this user and group keep their numbers; there are no others."""
     Path("/proc/self/setgroups").write_text("deny")
@@ -129,3 +146,45 @@ def children(pid: int) -> list[int]:
         below += direct
         waiting += direct
     return below
+
+
+# seccomp(2): the machine's number in <linux/audit.h>, and its numbers of unshare and clone
+_CALLS: Final = {"x86_64": (0xC000003E, 272, 56), "aarch64": (0xC00000B7, 97, 220)}
+_CLONE3: Final = 435
+_X32: Final = 0x40000000  # calls of another convention begin with it
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of classic BPF
+_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # places in struct seccomp_data
+_ALLOW: Final = 0x7FFF0000
+_ERROR: Final = 0x00050000  # plus the error's number
+
+
+def forbid_user_namespaces() -> bool:
+    """From now on neither this process nor what it starts can make a user namespace, in which it would have the rights
+    of root over mounts and networks. False where the processor is not known. It needs `no_new_privileges`.
+
+    clone3 is refused as unknown: its flags are in memory, which a filter cannot read; libraries use clone instead.
+    """
+    known = _CALLS.get(os.uname().machine)
+    if known is None:
+        return False
+    machine, unshare_call, clone_call = known
+    # each: code, steps to skip if it holds, steps to skip if not, value; the last two answer
+    program = [
+        (_LOAD, 0, 0, _MACHINE),
+        (_EQUAL, 0, 9, machine),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 7, 0, _X32),
+        (_EQUAL, 6, 0, _CLONE3),
+        (_EQUAL, 1, 0, unshare_call),
+        (_EQUAL, 0, 2, clone_call),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_ANY_BIT, 1, 0, NEW_USER),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _ERROR | errno.EPERM),
+        (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
+    ]
+    packed = b"".join(struct.pack("HBBI", *step) for step in program)
+    code = ctypes.create_string_buffer(packed, len(packed))
+    header = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+    _check(_libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
+    return True

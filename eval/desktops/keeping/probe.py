@@ -51,6 +51,9 @@ def _mounts() -> None:
     kernel.private_mounts()
     kernel.read_only_mounts()
     kernel.tmpfs("/tmp", 65536, 64, 0o700, os.geteuid(), os.getegid())
+    Path("/tmp/root/usr").mkdir(parents=True)
+    kernel.bind("/tmp/root", "/tmp/root")
+    kernel.bind("/usr", "/tmp/root/usr", read_only=True)
     try:
         Path("/tmp/full").write_bytes(bytes(1 << 20))
     except OSError as error:
@@ -58,6 +61,9 @@ def _mounts() -> None:
             raise
     else:
         raise OSError(errno.EINVAL, "a size-limited tmpfs took more than its size")
+    kernel.change_root("/tmp/root")
+    if list(Path("/").iterdir()) != [Path("/usr")]:
+        raise OSError(errno.EINVAL, "a new root shows more than what was put into it")
 
 
 def _pids() -> None:

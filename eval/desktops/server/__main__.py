@@ -66,6 +66,13 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--screen", type=_screen, default=(1920, 1080), metavar="WIDTHxHEIGHT")
     out.add_argument("--network", choices=("none", "machine"), default="none", help="of the desktop's programs")
     out.add_argument("--terminal", choices=("isolated", "always"), default="isolated", help="when terminals may start")
+    out.add_argument(
+        "--shown",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder of this machine that the desktop's programs see, read-only, beside /usr and /etc",
+    )
     out.add_argument("--no-commands", action="store_true", help="run no commands and start no programs for clients")
     out.add_argument(
         "--files",
@@ -109,6 +116,9 @@ def _checked(arguments: argparse.Namespace) -> str:
         raise ConfigError(f"--view: {arguments.view}; allowed: 0 to 65535")
     if arguments.control and arguments.view is None:
         raise ConfigError("--control needs --view")
+    from eval.environments.desktop import check_shown
+
+    check_shown(arguments.shown, "--shown")
     token = _token(arguments)
     if arguments.listen and not token:
         raise ConfigError(f"--listen needs a token: --token-file FILE, or ${TOKEN_VARIABLE}")
@@ -124,7 +134,9 @@ async def _serve(arguments: argparse.Namespace, token: str) -> None:
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    options = DesktopOptions(screen=arguments.screen, network=arguments.network, terminal=arguments.terminal)
+    options = DesktopOptions(
+        screen=arguments.screen, network=arguments.network, terminal=arguments.terminal, shown=tuple(arguments.shown)
+    )
     permissions = Permissions(not arguments.no_commands, arguments.files, arguments.downloads)
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(await DesktopSession.start(options))

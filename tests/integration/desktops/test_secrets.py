@@ -1,0 +1,143 @@
+"""What a desktop's programs can read of this machine: programs, and nothing that a judge knows.
+
+Canaries stand for what an agent must not find: earlier results of the same task, its configuration, its task file. They
+lie where people keep such files, also where no folder was empty on a desktop before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eval.config import ConfigError
+from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
+from eval.environments.desktop import check_shown
+from tests.support.desktops import need_isolation, output, run
+
+PLACES = ("/", "/data", "/home", "/mnt", "/opt/project", "/root", "/scratch", "/srv", "/tmp", "/var/lib", "/var/tmp")
+FILES = ("results/e-1/steps.jsonl", "config.yaml", "tasks/chrome/1.json")
+
+
+@pytest.fixture(autouse=True)
+def _isolated(folder: Path) -> None:
+    need_isolation()
+
+
+@pytest.fixture
+def canaries(tmp_path: Path) -> Iterator[tuple[str, list[Path]]]:
+    """A word, and folders of files that hold it."""
+    if os.getuid():
+        pytest.skip("root makes folders anywhere")
+    word, new, folders = f"canary-{uuid.uuid4().hex}", [], []
+    try:
+        for place in (*map(Path, PLACES), tmp_path):
+            folder = place / word[:14]
+            missing = [each for each in (folder, *folder.parents) if not each.exists()]
+            new.append(missing[-1])
+            for name in FILES:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(word)
+            folders.append(folder)
+        yield word, folders
+    finally:
+        for each in new:
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def test_no_canary_is_found_by_any_way(canaries: tuple[str, list[Path]]) -> None:
+    word, folders = canaries
+    named = " ".join(f"{folder}/{name}" for folder in folders for name in FILES)
+    searches = {
+        "by name": f"ls -d {named}",
+        "by find": f"find / -name '*{word[:14]}*' -not -path '/proc/*'",
+        "by grep": f"grep -rlsI {word} /dev/shm /etc /home /run /tmp /usr/local /usr/share/applications /var",
+        "by a working folder": f"grep -rls {word} /proc/[0-9]*/cwd/ --exclude-dir=proc --exclude-dir=usr",
+        "by a root": f"find /proc/[0-9]*/root/ -maxdepth 3 -name '*{word[:14]}*'",
+        "by an open file": "ls -l /proc/[0-9]*/fd | grep -e canary -e results",
+        "by the mounts": "grep -e canary -e pytest -e ' /work' -e ' /root' /proc/self/mounts",
+        "our package": "find / -type d -path '*/eval/desktops' -not -path '/proc/*'",
+        "by a new namespace": "unshare -rm true && echo made",
+    }
+    found: dict[str, str] = {}
+
+    async def look() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(800, 600), processes=200)) as session:
+            for way, command in searches.items():
+                # the shell's own words do not count
+                found[way] = await output(session, f"{{ {command}; }} 2>/dev/null | grep -v 'grep -' ; true")
+            browser = "chromium --headless --no-sandbox --disable-gpu --user-data-dir=$HOME/c --dump-dom file://"
+            file = f"{folders[1]}/{FILES[1]}"
+            found["by a browser"] = await output(session, f"{browser}{file} 2>/dev/null | grep -o {word}; true")
+            own = await output(session, f"echo its own > $HOME/file.txt; {browser}$HOME/file.txt 2>/dev/null")
+            assert "its own" in own
+
+    run(look())
+    assert {way: text for way, text in found.items() if text} == {}
+
+
+def test_a_user_namespace_is_refused_however_it_is_asked_for() -> None:
+    """In one of its own, a program would be root over mounts and networks."""
+    script = (
+        "import ctypes, os, platform\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "clone = {'x86_64': 56, 'aarch64': 220}[platform.machine()]\n"
+        "def code(*call):\n"
+        "    done = libc.syscall(*call)\n"
+        "    if done == 0 and call[0] == clone: os._exit(0)\n"
+        "    return ctypes.get_errno() if done < 0 else 0\n"
+        "print(libc.unshare(0x10000000), ctypes.get_errno(), code(clone, 0x10000011, 0, 0, 0, 0), code(435, 0, 0))\n"
+        "print(libc.unshare(0x10020000), libc.unshare(0x400))\n"
+    )
+
+    async def look() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(800, 600))) as session:
+            told = await output(session, f'python3 -c "{script}"')
+            assert told.split("\n") == ["-1 1 1 38", "-1 0"]  # EPERM, EPERM, ENOSYS; and other uses go on
+            assert await output(session, "unshare -rmn true 2>/dev/null; echo $?") == "1"
+
+    run(look())
+
+
+def test_what_is_shown_can_be_read_and_not_written(tmp_path: Path) -> None:
+    program = tmp_path / "apps" / "hello"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+    async def look() -> None:
+        async with await DesktopSession.start(DesktopOptions(shown=(str(program.parent),))) as session:
+            assert await output(session, str(program)) == "hello"
+            assert "Read-only" in await output(session, f"touch {program.parent}/x 2>&1; true")
+            assert await output(session, f"ls {tmp_path}") == "apps"
+
+    run(look())
+
+
+def test_a_program_that_is_not_shown_is_told_with_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "browser"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async def look() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(800, 600))) as session:
+            with pytest.raises(ProgramNotStarted, match=r"which the desktop does not see: options\.shown: \[/tmp/"):
+                await session.run(["browser"])
+
+    run(look())
+
+
+@pytest.mark.parametrize("path", ["apps", "/", "/home", "/proc/1", "/usr/../data", "/no-such-folder-here"])
+def test_a_path_that_cannot_be_shown_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"options\.shown: "):
+        check_shown([path], "options.shown")
+    with pytest.raises(ConfigError, match="those of a role"):
+        check_shown(["/usr"], "options.shown", "desktops")
