@@ -27,6 +27,7 @@ from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, T
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments.desktop import check_here, servers_of
+from eval.environments.desktop import provenance as provenance
 from eval.environments.splits import Split, seeds
 
 MAX_STEPS: Final = 8

@@ -27,6 +27,7 @@ from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login
 from eval.environments.desktop import check_here, servers_of
+from eval.environments.desktop import provenance as provenance
 from eval.environments.login import LABEL, LOGOUT, LONGEST, MAX_STEPS, SIZE, LoginForm, Split
 from eval.environments.splits import seeds
 
