@@ -47,7 +47,7 @@ _watch: Watch | None = None
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     # torch asks the loader for its libraries when it is first imported, which is in whichever test comes first
-    if _watch is not None and event in STARTS and str(arguments[0]) != LOADER:
+    if _watch is not None and event in STARTS and LOADER not in map(str, arguments[:1]):
         _watch.refuse(f"{event}{arguments[:2]}")
 
 
