@@ -257,7 +257,8 @@ def settings(
     return {
         "image": image(job, role),
         "name": name(run, member, start, queue),
-        "hostname": host(run, member, start, queue),
+        # in the host's network another name than the host's is one that nothing there knows: torchrun waits for it
+        "hostname": None if network(job) == "host" else host(run, member, start, queue),
         "entrypoint": list(ENTRYPOINT),
         "command": [],
         "user": user(job, place),

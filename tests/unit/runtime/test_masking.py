@@ -41,6 +41,13 @@ def test_any_cut_gives_the_mask_of_the_whole(secrets: list[str], chunks: list[st
     assert out == model("".join(chunks).encode(), [secret.encode() for secret in secrets])
 
 
+def test_a_secret_is_masked_wherever_two_chunks_part_it() -> None:
+    text = b"token hf_secret, and more"
+    for cut in range(len(text) + 1):
+        masker = Masker(["hf_secret"])
+        assert masker.feed(text[:cut]) + masker.feed(text[cut:]) + masker.flush() == b"token ***, and more", cut
+
+
 def test_only_the_beginning_of_a_secret_is_held_back() -> None:
     masker = Masker(["hf_secret"])
     assert masker.feed(b"token hf_se") == b"token "
