@@ -11,6 +11,8 @@ from eval.config import Config
 from eval.desktop import Task
 from eval.records import Count
 
+# of the rule by which answers count, docs/explanation/answers.md; results of before it was written have "1"
+ANSWERS: Final = "2"
 UNSAID_STEPS: Final = 15  # of an episode, where neither the task nor the limits say a number
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -28,7 +30,8 @@ class RolloutLimits(Config, frozen=True):
     answer_timeout  seconds that an agent may take for an answer; after that the episode is `infra`
     attempts        how often an episode is started at most, when the infrastructure fails
     backoff         seconds before the second attempt; doubles with each further attempt
-    parse_failures  the episode fails at this many answers that are not actions
+    parse_failures  the episode fails at this many answers that are no action
+    refused         the episode fails at this many answers of which something could not be done; none: it goes on
     """
 
     max_steps: Count | None = None
@@ -40,22 +43,32 @@ class RolloutLimits(Config, frozen=True):
     attempts: Count = 3
     backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     parse_failures: Count = 1
+    refused: Count | None = None
 
     def steps_of(self, task: Task) -> int:
         """How many steps an episode of a task has."""
         return self.max_steps or task.max_steps or UNSAID_STEPS
 
 
-def scoring_rules(environment: str, options: Mapping[str, Any], limits: RolloutLimits) -> dict[str, Any]:
+def scoring_rules(
+    environment: str, options: Mapping[str, Any], limits: RolloutLimits, *, lenient: bool = False
+) -> dict[str, Any]:
     """What defines the score of a task besides the benchmark and its version.
 
     max_steps    for tasks that say no number of their own
     step_budget  in its place, where the limits say a number: for all tasks
+    answers      the rule by which answers count, with its limits; `lenient` where they were repaired
     """
+    answers: dict[str, Any] = {"rule": ANSWERS}
+    if limits.refused is not None:
+        answers["refused"] = limits.refused
+    if lenient:
+        answers["lenient"] = True
     budget = {"max_steps": UNSAID_STEPS} if limits.max_steps is None else {"step_budget": limits.max_steps}
     return {
         "environment": environment,
         "options": dict(options),
         **budget,
         "parse_failures": limits.parse_failures,
+        "answers": answers,
     }

@@ -67,8 +67,11 @@ def summarise(
 ) -> list[MetricRow]:
     """The rows of one agent on one benchmark.
 
-    success          of all tasks; a task that never ran because the infrastructure failed counts as not solved, and
-                     the column infra_failures says how many of those there are
+    success          of all tasks of the set; one that the infrastructure failed, or that cannot run here, counts as not
+                     solved. The column infra_failures says how many of the first there are
+    success_of_run   of the tasks that can run here; only where some cannot
+    success_by_state of all tasks, those whose final state was the solved one, also where the agent failed by its
+                     answers; only where that is more than `success`. OSWorld's harness counts so
     success_within/N of all tasks, those that were solved by an episode of at most N answers, for each of `within`: a
                      lower bound of the success with a limit of N, whose agent may hurry
     pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without
@@ -76,7 +79,8 @@ def summarise(
     score            the mean score, only where scores other than 0 and 1 occur
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box
-    parse_failures   answers that were not actions, of all answers
+    parse_failures   answers that were no action, of all answers
+    refused          answers of which something could not be done, of all answers
     mean_steps       answers per episode
     """
     first = records[0]
@@ -85,6 +89,12 @@ def summarise(
     units = [f"task {r.task_id} {r.seed}" if r.cluster is None else f"cluster {r.cluster}" for r in records]
     solved = [float(bool(r.success)) for r in records]
     estimates: list[tuple[str, Estimate | None]] = [("success", by_cluster(list(zip(units, solved, strict=True))))]
+    if any(record.outcome == "not run" for record in records):
+        ran = [(unit, s) for unit, s, r in zip(units, solved, records, strict=True) if r.outcome != "not run"]
+        estimates.append(("success_of_run", by_cluster(ran)))
+    by_state = [float(bool(r.success) or bool(r.state_solved)) for r in records]
+    if by_state != solved:
+        estimates.append(("success_by_state", by_cluster(list(zip(units, by_state, strict=True)))))
     for limit in within:
         soon = [float(bool(r.success) and r.steps <= limit) for r in records]
         estimates.append((f"success_within/{limit}", by_cluster(list(zip(units, soon, strict=True)))))
@@ -99,6 +109,7 @@ def summarise(
     if any(record.pointed for record in scored):
         estimates.append(("click_in_box", rate([r.in_box for r in scored], [r.pointed for r in scored])))
     estimates.append(("parse_failures", rate([r.parse_failures for r in scored], [r.steps for r in scored])))
+    estimates.append(("refused", rate([r.refused for r in scored], [r.steps for r in scored])))
     estimates.append(("mean_steps", ratio([r.steps for r in scored], [1.0] * len(scored))))
     return [
         row(

@@ -135,7 +135,7 @@ def _compare(
     benchmark = tasks_a[0].benchmark
     if not shared:
         raise BadInput(f"{a} and {b} have no task in common, though both are of {benchmark}")
-    _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
+    other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
     tasks: list[tuple[TaskResult, TaskResult]] = []
     pairs: list[tuple[TaskResult, float, float]] = []
     unscored = []
@@ -144,7 +144,7 @@ def _compare(
         score_a, score_b = first.value(metric), second.value(metric)
         if score_a is not None and score_b is not None:
             pairs.append((first, score_a, score_b))
-        elif "infra" not in (first.outcome, second.outcome):
+        elif first.outcome == second.outcome == "scored":
             unscored.append(key)
             continue
         tasks.append((first, second))
@@ -186,8 +186,15 @@ def _compare(
         infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
         infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
         unscored=tuple(unscored),
-        notes=(*notes, *_few(len(sums), alone or not pairs)),
+        notes=(*notes, *other_rule, *_not_run(tasks, a, b), *_few(len(sums), alone or not pairs)),
     )
+
+
+def _not_run(tasks: Sequence[tuple[TaskResult, TaskResult]], a: str, b: str) -> list[str]:
+    left, right = (sum(pair[side].outcome == "not run" for pair in tasks) for side in (0, 1))
+    if not left + right:
+        return []
+    return [f"tasks that could not run there, and count as not solved: {left} of {a}, {right} of {b}"]
 
 
 def _few(clusters: int, alone: bool) -> list[str]:
@@ -205,20 +212,30 @@ def mean_with_interval(units: Sequence[str], values: Sequence[float], rate: bool
     return stats.clustered_mean(sums, sizes, min([0.0, *values]), max([1.0, *values]))
 
 
-def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) -> None:
-    """Raises BadInput where two records of one task name different rules; a record without rules fits any."""
+def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) -> list[str]:
+    """A note where the two sides had other rules of what an answer counts as. Raises BadInput where two records of one
+    task name different rules of any other kind; a record without rules fits any."""
+    notes: dict[str, None] = {}
     for first, second in pairs:
         if not first.rules or not second.rules or first.rules == second.rules:
             continue
-        names = sorted(
-            name
-            for name in {*first.rules, *second.rules}
-            if first.rules.get(name, _ABSENT) != second.rules.get(name, _ABSENT)
-        )
-        told = "; ".join(f"{name}: {_told(first.rules, name)} against {_told(second.rules, name)}" for name in names)
-        raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")
+        left, right = ({ANSWERS: FIRST_RULE, **each.rules} for each in (first, second))
+        if "environment" not in left or "environment" not in right:  # no episodes: answers are judged one by one
+            left, right = dict(first.rules), dict(second.rules)
+        names = sorted(name for name in {*left, *right} if left.get(name, _ABSENT) != right.get(name, _ABSENT))
+        if names == [ANSWERS] and left[ANSWERS].get("rule") != right[ANSWERS].get("rule"):
+            rules = " and ".join(
+                f"{name} by rule {each[ANSWERS].get('rule')}" for name, each in ((a, left), (b, right))
+            )
+            notes[f"what an answer counts as was decided otherwise: {rules} (docs/explanation/answers.md)"] = None
+        elif names:
+            told = "; ".join(f"{name}: {_told(left, name)} against {_told(right, name)}" for name in names)
+            raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")
+    return list(notes)
 
 
+ANSWERS: Final = "answers"  # of a record's rules: the rule by which answers count
+FIRST_RULE: Final = {"rule": "1"}  # of results of before it was written
 _ABSENT: Final = object()
 
 

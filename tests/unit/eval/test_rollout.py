@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Task
 from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.scores.summary import summarise
 from eval.task_run import FRAMES_AHEAD, TaskRun
 from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying
@@ -170,6 +172,33 @@ def test_what_the_agent_broke_scores_0_and_is_not_run_again(fault: str, tmp_path
     assert result.record.success is False
     episode = read_episode(tmp_path / "episodes" / "broken-0")
     assert episode.metadata["score"]["agent_failure"] == f"the agent broke the {fault}"
+
+
+def test_a_task_that_cannot_run_here_is_tried_once_counts_as_not_solved_and_is_told_apart(tmp_path: Path) -> None:
+    known = [replace(make(1)[0], task_id=f"known{number}", not_run="no file has it") for number in range(2)]
+    results = run(Saying(*EXPERT), [make(2)[1], *make(1, fault="not here"), *known], tmp_path)
+    records = [result.record for result in results]
+    assert [(r.outcome, r.score, r.success, r.attempts) for r in records] == [
+        ("scored", 1.0, True, 1),
+        ("not run", None, None, 1),
+        ("not run", None, None, 1),
+        ("not run", None, None, 1),
+    ]
+    assert [r.error for r in records[1:]] == ["no program here", "no file has it", "no file has it"]
+    assert Counting.started == {"t1": 1, "t0": 1}
+    rows = {row.metric: row for row in summarise(records, version="1", split="test", seed=0)}
+    assert (rows["success"].value, rows["success"].n) == (0.25, 4)
+    assert (rows["success_of_run"].value, rows["success_of_run"].n) == (1.0, 1)
+    again = [result.record for result in run(Saying(*EXPERT), [*make(1), *known], tmp_path)]
+    assert [r.outcome for r in again] == ["scored", "not run", "not run"]  # what was missing may be here now
+
+
+def test_a_solved_state_is_told_also_where_the_last_answer_was_no_action(tmp_path: Path) -> None:
+    agent = Saying(CLICK, CLICK, CLICK, "I am done!")
+    records = [run(agent, make(1, judged="state"), tmp_path)[0].record]
+    assert (records[0].success, records[0].state_solved) == (False, True)
+    rows = {row.metric: row.value for row in summarise(records, version="1", split="test", seed=0)}
+    assert (rows["success"], rows["success_by_state"]) == (0.0, 1.0)
 
 
 def test_a_broken_frame_is_an_infrastructure_failure(tmp_path: Path) -> None:
