@@ -200,6 +200,16 @@ class ToolDesktop(Protocol):
 
 
 @runtime_checkable
+class AnsweringDesktop(Protocol):
+    """What a desktop has besides, where it can tell a long action from a dead desktop."""
+
+    async def answers(self) -> Observation | None:
+        """Called after a step that took too long, and was given up: ends it, and shows the screen. None where the
+        desktop does not answer: then it is gone."""
+        ...
+
+
+@runtime_checkable
 class PersonDesktop(Protocol):
     """What a desktop has besides, where a person can work on it."""
 

@@ -26,7 +26,10 @@ class RolloutLimits(Config, frozen=True):
     spares          so many more desktops are prepared for the next tasks meanwhile, so that the agent does not wait for
                     programs that start slowly; each needs as much memory as one in use
     reset_timeout   seconds that a reset may take; the same holds for score and close
-    step_timeout    seconds that an action may take
+    step_timeout    seconds that an action may take beyond what it asks for: the seconds of a wait, 0.05 s a character.
+                    After that the agent is told that it took too long; where the desktop does not answer any more, the
+                    episode is `infra`
+    waiting         seconds that the actions of an episode may ask to wait (wait, hold a key, drag), together
     answer_timeout  seconds that an agent may take for an answer; after that the episode is `infra`
     attempts        how often an episode is started at most, when the infrastructure fails
     backoff         seconds before the second attempt; doubles with each further attempt
@@ -39,6 +42,7 @@ class RolloutLimits(Config, frozen=True):
     spares: Annotated[int, msgspec.Meta(ge=0)] = 0
     reset_timeout: Seconds = 300.0
     step_timeout: Seconds = 60.0
+    waiting: Seconds = 900.0
     answer_timeout: Seconds = 1800.0
     attempts: Count = 3
     backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
@@ -59,7 +63,7 @@ def scoring_rules(
     step_budget  in its place, where the limits say a number: for all tasks
     answers      the rule by which answers count, with its limits; `lenient` where they were repaired
     """
-    answers: dict[str, Any] = {"rule": ANSWERS}
+    answers: dict[str, Any] = {"rule": ANSWERS, "waiting": limits.waiting}
     if limits.refused is not None:
         answers["refused"] = limits.refused
     if lenient:

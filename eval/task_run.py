@@ -250,6 +250,7 @@ class TaskRun:
             step_timeout=self.limits.step_timeout,
             parse_failures=self.limits.parse_failures,
             refused=self.limits.refused,
+            waiting=self.limits.waiting,
             save=self._save,
             room=self._room,
             interface=self.interface,

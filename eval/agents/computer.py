@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeVar, runtime_checkable
@@ -19,12 +20,15 @@ from PIL import Image
 
 from eval.accessibility.shown import points_at_control
 from eval.actions import Action, ActionType
+from eval.actions.lasting import asks, waits
 from eval.agents.base import Decision, History
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
+    AnsweringDesktop,
     BrokenByAgent,
     Desktop,
+    DesktopTimeout,
     InfraError,
     Interface,
     Observation,
@@ -39,6 +43,7 @@ from eval.prompts import PastStep
 T = TypeVar("T")
 MAX_TURN: Final = 1000  # actions of one answer that come one by one
 LIMIT: Final = "limit: "  # how the error of an answer begins that a server's limit kept from being given
+ANSWERS_S: Final = 60.0  # seconds in which a desktop tells, after an action that took too long, that it is there
 TOOL_S: Final = 120.0  # seconds after which a tool that should have ended is the infrastructure's failure
 # what an agent may do that is neither mouse nor keyboard
 TOLD: Final = frozenset(
@@ -85,11 +90,14 @@ class Computer:
         step_timeout: float,
         parse_failures: int = 1,
         refused: int | None = None,
+        waiting: float = math.inf,
         save: Callable[[int, Observation], None] = lambda *_: None,
         room: Callable[[], Awaitable[None]] | None = None,
         interface: Interface = "gui",
     ) -> None:
         """
+        step_timeout  seconds that an action may take beyond what it asks for
+        waiting  seconds that the actions of the episode may ask to wait, together
         save  begins to keep the frame before a step; it may raise InfraError
         room  waits until what was begun is not too much; called before each action
         """
@@ -100,6 +108,7 @@ class Computer:
         self._step_timeout = step_timeout
         self._parse_failures = parse_failures
         self._refused = refused
+        self._waiting = waiting  # what is left of it
         self._save = save
         self._room = room
         self._past: list[PastStep] = []
@@ -318,10 +327,13 @@ class Computer:
         try:
             if not self.gui and action.type not in TOLD:
                 raise ActionRefused(f"there is no mouse and no keyboard here, only {', '.join(self.tools)}")
+            if (left := self._waiting - waits(action)) < 0:
+                raise ActionRefused(f"of the time to wait in this task only {self._waiting:g} s are left")
+            self._waiting = left
             with self._at_work():
                 if self._room is not None:
                     await self._room()
-                self.observation = await timed(self._desktop.step(action), self._step_timeout, "step")
+                await self._step(action, self._step_timeout + asks(action))
         except ActionRefused as refused:
             self._count_refused(f"action {number} ({action.type}): {refused}")
             raise
@@ -329,6 +341,19 @@ class Computer:
         if self.observation.done or action.type in (ActionType.DONE, ActionType.FAIL):
             self.ended.set()
         return self.observation
+
+    async def _step(self, action: Action, limit: float) -> None:
+        """The action on the desktop. Raises ActionRefused for one that takes too long on a desktop that answers."""
+        try:
+            self.observation = await timed(self._desktop.step(action), limit, "step")
+        except DesktopTimeout:
+            if not isinstance(self._desktop, AnsweringDesktop):
+                raise
+            seen = await timed(self._desktop.answers(), ANSWERS_S, "step")
+            if seen is None:
+                raise
+            self.observation = seen
+            raise ActionRefused(f"it took longer than {limit:g} s, and was stopped") from None
 
     def _hold(self, action: Action) -> None:
         button = f"button:{action.button or 'left'}"
