@@ -91,7 +91,7 @@ def summarise(
                      environment tells them; tasks of several applications are a group of their own
     pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without
                      bias from all trials of it; N is 2, 4, 8 and so on, and the number of trials
-    pass_all/K       where tasks have several trials: the chance that all of K trials solve a task (pass^K); K: 1, 2, 3, 5
+    pass_all/K       where tasks have several trials: the chance that all of K trials solve a task (pass^K); 1, 2, 3, 5
     score            the mean score, only where scores other than 0 and 1 occur
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box

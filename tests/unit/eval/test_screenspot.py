@@ -94,6 +94,14 @@ def test_a_published_layout_is_found_by_itself(tmp_path: Path, edition: str, ann
     assert questions.open(first).size == SIZE
 
 
+@pytest.mark.parametrize("platform", ["mobile", "desktop", "web"])
+def test_one_platforms_file_alone_is_loaded(tmp_path: Path, platform: str) -> None:
+    plain(tmp_path)
+    for other in {"mobile", "desktop", "web"} - {platform}:
+        (tmp_path / f"screenspot_{other}.json").unlink()
+    assert {target.platform for target in load(tmp_path).targets} == {platform}
+
+
 def test_pro_s_box_is_left_top_right_bottom_of_img_size(tmp_path: Path) -> None:
     pro(tmp_path, pro_item())
     (target,) = load(tmp_path).targets
