@@ -25,7 +25,8 @@ from eval.episodes import jsonl
 from eval.records import EPISODES, RECORDS, TaskRecord
 
 REPLACED: Final = "replaced.jsonl"  # records of tasks that are run again although they were judged
-SET: Final = ("revision", "stale")  # of an environment's options: what it says of its task set as a whole
+SET: Final = ("revision", "stale", "unread")  # of an environment's options: what it says of its task set as a whole
+FIRST_RULE: Final = {"rule": "1"}  # of what an answer counts as, in results of before it was written
 STEPS: Final = ("max_steps", "step_budget")
 Key = tuple[str, int, int]
 
@@ -135,7 +136,7 @@ def _same_rules(
 def _comparable(rules: Mapping[str, Any]) -> dict[str, Any]:
     """The rules without limits of steps, which may rise, and without what is said of the task set as a whole: each
     record's own content counts in its place."""
-    rest = {name: value for name, value in rules.items() if name not in STEPS}
+    rest = {"answers": FIRST_RULE, **{name: value for name, value in rules.items() if name not in STEPS}}
     options = rest.get("options", {})
     return {**rest, "options": {name: value for name, value in options.items() if name not in SET}}
 
@@ -167,7 +168,7 @@ def _flat(rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def other_rules(record: TaskRecord, version: str, rules: Mapping[str, Any]) -> str:
-    stored = {"version": record.version, **record.rules}
+    stored = {"version": record.version, "answers": FIRST_RULE, **record.rules}
     differ = [
         f"{name} {stored.get(name)!r} where it is {value!r} now"
         for name, value in {"version": version, **rules}.items()

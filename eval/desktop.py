@@ -56,6 +56,11 @@ class SetupFailed(InfraError):
     """The start state of the task could not be prepared, so the task must not be run."""
 
 
+class NotRunHere(SetupFailed):
+    """The task cannot run on this machine, however often it is tried: it lacks a program, a download, an account, or
+    its file cannot be read. Its outcome is "not run", with this reason."""
+
+
 class BrokenByAgent(Exception):
     """The agent's own doing broke the desktop, or what is judged in it: a score of 0, and no further try."""
 
@@ -69,6 +74,7 @@ class Task:
     programs, difficulty  what results are shown by, where the environment tells
     feasible whether the task can be done; None: not known
     trial    which repetition of the task it is, from 0: the same start state and the same judge
+    not_run  why it cannot run here, where that is known before a desktop is made
     """
 
     task_id: str
@@ -82,6 +88,7 @@ class Task:
     difficulty: str = ""
     feasible: bool | None = None
     trial: int = 0
+    not_run: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,16 @@ class ToolDesktop(Protocol):
     async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
         """Does a call; gives its result in words, and the screen after it. Raises ActionRefused, with why for the agent
         to read."""
+        ...
+
+
+@runtime_checkable
+class AnsweringDesktop(Protocol):
+    """What a desktop has besides, where it can tell a long action from a dead desktop."""
+
+    async def answers(self) -> Observation | None:
+        """Called after a step that took too long, and was given up: ends it, and shows the screen. None where the
+        desktop does not answer: then it is gone."""
         ...
 
 

@@ -22,6 +22,9 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One line of tasks.jsonl, one task: what paired comparisons and the summary need.
 
+    outcome   scored; infra: the infrastructure failed; not run: the task cannot run on this machine, `error` says why.
+              Only what is scored has a score; all others count as not solved
+    parse_failures, refused  answers that were no action, and answers of which something could not be done
     by_type   expected action type -> [steps, correct steps], where the environment has an expert
     pointed   steps at which the expert would point at a box; in_box, those at which the agent's point lay in it
     attempts  how often the episode was started; more than 1 after infrastructure failures
@@ -34,6 +37,8 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     trial     which repetition of the task it is, from 0
     content   the beginning of the sha256 over what defines the task: instruction, options, own limit of steps
     cut       whether the limit of steps ended the episode; None: not known
+    state_solved  whether the final state was the solved one, whatever the answers before it were: `success` is false
+              besides where the agent failed by its answers. None: the state was not judged
     earlier   what of the rules was other when the episode ran, where a later run by other rules let it stand: a lower
               limit of steps that did not end it, an earlier revision of the task set with the same task
     """
@@ -44,10 +49,11 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     seed: int
     score: float | None
     success: bool | None
-    outcome: Literal["scored", "infra"]
+    outcome: Literal["scored", "infra", "not run"]
     error: str | None = None
     steps: int = 0
     parse_failures: int = 0
+    refused: int = 0
     judged: int = 0
     correct: int = 0
     pointed: int = 0
@@ -68,6 +74,7 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     content: str = ""
     cut: bool | None = None
     earlier: dict[str, Any] = {}
+    state_solved: bool | None = None
 
 
 def task_record(
@@ -85,6 +92,7 @@ def task_record(
     broke: str,
     content: str,
     cut: bool,
+    state: bool | None = None,
 ) -> TaskRecord:
     """The record of a task whose episode has ended.
 
@@ -93,12 +101,13 @@ def task_record(
     used   figures of what the agent used, beside those of its answers
     broke  how the agent broke the desktop; "" where it did not
     cut    whether the limit of steps ended the episode
+    state  whether the final state was the solved one, whatever the answers were; None: it was not judged
     """
     counts: Counter[str] = Counter()
     by_type: dict[str, list[int]] = {}
     for step in episode.steps:
-        called = step.parse_error is None and any(call.error is None for call in step.calls)
-        counts["failures"] += step.action is None and not called
+        counts["failures"] += step.parse_error is not None
+        counts["refused"] += step.refused is not None
         counts.update({name: int(value) for name, value in step.metrics.items()})
         for name in step.metrics:
             if name.startswith("expect_"):
@@ -125,6 +134,7 @@ def task_record(
         error=episode.error,
         steps=len(episode.steps),
         parse_failures=counts["failures"],
+        refused=counts["refused"],
         judged=judged,
         correct=correct,
         pointed=pointed,
@@ -144,7 +154,15 @@ def task_record(
         trial=task.trial,
         content=content,
         cut=cut if episode.outcome == "scored" else None,
+        state_solved=state if episode.outcome == "scored" else None,
     )
+
+
+def did_not_run(record: TaskRecord, why: str) -> TaskRecord:
+    """The record of a task that cannot run on this machine."""
+    words = "The task cannot run on this machine. It counts as not solved."
+    note = FailureClass("not run", words, why)
+    return msgspec.structs.replace(record, outcome="not run", error=why, failure=note)
 
 
 def tools_used(steps: Sequence[Step]) -> dict[str, float]:

@@ -5,9 +5,10 @@ loop of its own works on the guarded computer; one that only answers gets a loop
 model, with one action or several.
 
 An episode ends when the agent says done or fail, when the environment says that it is over, after the last allowed
-step, or at an answer that is not an action. Its score is the environment's judgement of the final state, and 0 after
-an answer that is not an action. An InfraError, or a desktop or an agent that does not answer in time, makes the episode
-`infra`: it is run again from the start, at most `attempts` times in all, and is never a score. A record is written when
+step, or at the limit of answers that are no action, or cannot be done. Its score is the environment's judgement of the
+final state, and 0 after such a limit (docs/explanation/answers.md). An InfraError, or a desktop or an agent that does
+not answer in time, makes the episode `infra`: it is run again from the start, at most `attempts` times in all, and is
+never a score. A task that cannot run on this machine is `not run`, and is not tried again. A record is written when
 its episode ends, so a run that was cut off continues with the tasks that have none.
 """
 
@@ -53,6 +54,7 @@ async def rollout(
     keep_episodes: int | None = None,
     on_end: Callable[[Rollout], None] = lambda _: None,
     ranks: Ranks | None = None,
+    lenient: bool = False,
 ) -> list[Rollout]:
     """Runs every task once; results in the order of `tasks`.
 
@@ -62,6 +64,7 @@ async def rollout(
     interface      what the agents may use, on desktops that have tools
     keep_episodes  only the first N tasks keep their folder with pictures; None keeps all
     on_end         called as each task ends, also for those found in `out`
+    lenient        whether the agent's answers are repaired, which its rules then say
     ranks          the processes that share the tasks; all but rank 0 write nothing, and give []
 
     Raises ConfigError when `out` holds the results of another agent, benchmark or version, or results by other rules
@@ -75,7 +78,7 @@ async def rollout(
     if len({episode_id(task) for task in tasks}) < len(tasks):
         raise ValueError("two tasks have the same id, seed and trial")
     path = out / RECORDS
-    rules = scoring_rules(environment, options or {}, limits)
+    rules = scoring_rules(environment, options or {}, limits, lenient=lenient)
     if interface != "gui":
         rules["interface"] = interface
     turns = asyncio.Semaphore(limits.concurrency)

@@ -152,6 +152,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
                 keep_episodes=config.keep_episodes if number == 0 else 0,
                 on_end=_Reporter(agent.name, len(tasks), curve=number == 0),
                 ranks=ranks,
+                lenient=config.prompt.lenient,
             )
         )
         if isinstance(chosen, HackerConfig):
@@ -162,7 +163,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         records = [result.record for result in results]
         told = {"version": _edition(config.version, written), "split": config.split}
         rows += summarise(records, **told, seed=config.tasks.seed, within=config.within)
-        if all(record.outcome == "infra" for record in records):
+        if all(record.outcome != "scored" for record in records):
             raise SetupFailed(f"no task could be run: {records[0].error}")
     if not rows:
         return []  # rank 0 has them

@@ -21,6 +21,7 @@ from eval.desktop import (
     Desktop,
     InfraError,
     Interface,
+    NotRunHere,
     Observation,
     Score,
     Task,
@@ -29,7 +30,7 @@ from eval.desktop import (
 from eval.desktop_calls import timed
 from eval.episodes import Episode, EpisodeWriter, Step
 from eval.limits import RolloutLimits
-from eval.records import TaskRecord, task_record, tools_used
+from eval.records import TaskRecord, did_not_run, task_record, tools_used
 
 FRAMES_AHEAD: Final = 4  # of one episode that wait to be written; more would fill the memory of a slow disk
 
@@ -89,6 +90,7 @@ class TaskRun:
         self.steps: list[Step] = []
         self.agent_failure = ""
         self.broke = ""  # how the agent broke the desktop
+        self.state: bool | None = None  # whether the final state was the solved one, whatever the answers were
         self.cut = False  # the limit of steps ended the episode
 
     async def attempts(self) -> Rollout:
@@ -98,7 +100,14 @@ class TaskRun:
                 await asyncio.sleep(self.limits.backoff * 2 ** (attempt - 2))
             started = time.monotonic()
             try:
+                if self.task.not_run:
+                    raise NotRunHere(self.task.not_run)
                 episode = await self._episode()
+            except NotRunHere as why:  # no further try would find what is missing
+                if self.writer is not None:
+                    self.writer.close(self._outcome(None, str(why), self._took(started)))
+                episode = self._outcome(None, str(why), self._took(started))
+                return Rollout(did_not_run(self._record(episode, self._took(started), attempt), str(why)))
             except InfraError as failure:
                 error = f"{type(failure).__name__}: {failure}"
                 continue
@@ -125,7 +134,7 @@ class TaskRun:
     async def _episode(self) -> Episode:
         self.started, clock = datetime.now(UTC), time.monotonic()
         self.writer = EpisodeWriter(self.folder) if self.folder else None
-        self.steps, self.broke, self.waited, self.cut = [], "", 0.0, False
+        self.steps, self.broke, self.waited, self.cut, self.state = [], "", 0.0, False, None
         desktop = self.make_desktop()
         try:
             observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
@@ -138,6 +147,7 @@ class TaskRun:
                     failed = await self._steps(desktop, observation)
                 if self.judge:
                     score = await timed(desktop.score(), self.limits.reset_timeout, "score")
+                    self.state = score.success
             except BrokenByAgent as broken:
                 failed, score = str(broken), Score(0.0, False) if self.judge else None
                 self.broke = failed
@@ -202,6 +212,7 @@ class TaskRun:
             broke=self.broke,
             content=content_of(self.task),
             cut=self.cut,
+            state=self.state,
         )
 
     async def _room(self) -> None:
@@ -238,6 +249,8 @@ class TaskRun:
             max_steps=self.limits.steps_of(self.task),
             step_timeout=self.limits.step_timeout,
             parse_failures=self.limits.parse_failures,
+            refused=self.limits.refused,
+            waiting=self.limits.waiting,
             save=self._save,
             room=self._room,
             interface=self.interface,

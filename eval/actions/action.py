@@ -19,12 +19,21 @@ class ActionError(ValueError):
     """An invalid action: a field is missing, a field does not belong to its type, or a value is out of range."""
 
 
+class OutOfRange(ActionError):
+    """A number of an action that no screen, wheel or clock has."""
+
+
 class Unrepresentable(ValueError):
     """An action that a dialect or a file format cannot hold without losing a part of it."""
 
 
 class ParseError(ValueError):
     """A text that is not exactly one valid action. It counts as the agent's failure, never as the infrastructure's."""
+
+
+class ImpossibleAction(ParseError):
+    """A text that says an action, and nothing can do it as it is written: a point off the screen, a key that no
+    keyboard has, a drag of one point. It counts as an action that could not be done (docs/explanation/answers.md)."""
 
 
 class ActionType(StrEnum):
@@ -134,8 +143,10 @@ def _lists(value: Any) -> Any:
 
 def _checked(name: str, value: Any, low: float, high: float) -> float:
     """The number as a float. Raises ActionError for anything else, and for one out of range."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise ActionError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
+    if not low <= value <= high:
+        raise OutOfRange(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
     if value > sys.float_info.max:  # also a whole number that no float holds
         raise ActionError(f"{name} must be finite")
     return float(value) + 0.0  # + 0.0 turns -0.0 into 0.0
@@ -198,7 +209,7 @@ class Action:
             self._number(name, 0.0, math.inf)
         for name in ("amount", "distance"):
             if getattr(self, name) == 0:
-                raise ActionError(f"{name} must be above 0")
+                raise OutOfRange(f"{name} must be above 0")
         self._path()
         for name in ("element", "monitor_id"):
             value = getattr(self, name)

@@ -40,6 +40,20 @@ class Cells:
         return _from_norm(x, self.width), _from_norm(y, self.height)
 
 
+PIXELS: Final = "as published"  # the name of this rule in records; those without one took the middle of a cell
+
+
+@dataclass(frozen=True)
+class PublishedPixels(Cells):
+    """A frame as the scorers of published benchmarks take it: pixel i of W lies at i / W, not amid its cell.
+
+    A point on an edge of a box is then in the box, as there. For scoring alone: nobody clicks there.
+    """
+
+    def to_norm(self, x: float, y: float) -> Point:
+        return _to_norm(float(x), self.width), _to_norm(float(y), self.height)
+
+
 @dataclass(frozen=True)
 class Screen(Cells):
     """Screen pixels."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from eval.actions import Action, ParseError
+from eval.actions import Action, ImpossibleAction, ParseError
 from eval.actions.dialects.base import AgentTurn, Response, read_answer
 from eval.desktop import Observation, Task
 from eval.episodes import TokenUsage, ToolCall
@@ -16,7 +16,8 @@ from eval.prompts.demonstrations import Demonstration
 
 @dataclass(frozen=True)
 class Decision:
-    """One answer. `action` is None exactly when `parse_error` says why the response was no action.
+    """One answer. `action` is None where `parse_error` says why the response was no action, where `refused` says why
+    its action cannot be done, and where it holds calls of tools alone (docs/explanation/answers.md).
 
     frame            (width, height) in which the response's coordinates are; None: they are fractions of the screen, or
                      marks
@@ -32,6 +33,7 @@ class Decision:
     action: Action | None
     thought: str | None = None
     parse_error: str | None = None
+    refused: str | None = None
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     frame: tuple[int, int] | None = None
@@ -54,7 +56,7 @@ class Decision:
         return replace(self, action=None, further_actions=(), parse_error=why)
 
     def __post_init__(self) -> None:
-        for name in ("response", "thought", "parse_error"):
+        for name in ("response", "thought", "parse_error", "refused"):
             if isinstance(text := getattr(self, name), str):
                 object.__setattr__(self, name, text.encode(errors="backslashreplace").decode())
 
@@ -103,9 +105,11 @@ class StreamingAgent(Protocol):
 
 def decide(parse: Callable[[str], Response | AgentTurn], text: str) -> Decision:
     """The decision of an answer, read by `PromptBuilder.read_turn` (one action or several), or by `PromptBuilder.read`
-    (exactly one); a text that does not parse is a decision without an action."""
+    (exactly one); a text that does not parse, or says what cannot be done, is a decision without an action."""
     try:
         read = read_answer(parse, text)
+    except ImpossibleAction as error:
+        return Decision(text, None, refused=str(error))
     except ParseError as error:
         return Decision(text, None, parse_error=str(error))
     if isinstance(read, AgentTurn):

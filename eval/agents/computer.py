@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeVar, runtime_checkable
@@ -19,12 +20,15 @@ from PIL import Image
 
 from eval.accessibility.shown import points_at_control
 from eval.actions import Action, ActionType
+from eval.actions.lasting import asks, waits
 from eval.agents.base import Decision, History
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
+    AnsweringDesktop,
     BrokenByAgent,
     Desktop,
+    DesktopTimeout,
     InfraError,
     Interface,
     Observation,
@@ -38,6 +42,8 @@ from eval.prompts import PastStep
 
 T = TypeVar("T")
 MAX_TURN: Final = 1000  # actions of one answer that come one by one
+LIMIT: Final = "limit: "  # how the error of an answer begins that a server's limit kept from being given
+ANSWERS_S: Final = 60.0  # seconds in which a desktop tells, after an action that took too long, that it is there
 TOOL_S: Final = 120.0  # seconds after which a tool that should have ended is the infrastructure's failure
 # what an agent may do that is neither mouse nor keyboard
 TOLD: Final = frozenset(
@@ -83,11 +89,15 @@ class Computer:
         max_steps: int,
         step_timeout: float,
         parse_failures: int = 1,
+        refused: int | None = None,
+        waiting: float = math.inf,
         save: Callable[[int, Observation], None] = lambda *_: None,
         room: Callable[[], Awaitable[None]] | None = None,
         interface: Interface = "gui",
     ) -> None:
         """
+        step_timeout  seconds that an action may take beyond what it asks for
+        waiting  seconds that the actions of the episode may ask to wait, together
         save  begins to keep the frame before a step; it may raise InfraError
         room  waits until what was begun is not too much; called before each action
         """
@@ -97,6 +107,8 @@ class Computer:
         self.max_steps = max_steps
         self._step_timeout = step_timeout
         self._parse_failures = parse_failures
+        self._refused = refused
+        self._waiting = waiting  # what is left of it
         self._save = save
         self._room = room
         self._past: list[PastStep] = []
@@ -110,7 +122,8 @@ class Computer:
         self.heard = time.monotonic()  # when the agent last did something here, or the desktop finished doing it
         self.busy = False  # the desktop is at work
         self._shown = observation  # at the beginning of the open step
-        self._failures = 0
+        self._failures = 0  # answers that were no action
+        self._undone = 0  # answers of which something could not be done
         if observation.done or max_steps < 1:
             self.ended.set()
 
@@ -125,7 +138,7 @@ class Computer:
         return self.observation.image
 
     async def answer(self, decision: Decision) -> Observation:
-        """Records a whole answer as a step and does its actions, up to the first that the desktop refuses."""
+        """Records a whole answer as a step and does its actions, up to the first that cannot be done."""
         self.begin(decision)
         if decision.action is None:
             return self.observation
@@ -143,7 +156,8 @@ class Computer:
     def begin(self, decision: Decision) -> None:
         """Records an answer as a new step. Actions that it does not hold yet may follow by `act`.
 
-        An answer with a parse_error is a failure of the agent; at the limit of these the episode ends.
+        One that was no action (`parse_error`), or that cannot be done (`refused`), counts; at the limit of its kind the
+        episode ends. Nothing of it is done.
         """
         self._hear()
         if len(self.steps) >= self.max_steps:
@@ -155,21 +169,44 @@ class Computer:
         except InfraError as error:
             self._fail(error)
         self.steps.append(_step(len(self.steps), decision, self._shown))
-        if decision.action is None and decision.parse_error is not None:
+        if decision.parse_error is not None:
             self._failures += 1
-            if self._failures >= self._parse_failures:
+            # at the server's limit no later answer can be another one
+            if self._failures >= self._parse_failures or decision.parse_error.startswith(LIMIT):
                 self.failed = f"no valid action: {decision.parse_error}"
-            if self.failed or len(self.steps) >= self.max_steps:
-                self.ended.set()
+        elif decision.refused is not None:
+            self._count_refused(decision.refused)
+        if self.undone and (self.failed or len(self.steps) >= self.max_steps):
+            self.ended.set()
+
+    @property
+    def undone(self) -> str | None:
+        """Why nothing more of the open answer is done: it was no action, or something in it could not be done."""
+        return (self.steps[-1].parse_error or self.steps[-1].refused) if self.steps else None
+
+    def _count_refused(self, why: str) -> None:
+        """Something in the open answer could not be done. Later answers may follow, up to the limit of these."""
+        self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
+        self._undone += 1
+        if self._refused is not None and self._undone >= self._refused:
+            self.failed = f"{self._undone} answers could not be done: {why}"
+            self.ended.set()
+
+    def refuse(self, why: str) -> None:
+        """Notes that something in the open answer cannot be done, where its loop found that out."""
+        if self.undone is None:
+            self._count_refused(why)
 
     async def act(self, action: Action, call: ToolCall | None = None) -> Observation:
         """Does one action, as the next of the open step's; `call` is the call of a tool that it came from.
 
-        Raises ActionRefused for an action that the desktop cannot do, ValueError without an open step.
+        Raises ActionRefused for an action that the desktop cannot do, and for all after it in the same answer;
+        ValueError without an open step.
         """
         self._hear()
         if not self.steps:
             raise ValueError("an action before the first answer: call begin first")
+        self._check_open(call)
         step = self.steps[-1]
         if len(step.actions) >= MAX_TURN:
             self.failed = f"more than {MAX_TURN} actions in one answer"
@@ -200,6 +237,7 @@ class Computer:
         self._hear()
         if not self.steps:
             raise ValueError("a call before the first answer: call begin first")
+        self._check_open(call)
         if len(self.steps[-1].calls) >= MAX_TURN:
             self.failed = f"more than {MAX_TURN} calls in one answer"
             self._end()
@@ -213,6 +251,7 @@ class Computer:
                 )
         except ActionRefused as refused:
             self._add(msgspec.structs.replace(call, error=str(refused)))
+            self._count_refused(f"{call.name}: {refused}")
             raise
         self._add(msgspec.structs.replace(call, result=result))
         if self.observation.done:
@@ -249,6 +288,13 @@ class Computer:
         self.failed = self.failed or f"no valid action: {why}"
         self._end()
 
+    def _check_open(self, call: ToolCall | None) -> None:
+        """Raises ActionRefused where nothing more of the open answer is done."""
+        if (why := self.undone) is not None:
+            if call is not None:
+                self._add(msgspec.structs.replace(call, error=why))
+            raise ActionRefused(why)
+
     def _add(self, call: ToolCall) -> None:
         """The call as it ended, in the place of the same call as the answer held it."""
         calls = list(self.steps[-1].calls)
@@ -281,18 +327,33 @@ class Computer:
         try:
             if not self.gui and action.type not in TOLD:
                 raise ActionRefused(f"there is no mouse and no keyboard here, only {', '.join(self.tools)}")
+            if (left := self._waiting - waits(action)) < 0:
+                raise ActionRefused(f"of the time to wait in this task only {self._waiting:g} s are left")
+            self._waiting = left
             with self._at_work():
                 if self._room is not None:
                     await self._room()
-                self.observation = await timed(self._desktop.step(action), self._step_timeout, "step")
+                await self._step(action, self._step_timeout + asks(action))
         except ActionRefused as refused:
-            why = f"action {number} ({action.type}): {refused}"
-            self.steps[-1] = msgspec.structs.replace(self.steps[-1], refused=why)
+            self._count_refused(f"action {number} ({action.type}): {refused}")
             raise
         self._hold(action)
         if self.observation.done or action.type in (ActionType.DONE, ActionType.FAIL):
             self.ended.set()
         return self.observation
+
+    async def _step(self, action: Action, limit: float) -> None:
+        """The action on the desktop. Raises ActionRefused for one that takes too long on a desktop that answers."""
+        try:
+            self.observation = await timed(self._desktop.step(action), limit, "step")
+        except DesktopTimeout:
+            if not isinstance(self._desktop, AnsweringDesktop):
+                raise
+            seen = await timed(self._desktop.answers(), ANSWERS_S, "step")
+            if seen is None:
+                raise
+            self.observation = seen
+            raise ActionRefused(f"it took longer than {limit:g} s, and was stopped") from None
 
     def _hold(self, action: Action) -> None:
         button = f"button:{action.button or 'left'}"
@@ -314,10 +375,8 @@ class Computer:
         """The last step becomes a past one."""
         if len(self._past) < len(self.steps):
             step, shown = self.steps[-1], self._shown
-            marks = dict(shown.marks)
-            self._past.append(
-                PastStep(step.action, shown.image, step.thought, step.response, marks, step.further_actions, step.calls)
-            )
+            said = (step.thought, step.response, dict(shown.marks), step.further_actions, step.calls, self.undone)
+            self._past.append(PastStep(step.action, shown.image, *said))
 
     def _hear(self) -> None:
         self.heard = time.monotonic()
@@ -377,6 +436,7 @@ def _step(index: int, decision: Decision, observation: Observation) -> Step:
         response=decision.response,
         thought=decision.thought,
         parse_error=decision.parse_error,
+        refused=decision.refused,
         time=time.time(),
         metrics=_judged(decision.action, observation),
         token_ids=None if decision.token_ids is None else list(decision.token_ids),

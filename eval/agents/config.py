@@ -300,13 +300,15 @@ def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
 def _openai(config: OpenAiConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.openai_computer import OpenAiComputerAgent
 
-    return OpenAiComputerAgent(**{name: getattr(config, name) for name in config.__struct_fields__})
+    return OpenAiComputerAgent(
+        **{name: getattr(config, name) for name in config.__struct_fields__}, lenient=builder.lenient
+    )
 
 
 def _claude(config: ClaudeConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.claude import ClaudeAgent
 
-    return ClaudeAgent(**{name: getattr(config, name) for name in config.__struct_fields__})
+    return ClaudeAgent(**{name: getattr(config, name) for name in config.__struct_fields__}, lenient=builder.lenient)
 
 
 def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:

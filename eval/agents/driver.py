@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from PIL import Image
 
-from eval.actions import Action, ActionType, ParseError
+from eval.actions import Action, ActionType, ImpossibleAction, ParseError
 from eval.actions.dialects.base import Dialect, read_answer
 from eval.actions.dialects.turns import INFEASIBLE
 from eval.actions.geometry import Cells
-from eval.agents.computer import Computer
+from eval.agents.base import Decision
+from eval.agents.computer import Computer, EpisodeOver
 from eval.agents.wire import png
+from eval.desktop import ActionRefused
 from eval.episodes import ToolCall
+from eval.prompts.messages import not_done
 
 
 class Driver:
@@ -21,31 +26,63 @@ class Driver:
 
     dialect  reads the calls; their coordinates are pixels of the screenshots as the model sees them
     longest  the longest side of a screenshot as the model sees it, pixels; a larger one is scaled down. None: as it is
+    lenient  whether what the dialect knows to repair is repaired
     """
 
-    def __init__(self, computer: Computer, dialect: Dialect, longest: int | None = None) -> None:
+    def __init__(
+        self, computer: Computer, dialect: Dialect, longest: int | None = None, *, lenient: bool = False
+    ) -> None:
         self.computer = computer
         width, height = computer.size
         scale = 1.0 if longest is None else min(1.0, longest / max(width, height))
         self.size = (max(1, round(width * scale)), max(1, round(height * scale)))
         self.dialect = dialect.in_frame(Cells(*self.size))
-        self.pointer = (0.0, 0.0)  # normalised; where the last action left it
+        self.lenient = lenient
+        self._left: tuple[float, float] | None = None  # where the last action left the pointer, normalised
 
-    async def do(self, answer: Any, call: ToolCall) -> None:
+    def begin(self, decision: Decision, answer: Any) -> str | None:
+        """Records an answer as a new step, read as a whole before anything of it is done: `answer`, JSON of the
+        dialect, or None for one without a call of the computer.
+
+        Gives what the model is told where nothing of it is done; None: its calls are to be done. Raises EpisodeOver.
+        """
+        if decision.parse_error is None and answer is not None:
+            try:
+                self._read(answer)
+            except ImpossibleAction as error:
+                decision = replace(decision, refused=str(error))
+            except ParseError as error:
+                decision = replace(decision, parse_error=str(error))
+        self.computer.begin(decision)
+        if self.computer.ended.is_set():
+            raise EpisodeOver
+        return None if self.computer.undone is None else not_done(self.computer.undone)
+
+    def _read(self, answer: Any) -> tuple[Action, ...]:
+        return read_answer(partial(self.dialect.parse_turn, lenient=self.lenient), json.dumps(answer)).actions
+
+    async def do(self, answer: Any, call: ToolCall) -> str | None:
         """Does the actions of `answer`, which is JSON of the dialect, as those of `call`.
 
-        Raises ParseError for a call that says no valid action, ActionRefused for one that the desktop cannot do; the
-        step tells both.
+        Gives what the model is told where one of them was not done; the step tells it, too.
         """
         try:
-            actions = read_answer(self.dialect.parse_turn, json.dumps(answer)).actions
-        except ParseError as error:
-            self.computer.note(ToolCall(name=call.name, id=call.id, arguments=call.arguments, error=str(error)))
-            raise
-        for action in actions:
-            await self.computer.act(action, call)
-            if (point := action.end or action.point) is not None:
-                self.pointer = point
+            for action in self._read(answer):
+                await self.computer.act(action, call)
+                if action.type is not ActionType.ZOOM:  # it only shows
+                    self._left = action.end or action.point or self._left
+        except (ParseError, ActionRefused) as error:
+            self.computer.refuse(str(error))
+            return not_done(str(error))
+        return None
+
+    def pointer(self) -> tuple[int, int] | None:
+        """Where the pointer is, in pixels of the screenshots as the model sees them: what the desktop says, else where
+        the last action left it; None where nobody knows."""
+        seen, at = self.computer.observation, self._left
+        if (told := seen.info.get("pointer")) is not None:
+            at = Cells(*seen.screen).to_norm(*told)
+        return None if at is None else Cells(*self.size).from_norm(*at)
 
     def screenshot(self) -> str:
         """The present screen as the model sees it: PNG, base64. Raises EpisodeOver."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Final, Literal
 
-from eval.actions import ParseError
 from eval.actions.dialects.openai import OpenAi
 from eval.agents.base import Decision
 from eval.agents.computer import Computer, EpisodeOver
@@ -15,8 +15,10 @@ from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
 from eval.desktops.tools import TOOLS, Tool
 from eval.episodes import TokenUsage, ToolCall
+from eval.prompts.messages import not_done
 
 Safety = Literal["stop", "acknowledge"]
+SAFETY: Final = "safety: the model asks for an acknowledgement, and the policy is to stop"
 
 
 class OpenAiComputerAgent:
@@ -38,6 +40,7 @@ class OpenAiComputerAgent:
         timeout: float = 300.0,
         retries: int = 4,
         prices: Prices | None = None,
+        lenient: bool = False,
     ) -> None:
         self.name = name
         self.model = model
@@ -48,6 +51,7 @@ class OpenAiComputerAgent:
         self.instructions = instructions
         self.max_tokens = max_tokens
         self.prices = prices
+        self.lenient = lenient
         self.settings = {
             "base_url": base_url,
             "api_key": key(api_key, name),
@@ -56,10 +60,10 @@ class OpenAiComputerAgent:
         }
 
     async def run(self, computer: Computer) -> None:
-        driver = Driver(computer, OpenAi(batch=not self.preview))
+        driver = Driver(computer, OpenAi(batch=not self.preview), lenient=self.lenient)
         async with self.sdk.AsyncOpenAI(**self.settings) as client:
             loop = self.loops.AsyncComputerToolset(_Members(driver, batch=not self.preview))
-            recorder = _Recorder(client, self, computer)
+            recorder = _Recorder(client, self, driver)
             params = self._params(driver)
             try:
                 # one answer more than there are steps: the rollout ends the episode, not the SDK
@@ -69,16 +73,12 @@ class OpenAiComputerAgent:
             except (EpisodeOver, InfraError, ConfigError):
                 raise
             except self.loops.ComputerUseError as error:
-                computer.stop(_stopped(error.response or recorder.last, str(error)))
-            except (ParseError, ActionRefused) as error:
-                computer.stop(str(error))
+                computer.stop(_safety(str(error)))
             except Exception as error:  # the SDK stumbles over what the model said
                 if recorder.last is None:
                     raise
                 computer.stop(f"the SDK cannot take the answer: {type(error).__name__}: {str(error)[:200]}")
             else:
-                if refusal := _said(response, "refusal"):
-                    computer.stop(f"refusal: {refusal}")
                 await driver.finish(_said(response, "text"))
 
     def _params(self, driver: Driver) -> dict[str, Any]:
@@ -107,36 +107,65 @@ class OpenAiComputerAgent:
 class _Recorder:
     """The client as the SDK's loop sees it: each answer becomes a step before its actions are done."""
 
-    def __init__(self, client: Any, agent: OpenAiComputerAgent, computer: Computer) -> None:
+    def __init__(self, client: Any, agent: OpenAiComputerAgent, driver: Driver) -> None:
         self._client = client
         self._agent = agent
-        self._computer = computer
+        self._driver = driver
+        self._computer = driver.computer
         self.last: Any = None
         self.responses = self
-        # the desktop's own tools, which the SDK's loop does not know: (how many items of its input were before, items)
+        # what the SDK's loop does not know, such as calls of the desktop's own tools and answers of which nothing was
+        # done: (how many items of its input were before, items)
         self._called: list[tuple[int, list[Any]]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def create(self, **request: Any) -> Any:
-        """The next response that calls no tool of the desktop: those calls are done here."""
+        """The next response whose calls are all of the computer and can be read: all others are answered here."""
         computer = self._computer
-        if not computer.tools:
-            return await self._create(**request)
         given = list(request["input"])
-        own = [{"type": "function", "strict": True, **_function(TOOLS[name])} for name in computer.tools]
-        request["tools"] = [*(request["tools"] if computer.gui else []), *own]
+        if computer.steps and (why := computer.undone) is not None:  # the SDK's loop tells no error of an action
+            if computer.ended.is_set():
+                raise EpisodeOver
+            self._called.append((len(given), [_told(not_done(why))]))
+        if computer.tools:
+            own = [{"type": "function", "strict": True, **_function(TOOLS[name])} for name in computer.tools]
+            request["tools"] = [*(request["tools"] if computer.gui else []), *own]
+            request["parallel_tool_calls"] = False
         while True:
-            response = await self._create(**{**request, "input": self._whole(given), "parallel_tool_calls": False})
+            response, undone = await self._create(**{**request, "input": self._whole(given)})
+            items = [item.to_dict(mode="json") for item in response.output]
+            if undone is not None:
+                self._called.append((len(given), self._unanswered(items, undone)))
+                continue
             calls = [item for item in response.output if getattr(item, "type", None) == "function_call"]
             if not calls:
                 return response
-            if any(getattr(item, "type", None) == "computer_call" for item in response.output):
-                computer.stop("an answer with calls of the computer and of other tools at once")
-            items = [item.to_dict(mode="json") for item in response.output]
             items += [await self._call(call) for call in calls]
             self._called.append((len(given), items))
+
+    def _unanswered(self, items: list[dict[str, Any]], told: str) -> list[Any]:
+        """What the conversation goes on with after an answer of which nothing is done: itself, where each of its calls
+        can be answered, and what the model is told. Ends the episode where a safety check is not acknowledged."""
+        outputs: list[Any] = []
+        for item in items:
+            known = isinstance(item.get("call_id"), str)
+            if item.get("type") == "computer_call" and known:
+                checks = item.get("pending_safety_checks") or []
+                if checks and self._agent.safety == "stop":
+                    self._computer.stop(SAFETY)
+                shot = {"type": "computer_screenshot", "image_url": self._picture()}
+                output = {"type": "computer_call_output", "call_id": item["call_id"], "output": shot}
+                outputs.append({**output, "acknowledged_safety_checks": checks})
+            elif item.get("type") == "function_call" and known:
+                outputs.append({"type": "function_call_output", "call_id": item["call_id"], "output": told})
+            elif item.get("type") not in ("message", "reasoning"):
+                return [_told(told)]
+        return [*items, *outputs, _told(told)] if outputs else [_told(told)]
+
+    def _picture(self) -> str:
+        return f"data:image/png;base64,{self._driver.screenshot()}"
 
     def _whole(self, given: list[Any]) -> list[Any]:
         """The SDK's history with the calls that it does not know, where they were."""
@@ -158,10 +187,11 @@ class _Recorder:
         try:
             result = await self._computer.call(call)
         except ActionRefused as refused:
-            result = f"error: {refused}"
+            result = not_done(str(refused))
         return {"type": "function_call_output", "call_id": item.call_id, "output": result}
 
-    async def _create(self, **request: Any) -> Any:
+    async def _create(self, **request: Any) -> tuple[Any, str | None]:
+        """A response, which is a step then, and what the model is told where nothing of it is done."""
         agent, computer = self._agent, self._computer
         try:
             response = await self._client.responses.create(**request)
@@ -173,17 +203,26 @@ class _Recorder:
         self.last = response
         usage = _tokens(response.usage)
         raw = plain(response)
-        computer.begin(
-            Decision(
-                json.dumps(raw.get("output", [])) if raw is not None else str(response.output),
-                None,
-                thought=_said(response, "text") or None,
-                usage=usage,
-                cost=None if agent.prices is None or usage is None else agent.prices.cost(usage),
-                raw=raw,
-            )
+        text = _said(response, "text")
+        called = [getattr(item, "type", None) for item in response.output]
+        own = [item for item in response.output if getattr(item, "type", None) == "function_call"]
+        decision = Decision(
+            json.dumps(raw.get("output", [])) if raw is not None else str(response.output),
+            None,
+            thought=text or None,
+            parse_error=_no_answer(response),
+            usage=usage,
+            cost=None if agent.prices is None or usage is None else agent.prices.cost(usage),
+            raw=raw,
         )
-        return response
+        if own and "computer_call" in called:
+            decision = replace(decision, parse_error="calls of the computer and of other tools in one answer")
+        elif any(item.name not in computer.tools for item in own):
+            decision = replace(decision, parse_error=f"a call of another tool: {str(own[0].name)[:60]!r}")
+        elif not own and not text and "computer_call" not in called:
+            decision = replace(decision, parse_error=decision.parse_error or "neither a call of a tool nor a text")
+        answer = None if own or "computer_call" not in called or raw is None else raw.get("output")
+        return response, self._driver.begin(decision, answer)
 
 
 class _Members:
@@ -198,6 +237,7 @@ class _Members:
         call: dict[str, Any] = {"type": "computer_call", "call_id": "1", "status": "completed"}
         call |= {"actions": [value]} if self._batch else {"action": value}
         arguments = {name: item for name, item in value.items() if name != "type"}
+        # the SDK's loop would end at an error; what was not done is told with the next request
         await self._driver.do([call], ToolCall(name=str(value.get("type")), arguments=arguments))
 
     async def click(self, action: Any) -> None:
@@ -232,17 +272,28 @@ def _function(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
 
 
-def _stopped(response: Any, error: str) -> str:
-    """Why the SDK's loop stopped: a truncated answer, a refusal, or safety checks, told apart."""
+def _told(text: str) -> dict[str, Any]:
+    """What the model is told besides the screenshot."""
+    return {"role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def _no_answer(response: Any) -> str | None:
+    """Why a response is no answer: it was cut off, or refused."""
     details = getattr(response, "incomplete_details", None)
     reason = getattr(details, "reason", None)
     if reason == "max_output_tokens":
         return "truncated: the answer was cut off at its limit of tokens"
     if reason == "content_filter":
         return "refusal: the server filtered the answer"
-    if "safety checks require" in error:
-        return "safety: the model asks for an acknowledgement, and the policy is to stop"
-    return error
+    if reason is not None or getattr(response, "status", None) == "incomplete":
+        return "truncated: the answer was cut off"
+    refusal = _said(response, "refusal")
+    return f"refusal: {refusal}" if refusal else None
+
+
+def _safety(error: str) -> str:
+    """Why the SDK's loop stopped."""
+    return SAFETY if "safety checks require" in error else error
 
 
 def _said(response: Any, kind: str) -> str:

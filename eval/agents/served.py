@@ -84,13 +84,14 @@ class ServedAgent:
         async with self._client() as client:
             while not computer.ended.is_set():
                 decision = await self._decide(client, computer.observation, computer.history(), computer.tools)
-                if decision.action is not None or decision.parse_error is not None:
-                    await computer.answer(decision)
-                else:
+                said = (decision.action, decision.parse_error, decision.refused)
+                if said == (None, None, None):
                     await self._call(computer, decision)
+                else:
+                    await computer.answer(decision)
 
     async def _call(self, computer: Computer, decision: Decision) -> None:
-        """Does the calls of an answer, all of them: the model reads in its next prompt how each ended."""
+        """Does the calls of an answer, up to the first that fails. The next prompt tells how each ended."""
         computer.begin(decision)
         for call in decision.calls:
             with contextlib.suppress(ActionRefused):
@@ -117,7 +118,7 @@ class ServedAgent:
     async def _decide(
         self, client: Any, observation: Observation, history: History, tools: Sequence[str] = ()
     ) -> Decision:
-        """A decision without an action and without a parse_error has calls of `tools` instead.
+        """A decision without an action, a parse_error and a refused has calls of `tools` instead.
 
         Raises InfraError, and ConfigError for what the configuration must mend.
         """
@@ -136,7 +137,7 @@ class ServedAgent:
         if answer.refusal is not None or answer.stop == "content_filter":
             why = f"refusal: {answer.refusal or 'the server filtered the answer'}"
             decision = Decision(answer.text or answer.refusal or "", None, parse_error=why)
-        elif decision.action is None and not called and answer.stop == "length":
+        elif decision.parse_error is not None and answer.stop == "length":
             why = f"truncated: the answer was cut off at its limit of tokens: {decision.parse_error}"
             decision = replace(decision, parse_error=why)
         return replace(

@@ -104,6 +104,11 @@ class LocalComputer:
         """Does some work with the executor, in its thread."""
         return await self._on_thread(work, self._executor)
 
+    def interrupt(self) -> None:
+        """Ends what the executor does now, as soon as it comes to a pause: the action is refused."""
+        if self._executor is not None:
+            self._executor.interrupted.set()
+
     async def act(self, actions: Sequence[Action]) -> ShownScreen:
         def both(executor: Executor) -> ShownScreen:
             executor.perform(actions)

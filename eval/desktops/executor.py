@@ -7,6 +7,7 @@ Events go through XTest, which a program cannot tell from a person's. Nothing he
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Final
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
+from eval.actions.lasting import waits
 from eval.desktop import ActionRefused
 from eval.desktops.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILENT
 from eval.desktops.connection import LIMIT, STEP, XConnection, reachable
@@ -33,13 +35,16 @@ CLICK_PIXELS: Final = 100  # about what programs scroll per click of the wheel
 MAX_CLICKS: Final = 1000
 MAX_SECONDS: Final = 60.0  # that one action may wait or hold
 MAX_TEXT: Final = 100_000  # characters of one action
-WAIT: Final = 1.0  # seconds of a wait that names no duration
 STILL_S: Final = 0.5  # so long a proof is awaited that the programs have read all; a film never sleeps
 KEYS_S: Final = 5.0  # so long at keys whose keycodes are wanted for other characters: a busy program must have them
 FOLLOW_S: Final = 0.2  # so long at a corner of a drag
 LOOKS: Final = 60  # at the programs, at least, before either time ends: a busy machine may take 50 ms for each
 FRAMES_S: Final = 0.034  # two frames: for them where the kernel does not tell who sleeps
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
+
+
+class Interrupted(Exception):
+    """The action was stopped while it was under way."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,11 @@ class Executor:
         self.connection = XConnection(place)
         with reachable(place.display):
             self.pace = Pace(self.connection, self._prove)
-            self.keyboard = XKeyboard(self.connection, self.pace, self._keys_read)
+            self.keyboard = XKeyboard(self.connection, self.pace, self._keys_read, self._pause)
             self.camera = Camera(self.connection)
             self.windows = Windows(self.connection)
         self.screen = Screen(*self.connection.size)
+        self.interrupted = threading.Event()  # set by another thread: the present action ends at its next pause
         self._buttons: list[int] = []
         self._unread = False  # whether a click was sent that its program may not have read
         self._last: Frame | None = None
@@ -152,12 +158,13 @@ class Executor:
 
         Raises ActionRefused for the first that cannot be done; those before it are done.
         """
+        self.interrupted.clear()
         for action in actions:
             with reachable(self.place.display):
                 self._check(action)
                 try:
                     self._do(action)
-                except CannotType as error:
+                except (CannotType, Interrupted) as error:
                     raise ActionRefused(f"{action.type}: {error}") from None
                 finally:
                     self.connection.x.flush()
@@ -228,7 +235,7 @@ class Executor:
                 self._unread = True
             self._button(BUTTON_PRESS if down else BUTTON_RELEASE, BUTTON_NUMBERS[action.button or "left"])
         elif kind is ActionType.WAIT:
-            self._pause(WAIT if action.duration is None else action.duration)
+            self._pause(waits(action))
         elif kind is ActionType.OPEN_APP:
             if self.launch is None:
                 raise ActionRefused("open_app: no program can be started here")
@@ -237,9 +244,10 @@ class Executor:
             self._window(action)
 
     def _pause(self, seconds: float) -> None:
-        """Sends what is queued, then waits."""
+        """Sends what is queued, then waits. Raises Interrupted."""
         self.connection.sync()
-        time.sleep(seconds)
+        if self.interrupted.wait(seconds):
+            raise Interrupted("it was stopped")
 
     def _read(self) -> None:
         """Waits until a click that was sent before has been read: GTK asks where the pointer is when it reads a click,

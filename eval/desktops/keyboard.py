@@ -30,12 +30,20 @@ class XKeyboard:
     """Presses keys through XTest on an open connection.
 
     keys_read  waits until the active program has read its keys, and tells whether that is known
+    pause      waits for so many seconds; it raises what ends a text in its middle
     """
 
-    def __init__(self, connection: XConnection, pace: Pace, keys_read: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        connection: XConnection,
+        pace: Pace,
+        keys_read: Callable[[], bool],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.connection = connection
         self.pace = pace
         self._keys_read = keys_read
+        self._wait = pause
         self.held: list[int] = []  # keycodes, in the order in which they were pressed
         self._spare: list[int] = []
         self._original: dict[int, list[int]] = {}
@@ -144,6 +152,7 @@ class XKeyboard:
                 start = end
                 if start < len(symbols):
                     self.connection.ping()
+                    self._wait(0.0)
         finally:
             if was_locked:
                 self._toggle_caps_lock(off=False)

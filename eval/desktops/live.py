@@ -27,6 +27,7 @@ WORK_S: Final = 5.0  # the judge waits no longer for programs that still work; w
 HANGS_S: Final = 240.0  # and no longer than this in any case; the rollout's own limit is 300 s
 POLL_S: Final = 0.1  # so often it is looked whether what a person began is whole
 IDLE_S: Final = 1.0  # so often the screen is looked at while a person does nothing
+ANSWERS_S: Final = 30.0  # so long the X server, and what acts on it, have after an action that took too long
 HOW_TO_END: Final = "when it is done: Ctrl+Alt+Enter; when it cannot be done: Ctrl+Alt+Backspace"
 
 
@@ -104,6 +105,23 @@ class LiveDesktop:
         shown = await self._computer.act([action])
         self._done.append(action)
         return await self._observed(shown)
+
+    async def answers(self) -> Observation | None:
+        """See eval.desktop.AnsweringDesktop: asks the X server on another connection."""
+        from eval.desktops.connection import answers
+
+        assert self._session is not None
+        if not isinstance(self._computer, LocalComputer):
+            return None
+        self._computer.interrupt()
+        try:
+            async with asyncio.timeout(ANSWERS_S):
+                if not await asyncio.to_thread(answers, self._session.place):
+                    return None
+                await self._computer.release()
+                return await self._observed(await self._computer.look())
+        except TimeoutError:
+            return None
 
     @property
     def tools(self) -> tuple[str, ...]:

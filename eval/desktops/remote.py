@@ -149,7 +149,9 @@ class RemoteDesktop:
     async def _observed(self, shown: ShownScreen) -> Observation:
         tree = await self._here().accessibility() if self._tree else None
         marks = {} if tree is None else marks_of(tree)
-        return Observation(shown.image, shown.image.size, marks, self._scene.expected(self._done, tree), tree=tree)
+        info = {} if shown.pointer is None else {"pointer": shown.pointer}
+        expected = self._scene.expected(self._done, tree)
+        return Observation(shown.image, shown.image.size, marks, expected, info=info, tree=tree)
 
 
 async def _rested(client: DesktopClient) -> None:

@@ -25,7 +25,7 @@ from eval.desktop import Observation, Task
 from eval.episodes.images import AnyImage, open_image
 from eval.prompts import marks as som
 from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, DemonstrationConfig, Pool, filler
-from eval.prompts.messages import Message, PastStep, PromptMessages
+from eval.prompts.messages import Message, PastStep, PromptMessages, not_done
 from eval.prompts.tokens import quoted
 from eval.prompts.wording import Level, StepWording, Style
 
@@ -45,6 +45,7 @@ class PromptBuilder(StepWording):
     pool           what they are chosen from
     goal           how the task is told, see PromptConfig
     observation, tree_tokens  what of a screen is shown, see PromptConfig
+    lenient        whether answers are repaired, see PromptConfig
     """
 
     dialect: Dialect
@@ -59,6 +60,7 @@ class PromptBuilder(StepWording):
     observation: Shown = "screenshot"
     tree_tokens: int = 2000
     goal: str = GOAL
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         if self.history < 0 or self.images < 1:
@@ -211,8 +213,7 @@ class PromptBuilder(StepWording):
             step = past[index]
             if index > len(past) - self.pictures and step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
-            chat.text("assistant", f"# Step {index + 1}:\n{quoted(self._answered(step))}")
-            chat.end()
+            self._turn_of(chat, f"# Step {index + 1}:\n{quoted(self._answered(step))}", step)
         chat.text("user", self.asked(goal))
 
     def _chat(self, chat: PromptMessages, goal: str, past: Sequence[PastStep]) -> None:
@@ -245,11 +246,17 @@ class PromptBuilder(StepWording):
             step = past[index]
             if step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
-            chat.text("assistant", self._reasoned(step, index))
-            chat.end()
+            self._turn_of(chat, self._reasoned(step, index), step)
         chat.image(image)
         chat.text("user", self.asked(goal))
         return chat.messages, chat.images
+
+    def _turn_of(self, chat: PromptMessages, text: str, step: PastStep) -> None:
+        """A past step's turn, and after it what of the step was not done, where the turn does not say it already."""
+        chat.text("assistant", text)
+        chat.end()
+        if step.undone is not None and (told := quoted(not_done(step.undone))) not in text:
+            chat.text("user", f"{told}\n")
 
     def asked(self, goal: str) -> str:
         """The task as the prompt tells it."""

@@ -45,6 +45,8 @@ class PromptConfig(Config, frozen=True):
     thought        whether targets carry reasoning: false none; true the step's thought; l1, l2, l3 (pyautogui) the
                    sections of the recorded answer: l1 action, l2 thought and action, l3 observation, thought and action
     demonstration  another episode that is shown first; none: no demonstration
+    lenient        repairs answers as far as the dialect knows to repair them (docs/reference/actions.md says what),
+                   also those of the agents openai and claude; results name it among their rules
     """
 
     dialect: str = "dsl"
@@ -60,6 +62,7 @@ class PromptConfig(Config, frozen=True):
     images: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thought: bool | Level = False
     demonstration: DemonstrationConfig | None = None
+    lenient: bool = False
 
     @property
     def marked(self) -> bool:
@@ -118,4 +121,5 @@ class PromptConfig(Config, frozen=True):
             self.observation,
             self.tree_tokens,
             GOAL if self.goal is None else self.goal,
+            self.lenient,
         )

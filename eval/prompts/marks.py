@@ -15,7 +15,7 @@ from typing import Final
 
 from PIL import Image, ImageDraw, ImageFont
 
-from eval.actions import Action, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ActionType, ImpossibleAction, Unrepresentable
 from eval.actions.geometry import Box, Cells, Point, inside
 from eval.episodes.images import AnyImage, ImageRef, check_image, image_size, open_image
 
@@ -174,11 +174,11 @@ def to_mark(action: Action, marks: Marks) -> Action:
 
 
 def to_point(action: Action, marks: Marks) -> Action:
-    """The inverse: the action at the middle of its mark. Raises ParseError for a mark that is not on the screen."""
+    """The inverse: the action at the middle of its mark. Raises ImpossibleAction for a mark that the screen lacks."""
     if action.element is None:
         return action
     if action.element not in marks:
-        raise ParseError(f"there is no mark [{action.element}] on the screen")
+        raise ImpossibleAction(f"there is no mark [{action.element}] on the screen")
     x, y = point_of(action.element, marks)
     kind = ActionType.CLICK_AND_TYPE if action.type is ActionType.TYPE else action.type
     return dataclasses.replace(action, type=kind, x=x, y=y, element=None)

@@ -25,6 +25,7 @@ class PastStep:
     thought   why, where the agent (or the human) said it; `response` the whole answer
     further_actions  of the same answer, after `action`
     calls     the calls of tools in the answer, with their results
+    undone    why nothing, or not all, of the answer was done: it was no action, or an action could not be done
     """
 
     action: Action | None
@@ -34,6 +35,7 @@ class PastStep:
     marks: Mapping[int, Box] = field(default_factory=dict)
     further_actions: tuple[Action, ...] = ()
     calls: tuple[ToolCall, ...] = ()
+    undone: str | None = None
 
 
 class Target(Protocol):
@@ -84,6 +86,11 @@ class PromptMessages:
     def end(self) -> None:
         """Ends the turn: the next part starts a new turn, even with the same role."""
         self.open = False
+
+
+def not_done(why: str) -> str:
+    """What every agent is told, and nothing else, where something of its last answer was not done."""
+    return f"Not done: {why}"
 
 
 def called(call: ToolCall) -> str:

@@ -10,7 +10,7 @@ from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
 from eval.actions.geometry import Box
 from eval.prompts import marks as som
-from eval.prompts.messages import PastStep, Target, called
+from eval.prompts.messages import PastStep, Target, called, not_done
 from eval.prompts.tokens import quoted
 
 Style = Literal["list", "turns", "opencua", "chat"]
@@ -24,12 +24,13 @@ LEVELS: Final[dict[Level, tuple[str, ...]]] = {
 
 
 class StepWording:
-    """dialect, thought, style, level: as in PromptBuilder."""
+    """dialect, thought, style, level, lenient: as in PromptBuilder."""
 
     dialect: Dialect
     thought: bool | Level
     style: Style
     level: Level
+    lenient: bool
 
     @property
     def marks(self) -> bool:
@@ -72,7 +73,7 @@ class StepWording:
                 response = self.dialect.parse_response(answer)
                 parsed = AgentTurn(response.thought, (response.action,))
             else:
-                parsed = self.dialect.parse_turn(answer)
+                parsed = self.dialect.parse_turn(answer, lenient=self.lenient)
             actions = tuple(som.to_point(action, marks or {}) for action in parsed.actions)
             return dataclasses.replace(parsed, actions=actions)
 
@@ -122,9 +123,10 @@ class StepWording:
 
     def _came(self, step: PastStep) -> str:
         """What an agent has to know of its last answer besides the next frame; "" for nothing."""
-        if calls := self._calls(step):
-            return "; ".join(calls)
-        return self.written(None) if step.action is None else ""
+        told = self._calls(step)
+        if step.undone is not None:
+            told.append(not_done(step.undone))
+        return "; ".join(told) or (self.written(None) if step.action is None else "")
 
     def _answered(self, step: PastStep) -> str:
         """A past step in the form of a target, with as much of its reasoning as `level` asks for and it has."""
@@ -147,8 +149,10 @@ class StepWording:
             return plain
 
     def _told(self, step: PastStep) -> str:
-        """A past step's actions as the history tells them, and the ends of its calls of tools."""
+        """A past step's actions as the history tells them, the ends of its calls of tools, and what was not done."""
         calls = self._calls(step)
+        if step.undone is not None:
+            calls.append(not_done(step.undone))
         actions = () if calls and step.action is None else (step.action, *step.further_actions)
         return "; ".join([*(self.written(action, step.marks) for action in actions), *calls])
 

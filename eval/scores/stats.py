@@ -92,6 +92,23 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate | None:
     return Estimate(value, value - half, value + half, round(total), len(pairs))
 
 
+def per_solved(parts: Sequence[float], solved: Sequence[float]) -> Estimate | None:
+    """What all clusters took, for each solved task: sum(parts) / sum(solved), with Student's 95 % interval by cluster.
+
+    Unlike `ratio` it counts what was taken where nothing was solved. None where nothing was solved at all; where one
+    cluster alone was, nothing is known of the spread, and the interval is a point.
+    """
+    pairs = list(zip(parts, solved, strict=True))
+    if not sum(solved):
+        return None
+    if sum(one > 0 for one in solved) == 1:
+        value = math.fsum(parts) / math.fsum(solved)
+        return Estimate(value, value, value, round(sum(solved)), len(pairs))
+    value, total, variance, freedom = _jackknife(pairs)
+    half = student(freedom) * math.sqrt(variance)
+    return Estimate(value, max(0.0, value - half), value + half, round(total), len(pairs))
+
+
 def rate(parts: Sequence[float], wholes: Sequence[float]) -> Estimate | None:
     """`ratio` for values in [0, 1], with bounds in [0, 1].
 
@@ -143,6 +160,15 @@ def pass_at(k: int, solved: int, trials: int) -> float:
     if not (0 <= solved <= trials and 1 <= k <= trials):
         raise ValueError(f"{k} of {trials} trials, {solved} solved")
     return 1.0 - math.comb(trials - solved, k) / math.comb(trials, k)
+
+
+def pass_all(k: int, solved: int, trials: int) -> float:
+    """The chance that all of `k` trials solve a task, of which `solved` of `trials` did (pass^k): the estimator without
+    bias, C(solved, k) / C(trials, k) (S. Yao et al. (2024), tau-bench, arXiv:2406.12045, section 3). Raises ValueError
+    for fewer trials than `k`."""
+    if not (0 <= solved <= trials and 1 <= k <= trials):
+        raise ValueError(f"{k} of {trials} trials, {solved} solved")
+    return math.comb(solved, k) / math.comb(trials, k)
 
 
 def _jackknife(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float, int]:

@@ -10,7 +10,20 @@ from typing import Any
 import msgspec
 
 from eval.records import TaskRecord
-from eval.scores.stats import FEW, FEW_NEAR_AN_END, Estimate, by_cluster, few, pass_at, rate, ratio
+from eval.scores.stats import (
+    FEW,
+    FEW_NEAR_AN_END,
+    Estimate,
+    by_cluster,
+    few,
+    pass_all,
+    pass_at,
+    per_solved,
+    rate,
+    ratio,
+)
+
+ALL_OF = (1, 2, 3, 5)  # trials of pass^k
 
 
 class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,17 +80,26 @@ def summarise(
 ) -> list[MetricRow]:
     """The rows of one agent on one benchmark.
 
-    success          of all tasks; a task that never ran because the infrastructure failed counts as not solved, and
-                     the column infra_failures says how many of those there are
+    success          of all tasks of the set; one that the infrastructure failed, or that cannot run here, counts as not
+                     solved. The column infra_failures says how many of the first there are
+    success_of_run   of the tasks that can run here; only where some cannot
+    success_by_state of all tasks, those whose final state was the solved one, also where the agent failed by its
+                     answers; only where that is more than `success`. OSWorld's harness counts so
     success_within/N of all tasks, those that were solved by an episode of at most N answers, for each of `within`: a
                      lower bound of the success with a limit of N, whose agent may hurry
+    success/difficulty/NAME, success/program/NAME  of the tasks of each difficulty and of each application, where the
+                     environment tells them; tasks of several applications are a group of their own
     pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without
                      bias from all trials of it; N is 2, 4, 8 and so on, and the number of trials
+    pass_all/K       where tasks have several trials: the chance that all of K trials solve a task (pass^K); 1, 2, 3, 5
     score            the mean score, only where scores other than 0 and 1 occur
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box
-    parse_failures   answers that were not actions, of all answers
+    parse_failures   answers that were no action, of all answers
+    refused          answers of which something could not be done, of all answers
     mean_steps       answers per episode
+    steps_per_solved, seconds_per_solved, cost_per_solved  what all episodes took, for each that solved its task:
+                     answers, seconds, USD where the agent knows its prices
     """
     first = records[0]
     infra = sum(record.outcome == "infra" for record in records)
@@ -85,9 +107,16 @@ def summarise(
     units = [f"task {r.task_id} {r.seed}" if r.cluster is None else f"cluster {r.cluster}" for r in records]
     solved = [float(bool(r.success)) for r in records]
     estimates: list[tuple[str, Estimate | None]] = [("success", by_cluster(list(zip(units, solved, strict=True))))]
+    if any(record.outcome == "not run" for record in records):
+        ran = [(unit, s) for unit, s, r in zip(units, solved, records, strict=True) if r.outcome != "not run"]
+        estimates.append(("success_of_run", by_cluster(ran)))
+    by_state = [float(bool(r.success) or bool(r.state_solved)) for r in records]
+    if by_state != solved:
+        estimates.append(("success_by_state", by_cluster(list(zip(units, by_state, strict=True)))))
     for limit in within:
         soon = [float(bool(r.success) and r.steps <= limit) for r in records]
         estimates.append((f"success_within/{limit}", by_cluster(list(zip(units, soon, strict=True)))))
+    estimates += _by_kind(records, units, solved)
     estimates += _pass_at(records)
     if any(record.score not in (0.0, 1.0) for record in scored):
         estimates.append(("score", by_cluster([(u, r.score or 0.0) for u, r in zip(units, records, strict=True)])))
@@ -98,7 +127,9 @@ def summarise(
             estimates.append((f"step_accuracy/{kind}", rate([t[1] for t in tallies], [t[0] for t in tallies])))
     if any(record.pointed for record in scored):
         estimates.append(("click_in_box", rate([r.in_box for r in scored], [r.pointed for r in scored])))
+    estimates += _per_solved(scored)
     estimates.append(("parse_failures", rate([r.parse_failures for r in scored], [r.steps for r in scored])))
+    estimates.append(("refused", rate([r.refused for r in scored], [r.steps for r in scored])))
     estimates.append(("mean_steps", ratio([r.steps for r in scored], [1.0] * len(scored))))
     return [
         row(
@@ -115,8 +146,38 @@ def summarise(
     ]
 
 
+def _by_kind(
+    records: Sequence[TaskRecord], units: Sequence[str], solved: Sequence[float]
+) -> list[tuple[str, Estimate | None]]:
+    """The rows success/difficulty/NAME and success/program/NAME; none where no task tells."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for record, unit, value in zip(records, units, solved, strict=True):
+        if record.difficulty:
+            groups.setdefault(f"success/difficulty/{record.difficulty}", []).append((unit, value))
+        if record.programs:
+            groups.setdefault(f"success/program/{' + '.join(record.programs)}", []).append((unit, value))
+    return [(name, by_cluster(groups[name])) for name in sorted(groups)]
+
+
+def _per_solved(scored: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]:
+    """The rows ..._per_solved; the trials of a task are one cluster."""
+    taken: dict[str, list[float]] = {}  # of each cluster: solved, steps, seconds, cost
+    for record in scored:
+        sums = taken.setdefault(record.cluster or f"{record.task_id} {record.seed}", [0.0] * 4)
+        cost = record.metrics.get("cost", 0.0)
+        for place, value in enumerate((bool(record.success), record.steps, record.duration_ms / 1000, cost)):
+            sums[place] += value
+    solved = [sums[0] for sums in taken.values()]
+    rows = []
+    for place, name in enumerate(("steps", "seconds", "cost"), 1):
+        parts = [sums[place] for sums in taken.values()]
+        if any(solved) and any(parts):
+            rows.append((f"{name}_per_solved", per_solved(parts, solved)))
+    return rows
+
+
 def _pass_at(records: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]:
-    """The rows pass_at/N; none without trials. A trial that the infrastructure failed is one that solved nothing."""
+    """The rows pass_at/N and pass_all/K; none without trials. A trial without a score is one that solved nothing."""
     trials: dict[tuple[str, int], list[TaskRecord]] = {}
     for record in records:
         trials.setdefault((record.task_id, record.seed), []).append(record)
@@ -128,6 +189,12 @@ def _pass_at(records: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]
             value = pass_at(many, sum(bool(each.success) for each in some), len(some))
             values.append((some[0].cluster or f"{some[0].task_id} {some[0].seed}", value))
         rows.append((f"pass_at/{many}", by_cluster(values)))
+    for many in [k for k in ALL_OF if k <= fewest and fewest > 1]:
+        values = []
+        for some in trials.values():
+            value = pass_all(many, sum(bool(each.success) for each in some), len(some))
+            values.append((some[0].cluster or f"{some[0].task_id} {some[0].seed}", value))
+        rows.append((f"pass_all/{many}", by_cluster(values)))
     return rows
 
 

@@ -129,6 +129,8 @@ def failure_kind(task: DetailedResult) -> str:
     """The class of a task that failed; "" for one that was solved or not judged."""
     if task.outcome == "infra":
         return INFRASTRUCTURE
+    if task.outcome == "not run":
+        return task.outcome
     if task.success is not False:
         return ""
     return task.failure.kind if task.failure is not None and task.failure.kind else UNKNOWN

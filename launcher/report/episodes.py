@@ -91,14 +91,14 @@ def _sizes(output: StoredOutput, folder: str) -> list[int]:
 
 
 def _of_task(agent: AgentResults, task: DetailedResult) -> ShownEpisode:
-    infra = task.outcome == "infra"
+    unjudged = task.outcome if task.outcome in ("infra", "not run") else ""
     note = task.failure
     return ShownEpisode(
         run=agent.run,
         agent=agent.label,
         task=task.task_id,
         seed="" if task.seed is None else str(task.seed),
-        outcome="infra" if infra else "not judged" if task.success is None else "solved" if task.success else "failed",
+        outcome=unjudged or ("not judged" if task.success is None else "solved" if task.success else "failed"),
         program=program_of(task),
         difficulty=task.difficulty,
         failure=failure_kind(task),

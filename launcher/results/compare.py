@@ -7,16 +7,23 @@ an error where the two sides were scored by different rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from launcher.errors import BadInput
 from launcher.results import stats
 from launcher.results.read import TaskResult
 from launcher.results.stats import Interval
 
-METRICS = ("success", "score")
+ALL_OF: Final = {f"pass_all/{k}": k for k in (1, 2, 3, 5)}  # all of k trials solve the task
+METRICS = ("success", "score", *ALL_OF)
+GROUPS: Final[dict[str, Callable[[TaskResult], str]]] = {
+    "difficulty": lambda task: task.difficulty,
+    "program": lambda task: " + ".join(task.programs),
+}
 MCNEMAR: Final = "exact McNemar"
 SIGN_FLIP: Final = "sign-flip"
 SIGN_FLIP_BY_CLUSTER: Final = "sign-flip by cluster"
@@ -53,6 +60,7 @@ class Comparison:
     infra_b: tuple[Key, ...]
     unscored: tuple[Key, ...]  # on both sides, not infra, but without this metric
     notes: tuple[str, ...] = ()  # what a reader must know before believing the figures
+    group: str = ""  # the difficulty or the application whose tasks these are; "": all tasks
 
     @property
     def left_out(self) -> int:
@@ -66,12 +74,36 @@ class Comparison:
 
 
 def compare(
-    a: str, tasks_a: Sequence[TaskResult], b: str, tasks_b: Sequence[TaskResult], metric: str = "success"
+    a: str,
+    tasks_a: Sequence[TaskResult],
+    b: str,
+    tasks_b: Sequence[TaskResult],
+    metric: str = "success",
+    by: str | None = None,
 ) -> list[Comparison]:
-    """Pairs the tasks of two evaluations: one comparison for each benchmark, and version of it, that both have.
+    """Pairs the tasks of two evaluations: one comparison for each benchmark, and version of it, that both have; then
+    one for each group of their tasks, where `by` names what groups them (GROUPS).
 
     Raises BadInput if there is no pair, or if the two sides were scored by different rules.
     """
+    whole = _compare_all(a, tasks_a, b, tasks_b, metric)
+    if by is None:
+        return whole
+    key = GROUPS[by]
+    shared = {key(task) for task in tasks_a} & {key(task) for task in tasks_b} - {""}
+    if not shared:
+        raise BadInput(f"--by {by}: the tasks of {a} and {b} tell no {by} that both have")
+    for name in sorted(shared):
+        sides = [[task for task in tasks if key(task) == name] for tasks in (tasks_a, tasks_b)]
+        whole += [replace(one, group=name) for one in _compare_all(a, sides[0], b, sides[1], metric)]
+    return whole
+
+
+def _compare_all(
+    a: str, tasks_a: Sequence[TaskResult], b: str, tasks_b: Sequence[TaskResult], metric: str
+) -> list[Comparison]:
+    if metric in ALL_OF:
+        tasks_a, tasks_b = (_all_of(name, side, ALL_OF[metric]) for name, side in ((a, tasks_a), (b, tasks_b)))
     benchmarks = {task.benchmark for task in tasks_a} & {task.benchmark for task in tasks_b}
     if not benchmarks:
         raise BadInput(f"{a} and {b} have no task in common: {_benchmarks(tasks_a)} against {_benchmarks(tasks_b)}")
@@ -89,6 +121,27 @@ def compare(
     first = comparisons[0]
     comparisons[0] = replace(first, only_a=first.only_a + strangers[0], only_b=first.only_b + strangers[1])
     return comparisons
+
+
+def _all_of(name: str, tasks: Sequence[TaskResult], k: int) -> list[TaskResult]:
+    """The trials of each task as one result, whose score is the chance that all of `k` solve it: C(solved, k) /
+    C(trials, k) (S. Yao et al. (2024), tau-bench, arXiv:2406.12045).
+
+    A trial without a score solved nothing; a task of which no trial has one keeps its outcome. Raises BadInput for a
+    task with fewer trials.
+    """
+    trials: dict[tuple[str, str, str, str], list[TaskResult]] = {}
+    for task in tasks:
+        seed = "" if task.seed is None else str(task.seed)
+        trials.setdefault((task.benchmark, str(task.version), task.task_id, seed), []).append(task)
+    found = []
+    for some in trials.values():
+        if len(some) < k:
+            raise BadInput(f"{name}: {some[0].task_id} has {len(some)} of the {k} trials that pass_all/{k} needs")
+        value = math.comb(sum(bool(each.success) for each in some), k) / math.comb(len(some), k)
+        outcome = next((each.outcome for each in some if each.outcome == "scored"), some[0].outcome)
+        found.append(msgspec.structs.replace(some[0], trial=0, outcome=outcome, score=value))
+    return found
 
 
 def _versions(
@@ -135,7 +188,7 @@ def _compare(
     benchmark = tasks_a[0].benchmark
     if not shared:
         raise BadInput(f"{a} and {b} have no task in common, though both are of {benchmark}")
-    _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
+    other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
     tasks: list[tuple[TaskResult, TaskResult]] = []
     pairs: list[tuple[TaskResult, float, float]] = []
     unscored = []
@@ -144,7 +197,7 @@ def _compare(
         score_a, score_b = first.value(metric), second.value(metric)
         if score_a is not None and score_b is not None:
             pairs.append((first, score_a, score_b))
-        elif "infra" not in (first.outcome, second.outcome):
+        elif first.outcome == second.outcome == "scored":
             unscored.append(key)
             continue
         tasks.append((first, second))
@@ -186,8 +239,15 @@ def _compare(
         infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
         infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
         unscored=tuple(unscored),
-        notes=(*notes, *_few(len(sums), alone or not pairs)),
+        notes=(*notes, *other_rule, *_not_run(tasks, a, b), *_few(len(sums), alone or not pairs)),
     )
+
+
+def _not_run(tasks: Sequence[tuple[TaskResult, TaskResult]], a: str, b: str) -> list[str]:
+    left, right = (sum(pair[side].outcome == "not run" for pair in tasks) for side in (0, 1))
+    if not left + right:
+        return []
+    return [f"tasks that could not run there, and count as not solved: {left} of {a}, {right} of {b}"]
 
 
 def _few(clusters: int, alone: bool) -> list[str]:
@@ -205,20 +265,30 @@ def mean_with_interval(units: Sequence[str], values: Sequence[float], rate: bool
     return stats.clustered_mean(sums, sizes, min([0.0, *values]), max([1.0, *values]))
 
 
-def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) -> None:
-    """Raises BadInput where two records of one task name different rules; a record without rules fits any."""
+def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) -> list[str]:
+    """A note where the two sides had other rules of what an answer counts as. Raises BadInput where two records of one
+    task name different rules of any other kind; a record without rules fits any."""
+    notes: dict[str, None] = {}
     for first, second in pairs:
         if not first.rules or not second.rules or first.rules == second.rules:
             continue
-        names = sorted(
-            name
-            for name in {*first.rules, *second.rules}
-            if first.rules.get(name, _ABSENT) != second.rules.get(name, _ABSENT)
-        )
-        told = "; ".join(f"{name}: {_told(first.rules, name)} against {_told(second.rules, name)}" for name in names)
-        raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")
+        left, right = ({ANSWERS: FIRST_RULE, **each.rules} for each in (first, second))
+        if "environment" not in left or "environment" not in right:  # no episodes: answers are judged one by one
+            left, right = dict(first.rules), dict(second.rules)
+        names = sorted(name for name in {*left, *right} if left.get(name, _ABSENT) != right.get(name, _ABSENT))
+        if names == [ANSWERS] and left[ANSWERS].get("rule") != right[ANSWERS].get("rule"):
+            rules = " and ".join(
+                f"{name} by rule {each[ANSWERS].get('rule')}" for name, each in ((a, left), (b, right))
+            )
+            notes[f"what an answer counts as was decided otherwise: {rules} (docs/explanation/answers.md)"] = None
+        elif names:
+            told = "; ".join(f"{name}: {_told(left, name)} against {_told(right, name)}" for name in names)
+            raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")
+    return list(notes)
 
 
+ANSWERS: Final = "answers"  # of a record's rules: the rule by which answers count
+FIRST_RULE: Final = {"rule": "1"}  # of results of before it was written
 _ABSENT: Final = object()
 
 

@@ -48,6 +48,7 @@ class TaskResult(msgspec.Struct, frozen=True):
     cluster  results of the same cluster (the steps of a trajectory) are not independent; None: of no other's cluster
     rules    what else defines the score; two results are only compared where it is the same
     trial    which repetition of the task it is, from 0
+    programs, difficulty  of the task, where the environment tells
     """
 
     benchmark: str
@@ -55,12 +56,14 @@ class TaskResult(msgspec.Struct, frozen=True):
     seed: int | str | None = None
     score: float | None = None
     success: bool | None = None
-    outcome: str = "scored"  # scored | infra
+    outcome: str = "scored"  # scored | infra | not run
     agent: str = ""
     version: str | int | float = ""
     cluster: str | None = None
     rules: dict[str, Any] = {}
     trial: int = 0
+    programs: tuple[str, ...] = ()
+    difficulty: str = ""
 
     @property
     def unit(self) -> str:
@@ -108,8 +111,6 @@ class DetailedResult(TaskResult, frozen=True):
     duration_ms: float = 0.0
     metrics: dict[str, float] = {}
     episode: str | None = None
-    programs: tuple[str, ...] = ()
-    difficulty: str = ""
     failure: FailureNote | None = None
 
 

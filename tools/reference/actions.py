@@ -150,7 +150,6 @@ read. Arguments have names, and any order is read. Texts stand between double qu
             "Action: TYPE(text='alice')",
             'Action: KEY(keys=["enter"])',
             'Action: HOTKEY(keys=["enter"])',
-            'Action: SCROLL(direction="down", amount=0)',
         ),
     ),
     "dsl with marks": Grammar(

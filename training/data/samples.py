@@ -211,7 +211,10 @@ def _messages(
 
 
 def _past(step: Step, image: ImageRef, builder: PromptBuilder | None) -> PastStep:
-    past = PastStep(step.action, image, step.thought, step.response, step.marks, step.further_actions)
+    undone = step.parse_error or step.refused
+    past = PastStep(
+        step.action, image, step.thought, step.response, step.marks, step.further_actions, step.calls, undone
+    )
     return past if builder is None else builder.as_taught(past)
 
 

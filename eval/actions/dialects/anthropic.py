@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from eval.actions import DIRECTIONS, Action, ActionType, ParseError, Unrepresentable
+from eval.actions import DIRECTIONS, Action, ActionType, ImpossibleAction, ParseError, Unrepresentable
 from eval.actions.dialects.strict_json import read_json, shown, text_of, write_json
 from eval.actions.dialects.turns import (
     CLICKS,
@@ -29,6 +29,7 @@ from eval.actions.dialects.turns import (
     only,
     pressed,
     read_keys,
+    scrolled_nothing,
     write_keys,
 )
 from eval.actions.keys import XDOTOOL
@@ -156,7 +157,9 @@ class Anthropic(TurnDialect):
         if action == "key":
             repeat = number_of(given, "repeat", action, default=1)
             if repeat not in range(1, MAX_REPEAT + 1):
-                raise ParseError(f"key: repeat must be a whole number from 1 to {MAX_REPEAT}, not {shown(repeat)}")
+                raise ImpossibleAction(
+                    f"key: repeat must be a whole number from 1 to {MAX_REPEAT}, not {shown(repeat)}"
+                )
             return [pressed(keys) for keys in _combinations(given, action, repairs)] * int(repeat)
         if action == "hold_key":
             need(given, "duration", action)
@@ -197,6 +200,8 @@ class Anthropic(TurnDialect):
                 )
             need(given, "scroll_amount", action)
             amount = number_of(given, "scroll_amount", action)
+            if not amount:
+                return scrolled_nothing(**point, **held)
             return Action(ActionType.SCROLL, direction=direction, amount=amount, **point, **held)
         need(given, "coordinate", action)
         if action == "mouse_move":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from eval.actions import Action, ParseError, Unrepresentable
 from eval.actions.dialects.calls import CodeCall
-from eval.actions.geometry import Cells
+from eval.actions.geometry import Cells, PublishedPixels
 
 T = TypeVar("T")
 MAX_ANSWER: Final = 200_000  # characters of an answer, its reasoning among them
@@ -42,6 +42,17 @@ def _read(read: Callable[[str], T], text: str) -> T:
         raise
     except Exception as error:
         raise ParseError(f"the dialect failed: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+D = TypeVar("D")
+
+
+def scored_as_published(dialect: D) -> D:
+    """The dialect with its coordinates where published scorers take them (`eval.actions.geometry.PublishedPixels`)."""
+    frame = getattr(dialect, "frame", None)
+    if not isinstance(frame, Cells) or not is_dataclass(dialect) or isinstance(dialect, type):
+        return dialect
+    return replace(dialect, frame=PublishedPixels(frame.width, frame.height))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from eval.actions import ActionType, ParseError
+from eval.actions import ActionType, ImpossibleAction, ParseError
 
 # function -> the names of its parameters, in PyAutoGUI's order
 POSITION: Final = ("x", "y")
@@ -380,7 +380,7 @@ def _call(function: str, values: list[Any], named: dict[str, Any]) -> CodeCall:
         arguments["keys"] = key_names(pressed if isinstance(pressed, list) else [pressed])
         times = arguments.get("presses", 1)
         if isinstance(times, int) and times * len(arguments["keys"]) > MAX_PRESSES:
-            raise ParseError(f"{function} presses more than {MAX_PRESSES} keys")
+            raise ImpossibleAction(f"{function} presses more than {MAX_PRESSES} keys")
     return CodeCall(short, {name: value for name, value in arguments.items() if value is not None})
 
 

@@ -24,6 +24,7 @@ from eval.actions.dialects.turns import (
     only,
     pressed,
     read_keys,
+    scrolled_nothing,
     write_keys,
 )
 
@@ -208,10 +209,9 @@ def _button(action: Action) -> str:
 def _scrolls(given: dict[str, Any]) -> list[Action]:
     """The scroll up or down, then the one to the side."""
     dx, dy = (number_of(given, name, "SCROLL", default=0) for name in ("dx", "dy"))
-    if not dx and not dy:
-        raise ParseError("SCROLL needs dx or dy other than 0")
     both = [("up" if dy > 0 else "down", dy), ("right" if dx > 0 else "left", dx)]
-    return [Action(ActionType.SCROLL, direction=name, amount=abs(value)) for name, value in both if value]
+    scrolls = [Action(ActionType.SCROLL, direction=name, amount=abs(value)) for name, value in both if value]
+    return scrolls or [scrolled_nothing()]
 
 
 def _clicks(action: Action) -> dict[str, float]:

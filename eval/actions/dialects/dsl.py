@@ -11,8 +11,18 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from eval.actions import FIELDS, Action, ActionError, ActionType, ParseError, Unrepresentable
+from eval.actions import (
+    FIELDS,
+    Action,
+    ActionError,
+    ActionType,
+    ImpossibleAction,
+    OutOfRange,
+    ParseError,
+    Unrepresentable,
+)
 from eval.actions.dialects.base import Dialect, Response
+from eval.actions.dialects.turns import scrolled_nothing
 from eval.actions.geometry import Cells, OutOfFrame
 
 # The order in which arguments are written; any order is read.
@@ -168,7 +178,11 @@ class Dsl(Dialect):
         if kind in PLACED and not {"x", "y", "element"} & set(values):
             raise ParseError(f"{kind} needs {'element' if self.marks else 'x and y'}")
         try:
+            if kind is ActionType.SCROLL and 0 in (values.get("amount"), values.get("distance")):
+                return scrolled_nothing(**{name: values[name] for name in ("x", "y") if name in values})
             return Action(kind, **values)
+        except OutOfRange as error:
+            raise ImpossibleAction(str(error)) from None
         except ActionError as error:
             raise ParseError(str(error)) from None
 
@@ -253,7 +267,7 @@ class Dsl(Dialect):
         try:
             return frame.to_norm(value, 0)[0] if name in ("x", "x2") else frame.to_norm(0, value)[1]
         except OutOfFrame:
-            raise ParseError(f"{name} is off the frame of {frame.width}x{frame.height}: {number[:60]}") from None
+            raise ImpossibleAction(f"{name} is off the frame of {frame.width}x{frame.height}: {number[:60]}") from None
 
     def _integer(self, tokens: _Tokens) -> int:
         text = tokens.take("number")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eval.actions import Action, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ActionType, ImpossibleAction, ParseError, Unrepresentable
 from eval.actions.dialects.strict_json import read_json, shown, text_of, write_json
 from eval.actions.dialects.turns import (
     ENDS,
@@ -27,6 +27,7 @@ from eval.actions.dialects.turns import (
     only,
     pressed,
     read_keys,
+    scrolled_nothing,
     write_keys,
 )
 from eval.actions.geometry import Point
@@ -132,13 +133,15 @@ class OpenAi(TurnDialect):
 
     def _drag(self, given: dict[str, Any], held: dict[str, Any], repairs: Repairs) -> Action:
         path = need(given, "path", "drag")
-        if not isinstance(path, list) or len(path) < 2:
+        if not isinstance(path, list):
             raise ParseError(f"drag: path must be a list of two points or more, not {shown(path)}")
         points: list[Point] = []
         for point in path:
             if not isinstance(point, dict) or set(point) != {"x", "y"}:
                 raise ParseError(f"drag: a point must be an object of x and y, not {shown(point)}")
             points.append(self._point(point["x"], point["y"], repairs))
+        if len(points) < 2:
+            raise ImpossibleAction(f"drag: path must be a list of two points or more, not {shown(path)}")
         (x, y), *between, (x2, y2) = points
         return Action(ActionType.DRAG, x=x, y=y, path=tuple(between) or None, x2=x2, y2=y2, **held)
 
@@ -150,9 +153,7 @@ class OpenAi(TurnDialect):
                 direction = forward if pixels > 0 else backward
                 distance = abs(pixels) / self._pixels(direction)
                 actions.append(Action(ActionType.SCROLL, direction=direction, distance=distance, **where))
-        if not actions:
-            raise ParseError("scroll needs scroll_x or scroll_y other than 0")
-        return actions
+        return actions or [scrolled_nothing(**where)]
 
     def _pixels(self, direction: str | None) -> int:
         """What a whole height or width of the screen is in the dialect's numbers."""

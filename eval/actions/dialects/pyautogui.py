@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eval.actions import Action, ActionError, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ActionError, ActionType, ImpossibleAction, OutOfRange, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response
 from eval.actions.dialects.calls import CLICKS, CodeCall, calls, is_number, key_names, shown
 from eval.actions.dialects.headings import split_headings
@@ -96,7 +96,7 @@ def click_type(call: CodeCall) -> ActionType:
 def _times(call: CodeCall, name: str) -> int:
     value = call.arguments.get(name, 1)
     if not isinstance(value, int) or not 1 <= value <= 1000:
-        raise ParseError(f"{name} must be a whole number from 1 to 1000, not {shown(value)}")
+        raise ImpossibleAction(f"{name} must be a whole number from 1 to 1000, not {shown(value)}")
     return value
 
 
@@ -104,7 +104,7 @@ def _make(kind: ActionType, **values: Any) -> Action:
     try:
         return Action(kind, **values)
     except ActionError as error:
-        raise Unrepresentable(str(error)) from None
+        raise Unrepresentable(str(error)) from error
 
 
 def _need(call: CodeCall) -> tuple[float, float]:
@@ -173,13 +173,22 @@ def _action(call: CodeCall) -> Action:
     raise Unrepresentable(f"{call.name} is not an action by itself")
 
 
+def _scrolled(call: CodeCall) -> CodeCall:
+    """A scroll of 0 as what it does: the pointer goes to its point, or nothing happens."""
+    if call.name not in ("scroll", "hscroll") or call.arguments.get("clicks") != 0:
+        return call
+    if call.point is None:
+        return CodeCall("wait", {"seconds": 0.0})
+    return CodeCall("moveTo", {name: call.arguments[name] for name in ("x", "y")})
+
+
 def _normal(call: CodeCall, frame: Cells) -> CodeCall:
     if call.point is None:
         return call
     try:
         x, y = frame.to_norm(call.arguments["x"], call.arguments["y"])
     except OutOfFrame:
-        raise ParseError(f"a point off the frame of {frame.width}x{frame.height}: {shown(call.point)}") from None
+        raise ImpossibleAction(f"a point off the frame of {frame.width}x{frame.height}: {shown(call.point)}") from None
     return CodeCall(call.name, {**call.arguments, "x": x, "y": y})
 
 
@@ -268,9 +277,10 @@ class PyAutoGui(Dialect):
 
     def _actions(self, code: str) -> list[Action]:
         try:
-            return merged(self._read(code))
+            return merged([_scrolled(call) for call in self._read(code)])
         except Unrepresentable as error:
-            raise ParseError(str(error)) from None
+            refusal = ImpossibleAction if isinstance(error.__cause__, OutOfRange) else ParseError
+            raise refusal(str(error)) from None
 
     def format_response(self, action: Action, thought: str | None = None) -> str:
         """`## Thought` (when there is one) and `## Code`. Raises Unrepresentable for a thought that holds a heading."""

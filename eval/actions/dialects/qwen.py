@@ -26,6 +26,7 @@ from eval.actions.dialects.turns import (
     only,
     pressed,
     read_keys,
+    scrolled_nothing,
     write_keys,
 )
 from eval.actions.geometry import Cells
@@ -110,7 +111,7 @@ class Qwen25(TurnDialect):
             need(given, "pixels", name)
             pixels = number_of(given, "pixels", name)
             if not pixels:
-                raise ParseError(f"{name}: pixels must not be 0")
+                return scrolled_nothing(**point)
             forward, backward = ("up", "down") if name == "scroll" else ("right", "left")
             direction = forward if pixels > 0 else backward
             return Action(ActionType.SCROLL, direction=direction, amount=abs(pixels), **point)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from eval.actions import Action, ActionError, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ActionError, ActionType, ImpossibleAction, OutOfRange, ParseError, Unrepresentable
 from eval.actions.dialects.base import MAX_ANSWER, AgentTurn, Dialect, Response
 from eval.actions.dialects.strict_json import shown
 from eval.actions.geometry import Cells, OutOfFrame, Point
@@ -36,10 +36,10 @@ class Repairs:
         self.lenient = lenient
         self.made: list[str] = []
 
-    def make(self, fault: str) -> None:
-        """Call it before the repair. Raises ParseError where nothing is to be repaired."""
+    def make(self, fault: str, refusal: type[ParseError] = ParseError) -> None:
+        """Call it before the repair. Raises `refusal` where nothing is to be repaired."""
         if not self.lenient:
-            raise ParseError(fault)
+            raise refusal(fault)
         if fault not in self.made:
             self.made.append(fault)
 
@@ -72,6 +72,8 @@ class TurnDialect(Dialect):
         repairs = Repairs(lenient)
         try:
             thought, actions = self._read(text, repairs)
+        except OutOfRange as error:
+            raise ImpossibleAction(str(error)) from None
         except (ActionError, Unrepresentable) as error:
             raise ParseError(str(error)) from None
         if not actions:
@@ -116,19 +118,20 @@ class TurnDialect(Dialect):
         return [round(point[0], self.decimals), round(point[1], self.decimals)]
 
     def _point(self, x: Any, y: Any, repairs: Repairs) -> Point:
-        """The inverse. Raises ParseError for what is no number, and for a point off the frame."""
+        """The inverse. Raises ParseError for what is no number, ImpossibleAction for a point off the frame."""
         x, y = _number(x, repairs), _number(y, repairs)
         if self.frame is None:
             if not (0 <= x <= 1 and 0 <= y <= 1):
-                raise ParseError(f"x and y must be numbers from 0 to 1, not {shown((x, y))}")
+                raise ImpossibleAction(f"x and y must be numbers from 0 to 1, not {shown((x, y))}")
             return float(x), float(y)
         try:
             return self.frame.to_norm(x, y)
         except OutOfFrame:
             fault = f"a point off the frame of {self.frame.width}x{self.frame.height}: {shown((x, y))}"
         if not (-1 <= x <= self.frame.width and -1 <= y <= self.frame.height):
-            raise ParseError(fault)
-        repairs.make(fault)  # by one cell: models that count from 1, or scale to the size itself
+            raise ImpossibleAction(fault)
+        # by one cell: models that count from 1, or scale to the size itself
+        repairs.make(fault, ImpossibleAction)
         return self.frame.to_norm(min(max(x, 0), self.frame.width - 1), min(max(y, 0), self.frame.height - 1))
 
     def _pair(self, value: Any, repairs: Repairs) -> Point:
@@ -200,12 +203,12 @@ def number_of(value: Mapping[str, Any], name: str, where: str, *, default: float
 
 
 def read_keys(spellings: Any, where: str) -> tuple[str, ...]:
-    """Our names of keys. Raises ParseError for an unknown one."""
+    """Our names of keys. Raises ParseError for what is no list of names, ImpossibleAction for an unknown one."""
     if not isinstance(spellings, list) or not spellings or not all(isinstance(key, str) for key in spellings):
         raise ParseError(f"{where}: not a list of key names: {shown(spellings)}")
     names = [key_name(key) for key in spellings]
     if None in names:
-        raise ParseError(f"{where}: unknown key {shown(spellings[names.index(None)])}")
+        raise ImpossibleAction(f"{where}: unknown key {shown(spellings[names.index(None)])}")
     return tuple(name for name in names if name is not None)
 
 
@@ -215,6 +218,11 @@ def write_keys(keys: Sequence[str], names: Mapping[str, str], *, capitals: bool 
     if None in written:
         raise Unrepresentable(f"unknown key {shown(keys[written.index(None)])}")
     return [name for name in written if name is not None]
+
+
+def scrolled_nothing(**where: Any) -> Action:
+    """A scroll of 0: the pointer goes to the point, where one is given, and nothing else happens."""
+    return Action(ActionType.HOVER, **where) if "x" in where else Action(ActionType.WAIT, duration=0.0)
 
 
 def pressed(keys: tuple[str, ...], **values: Any) -> Action:

@@ -17,9 +17,9 @@ import msgspec
 
 from eval import config as configuration
 from eval.actions import Action, ParseError, Unrepresentable
-from eval.actions.dialects.base import Dialect
+from eval.actions.dialects.base import Dialect, scored_as_published
 from eval.actions.dialects.pyautogui import actions
-from eval.actions.geometry import Cells
+from eval.actions.geometry import PIXELS, Cells
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
 from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
@@ -133,6 +133,7 @@ def score_step(
         return step_score(step, None, version), None
     if answer.frame is not None:
         dialect = dialect.in_frame(Cells(*answer.frame))
+    dialect = scored_as_published(dialect)
     try:
         return step_score(step, predicted_acts(answer.response, dialect), version), None
     except ParseError as error:
@@ -214,7 +215,7 @@ def score_all(
                     metrics={f"type/{kind}": value for kind, value in score.types.items()},
                     version=version,
                     cluster=trajectory.task_id,
-                    rules={"trajectory": trajectory.digest},
+                    rules={"trajectory": trajectory.digest, "pixels": PIXELS},
                 )
             )
     infra = sum(record.outcome == "infra" for record in records)

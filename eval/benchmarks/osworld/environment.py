@@ -29,7 +29,9 @@ HOME: Final = 512 << 20
 class OSWorldOptions(Config, frozen=True):
     """
     folder    the task files, DOMAIN/ID.json
-    list      only the tasks of this list, such as test_all.json: {DOMAIN: [ID, ...]}; its ids that no file has are told
+    list      only the tasks of this list, such as test_all.json: {DOMAIN: [ID, ...]}. All its tasks count: one that no
+              file has, or whose file cannot be read, is "not run"
+    strict    a task that cannot be read is an error
     cache     folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)
     internet  downloads may be fetched from other machines; from this one they always may
     judge     the Python that has the package desktop-env (`make osworld-env`)
@@ -44,6 +46,7 @@ class OSWorldOptions(Config, frozen=True):
 
     folder: str
     list: str | None = None
+    strict: bool = False
     cache: str | None = None
     internet: bool = False
     judge: str = JUDGE
@@ -64,9 +67,11 @@ class OSWorldOptions(Config, frozen=True):
 
     def found(self) -> PublicTasks:
         """The tasks. Raises ConfigError."""
-        found = _found(self.folder, self.list)
+        found = _found(self.folder, self.list, self.strict)
         if not found.tasks:
-            raise ConfigError(f"options.list: no file has any of its {len(found.stale)} tasks")
+            name, why = next(iter(found.unread.items()))
+            where = "folder" if self.list is None else "list"
+            raise ConfigError(f"options.{where}: none of its {len(found.names)} tasks can be read; {name}: {why}")
         return found
 
 
@@ -75,23 +80,32 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 
     A seed changes nothing in a task: it numbers the repetitions. Raises ConfigError.
     """
-    found = _options(options).found().tasks
+    found = _options(options).found()
     many = []
     for number in range(count):
-        one = found[number % len(found)]
+        name, trial = found.names[number % len(found.names)], seed + number // len(found.names)
+        if (one := found.by_name.get(name)) is None:
+            domain = (name.split("/")[0],)
+            many.append(Task(name, "", trial, tags=domain, cluster=name, not_run=found.unread[name]))
+            continue
         tags = (one.task_id.split("/")[0], *(["infeasible"] if one.infeasible else []))
         about = {"task_file": one.digest}
-        many.append(Task(one.task_id, one.instruction, seed + number // len(found), None, about, tags, one.task_id))
+        many.append(Task(one.task_id, one.instruction, trial, None, about, tags, one.task_id))
     return many
+
+
+def size(options: Mapping[str, Any]) -> int:
+    """How many tasks the set has. Raises ConfigError."""
+    return len(_options(options).found().names)
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:
     """A real desktop, for one episode at a time. Raises ConfigError, also for what every task needs and is missing.
 
-    What only some tasks need is looked for when such a task begins: without it the task is `infra: missing dependency`.
+    What only some tasks need is looked for when such a task begins: without it the task is "not run".
     """
     chosen = _options(options)
-    by_name = {one.task_id: one for one in chosen.found().tasks}
+    by_name = chosen.found().by_name
     judge = PublicJudge(Path(chosen.judge).absolute())
     kept = None if chosen.cache is None else Path(chosen.cache)
     machine = Machine(chosen.internet, kept, judge=judge.python)
@@ -132,6 +146,7 @@ def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
         "revision": hashlib.sha256(lines.encode()).hexdigest()[:12],
         "evaluators": None if evaluators is None else f"desktop-env {evaluators.version}",
         "stale": list(found.stale),
+        **({"unread": dict(found.unread)} if found.unread else {}),
     }
 
 
@@ -142,9 +157,9 @@ def _machines(named: tuple[str, ...]) -> VirtualMachines:
 
 
 @cache
-def _found(folder: str, names: str | None) -> PublicTasks:
+def _found(folder: str, names: str | None, strict: bool) -> PublicTasks:
     try:
-        return load(Path(folder), None if names is None else Path(names))
+        return load(Path(folder), None if names is None else Path(names), strict=strict)
     except BenchError as error:
         raise ConfigError(f"options.folder: {error}") from None
 

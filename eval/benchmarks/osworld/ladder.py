@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ async def without_agent(
     Raises ConfigError.
     """
     can_run = {row.task for row in rows if row.can_run}
-    every = environment.tasks(len(rows), 0, options)
+    every = environment.tasks(environment.size(options), 0, options)
     tasks = [task for task in every if task.task_id in can_run]
     found = await rollout(
         DoesNothing(Dsl(4)),
@@ -45,14 +45,14 @@ def faults(rows: Sequence[RunnableTask], played: dict[str, Rollout]) -> list[str
     for row in rows:
         if (result := played.get(row.task)) is None:
             continue
-        if result.record.outcome == "infra":
+        if result.record.outcome != "scored":
             lines.append(f"{row.task}: {result.record.error}")
         elif result.record.success:
             lines.append(f"{row.task}: solved while nobody acted")
     return lines
 
 
-def table(rows: Sequence[RunnableTask], played: dict[str, Rollout], stale: Sequence[str]) -> str:
+def table(rows: Sequence[RunnableTask], played: dict[str, Rollout], unread: Mapping[str, str]) -> str:
     """A line for each task, and how many were judged."""
     wide = max(len(row.task) for row in rows)
     lines = []
@@ -60,11 +60,11 @@ def table(rows: Sequence[RunnableTask], played: dict[str, Rollout], stale: Seque
         if (result := played.get(row.task)) is None:
             told = f"lacks {row.told}"
         elif result.record.score is None:
-            told = "infra"
+            told = result.record.outcome
         else:
             told = f"score {result.record.score:g}, {result.record.duration_ms / 1000:.1f} s"
         lines.append(f"{row.task:<{wide}}  {told}")
     judged = sum(result.record.score is not None for result in played.values())
-    lines.append(f"\n{judged} judged, of {len(played)} that can run, of {len(rows)} tasks")
-    lines += [f"{name}: in the list, and no file has it" for name in stale]
+    lines.append(f"\n{judged} judged, of {len(played)} that can run, of {len(rows) + len(unread)} tasks")
+    lines += [f"{name}: {why}" for name, why in unread.items()]
     return "\n".join([*lines, *(f"fault: {line}" for line in faults(rows, played))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -41,16 +41,16 @@ def report(found: PublicTasks, machine: Machine) -> list[RunnableTask]:
     return rows
 
 
-def table(rows: Sequence[RunnableTask], stale: Sequence[str]) -> str:
-    """The rows for people, and how many tasks lack what."""
+def table(rows: Sequence[RunnableTask], unread: Mapping[str, str]) -> str:
+    """The rows for people, and how many tasks lack what. `unread`: why a task of the set cannot be read."""
     wide = max(len(row.task) for row in rows)
     lines = [f"{row.task:<{wide}}  {'can run' if row.can_run else f'lacks {row.told}'}" for row in rows]
-    lines.append(f"\n{sum(row.can_run for row in rows)} of {len(rows)} tasks can run here")
+    lines.append(f"\n{sum(row.can_run for row in rows)} of {len(rows) + len(unread)} tasks can run here")
     counts: Counter[str] = Counter()
     for row in rows:
         judge = [need for need in row.lacks if need.kind in ("metric", "getter")]
         counts.update({f"{need.kind} {need.name}" for need in row.lacks if need not in judge})
         counts["the public evaluators"] += bool(judge)
     lines += [f"{count:4} lack {what}" for what, count in counts.most_common() if count]
-    lines += [f"{name}: in the list, and no file has it" for name in stale]
+    lines += [f"{name}: {why}" for name, why in unread.items()]
     return "\n".join(lines)

@@ -103,7 +103,7 @@ class Machine:
     def _cached(self, need: TaskNeed, task: PublicTask) -> bool:
         if self.cache is None or not need.file:
             return False
-        return (self.cache / task.task_id.split("/")[1] / Path(need.file).name).is_file()
+        return Path(task.file_id).name == task.file_id and (self.cache / task.file_id / Path(need.file).name).is_file()
 
 
 def told(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:

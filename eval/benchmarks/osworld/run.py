@@ -26,7 +26,7 @@ def _try(rows: Sequence[RunnableTask], found: PublicTasks, arguments: argparse.N
     given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "judge")}
     with configuration.results_folder(arguments.out, "osworld") as out:
         played = asyncio.run(ladder.without_agent(rows, {**given, "tree": False}, out, arguments.at_once))
-    print(ladder.table(rows, played, found.stale))
+    print(ladder.table(rows, played, found.unread))
     return int(bool(ladder.faults(rows, played)))
 
 
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for verb in (can_run, attempt):
         verb.add_argument("folder", help="the task files, DOMAIN/ID.json")
         verb.add_argument("--list", help="only the tasks of this list, such as test_all.json: {DOMAIN: [ID, ...]}")
+        verb.add_argument("--strict", action="store_true", help="a task that cannot be read is an error")
         verb.add_argument("--cache", help="folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)")
         verb.add_argument("--internet", action="store_true", help="downloads and web sites can be reached")
         verb.add_argument("--judge", default=JUDGE, help=f"the Python that has desktop-env (make osworld-env): {JUDGE}")
@@ -50,7 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         try:
-            found = load(Path(arguments.folder), None if arguments.list is None else Path(arguments.list))
+            found = load(
+                Path(arguments.folder),
+                None if arguments.list is None else Path(arguments.list),
+                strict=arguments.strict,
+            )
         except BenchError as error:
             raise ConfigError(str(error)) from None
         kept = None if arguments.cache is None else Path(arguments.cache)
@@ -59,12 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if rows and arguments.verb == "try":
             return _try(rows, found, arguments)
         if arguments.verb == "can-run" and arguments.output == "json":
-            json.dump({"tasks": msgspec.to_builtins(rows), "stale": found.stale}, sys.stdout, indent=1)
+            told = {"tasks": msgspec.to_builtins(rows), "stale": found.stale, "unread": found.unread}
+            json.dump(told, sys.stdout, indent=1)
             print()
         elif rows:
-            print(table(rows, found.stale))
+            print(table(rows, found.unread))
         else:
-            raise ConfigError(f"{arguments.list}: no file has any of its {len(found.stale)} tasks")
+            name, why = next(iter(found.unread.items()))
+            raise ConfigError(f"none of the {len(found.names)} tasks can be read; {name}: {why}")
         return 0
 
     return configuration.run(run)

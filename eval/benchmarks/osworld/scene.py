@@ -17,7 +17,7 @@ from eval.benchmarks.osworld.machine import Machine, told
 from eval.benchmarks.osworld.served import served
 from eval.benchmarks.osworld.steps import StepPlaces, Steps
 from eval.benchmarks.osworld.tasks import PublicTask
-from eval.desktop import Expected, Score, SetupFailed
+from eval.desktop import Expected, NotRunHere, Score
 from eval.desktops.stage import DesktopStage
 
 
@@ -44,10 +44,10 @@ class PublicScene:
         self.cache: Path | None = None
 
     async def prepare(self, stage: DesktopStage) -> None:
-        """Does the steps of `config`. Raises SetupFailed for what the task lacks here, before anything is done."""
+        """Does the steps of `config`. Raises NotRunHere for what the task lacks here, before anything is done."""
         if lacking := self.places.machine.lacks(self.task):
             what = told(self.task, lacking, self.places.machine.evaluators)
-            raise SetupFailed(f"missing dependency: {what}")
+            raise NotRunHere(f"missing dependency: {what}")
         if not self.task.infeasible:
             self.places.judge.check()
         # below /tmp: the user nobody, who judges, must get there
@@ -92,7 +92,7 @@ class PublicScene:
 
     def _downloads(self) -> Path | None:
         cache = self.places.machine.cache
-        return None if cache is None else cache / self.task.task_id.split("/")[1]
+        return None if cache is None else cache / self.task.file_id
 
     def _step_places(self) -> StepPlaces:
         assert self.cache is not None

@@ -1,8 +1,9 @@
 """OSWorld's task files: one JSON object a task, in a folder per domain (`DOMAIN/ID.json`).
 
-What a file says is kept as it is; what its evaluator could not work with is refused here, before a desktop is
-started. The rules are those of desktop-env 1.0.2 (`DesktopEnv._set_evaluator_info`): with a list of metrics, `result`,
-`expected` and `options` are lists of the same length, and an entry may be null.
+What a file says is kept as it is; what its evaluator could not work with is found here, before a desktop is started:
+such a task stays in its set, as one that cannot run, and never keeps the others from running. The rules are those of
+desktop-env 1.0.2 (`DesktopEnv._set_evaluator_info`): with a list of metrics, `result`, `expected` and `options` are
+lists of the same length, and an entry may be null.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class StateCheck:
 class PublicTask:
     """A task of OSWorld's format.
 
-    task_id  domain and id: `os/5ced85fc-...`
+    task_id  domain and name of the file: `os/5ced85fc-...`. The published harnesses find a task by it
+    file_id  the id in the file, which may be another one; the harnesses keep downloads under it
     conj     how several checks make one score: `and` (their mean, 0 if one is 0), `or` (the highest)
     evaluator  the file's own, as the public evaluators read it
     proxy    the task's web sites are reached through a proxy only
@@ -50,6 +52,7 @@ class PublicTask:
     """
 
     task_id: str
+    file_id: str
     instruction: str
     snapshot: str
     programs: tuple[str, ...]
@@ -78,25 +81,55 @@ class PublicTask:
         return tuple(name for name in names if PurePosixPath(name).name == name)
 
 
+NO_FILE: Final = "in the list, and no file has it"
+
+
 @dataclass(frozen=True)
 class PublicTasks:
-    """The tasks of a folder, and the names of a list that no file has any more (`DOMAIN/ID`)."""
+    """A set of tasks: those that were read, and why others of it (`DOMAIN/ID`) cannot be read, in the set's order.
 
-    tasks: tuple[PublicTask, ...]
-    stale: tuple[str, ...] = ()
+    names  all tasks of the set
+    """
+
+    names: tuple[str, ...]
+    by_name: Mapping[str, PublicTask]
+    unread: Mapping[str, str]
+
+    @property
+    def tasks(self) -> tuple[PublicTask, ...]:
+        return tuple(self.by_name[name] for name in self.names if name in self.by_name)
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The names of the list that no file has any more."""
+        return tuple(name for name, why in self.unread.items() if why == NO_FILE)
 
 
-def load(folder: Path, names: Path | None = None) -> PublicTasks:
+def load(folder: Path, names: Path | None = None, *, strict: bool = False) -> PublicTasks:
     """Every task below `folder` (`DOMAIN/ID.json`), sorted; `names`: only those of a list such as test_all.json,
-    `{DOMAIN: [ID, ...]}`. Raises BenchError, which names file and field."""
+    `{DOMAIN: [ID, ...]}`.
+
+    strict  a task that cannot be read is an error
+    Raises BenchError, which names file and field.
+    """
     if not folder.is_dir():
         raise BenchError(f"{folder}: no such folder")
     files = {f"{path.parent.name}/{path.stem}": path for path in sorted(folder.glob("*/*.json"))}
     if not files:
         raise BenchError(f"{folder}: no task (DOMAIN/ID.json)")
     wanted = list(files) if names is None else _listed(names)
-    found = [load_task(files[name]) for name in wanted if name in files]
-    return PublicTasks(tuple(found), tuple(name for name in wanted if name not in files))
+    found: dict[str, PublicTask] = {}
+    unread: dict[str, str] = {}
+    for name in dict.fromkeys(wanted):
+        try:
+            if name not in files:
+                raise BenchError(NO_FILE)
+            found[name] = load_task(files[name])
+        except BenchError as error:
+            if strict:
+                raise BenchError(f"{name}: {error}" if name not in files else str(error)) from None
+            unread[name] = str(error)
+    return PublicTasks(tuple(dict.fromkeys(wanted)), found, unread)
 
 
 def load_task(path: Path) -> PublicTask:
@@ -107,18 +140,17 @@ def load_task(path: Path) -> PublicTask:
         data = json.loads(body)
         if not isinstance(data, dict):
             raise BenchError(f"{where}: not an object")
-        if data["id"] != path.stem:
-            raise BenchError(f"{where}: its id is {data['id']!r}")
         evaluator = _fields(data["evaluator"], "evaluator")
         conj = evaluator.get("conj", "and")
         if conj not in ("and", "or"):
             raise ValueError(f"evaluator.conj must be `and` or `or`, not {conj!r}")
         return PublicTask(
             task_id=f"{path.parent.name}/{path.stem}",
+            file_id=_text(data.get("id", path.stem), "id"),
             instruction=_text(data["instruction"], "instruction"),
             snapshot=_text(data["snapshot"], "snapshot"),
             programs=tuple(_text(name, "related_apps") for name in data.get("related_apps", [])),
-            setup=_steps(data["config"], "config"),
+            setup=_steps([] if data.get("config") is None else data["config"], "config"),
             before_judging=_steps(evaluator.get("postconfig", []), "evaluator.postconfig"),
             checks=_checks(evaluator),
             conj=conj,

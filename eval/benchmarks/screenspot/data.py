@@ -121,15 +121,15 @@ def load(
 
 
 def _annotations(folder: Path, edition: Edition) -> list[Path]:
-    """All annotation files of an edition in a folder; [] where one of v1 or v2 is missing."""
+    """The annotation files of an edition in a folder: of v1 and v2 those of the platforms that are there."""
     if edition == "pro":
         found = sorted((folder / "annotations").glob("*.json"))
         return [path for path in found if not path.name.startswith("screenspot_")]
     ending = "_v2" if edition == "v2" else ""
     names = [f"screenspot_{platform}{ending}.json" for platform in PLATFORMS]
     for place in (folder, folder / "annotations", folder / "metadata"):
-        if all((place / name).is_file() for name in names):
-            return [place / name for name in names]
+        if found := [place / name for name in names if (place / name).is_file()]:
+            return found
     return []
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from eval import config as configuration
-from eval.actions.geometry import Cells
+from eval.actions.dialects.base import scored_as_published
+from eval.actions.geometry import PIXELS, Cells
 from eval.agents.base import Agent, History, decide
 from eval.agents.config import CustomConfig, ServedConfig, TransformersConfig, make_deciding
 from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
@@ -108,11 +110,12 @@ def judge(target: SpotTarget, answer: SpotAnswer, builder: PromptBuilder) -> Jud
         return Judged(target, infra=answer.infra or "no answer")
     if answer.frame is not None:
         builder = builder.in_frame(Cells(*answer.frame))
+    builder = replace(builder, dialect=scored_as_published(builder.dialect))
     decision = decide(builder.read_turn, answer.response)
     point = next((action.point for action in decision.actions if action.point is not None), None)
     if point is None:
         kinds = ", ".join(action.type for action in decision.actions)
-        return Judged(target, unparsed=decision.parse_error or f"no place in: {kinds}")
+        return Judged(target, unparsed=decision.parse_error or decision.refused or f"no place in: {kinds}")
     return Judged(target, target.hit(point, answer.size))
 
 
@@ -168,7 +171,7 @@ def _record(each: Judged, config: SpotConfig, questions: Questions) -> TaskRecor
         metrics=dict.fromkeys(metrics_of(each.target, questions.edition)[1:], float(each.correct)),
         version=questions.edition,
         cluster=each.target.image,
-        rules={"annotations": questions.digest, "language": config.language},
+        rules={"annotations": questions.digest, "language": config.language, "pixels": PIXELS},
     )
 
 

@@ -356,6 +356,7 @@ class Compared(Document, frozen=True):
     infra_b: list[Task]
     unscored: list[Task]
     notes: list[str]
+    group: str
     left_out: int
 
 

@@ -127,8 +127,9 @@ def comparison_text(one: Comparison) -> str:
     ]
     rows = [{"run": row.pop(""), **row, "n": str(one.tasks)} for row in rows]
     benchmark = foreign.line(f"{one.benchmark} {one.version}".strip())
+    group = foreign.line(one.group)
     lines = [
-        f"{foreign.line(one.metric)} on {one.tasks} tasks of {benchmark}",
+        f"{foreign.line(one.metric)} on {one.tasks} tasks of {benchmark}" + (f": {group}" if group else ""),
         table(rows, right=("value", "95 % interval", "n")),
     ]
     if one.difference is not None:

@@ -30,11 +30,12 @@ EXAMPLE = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    from launcher.results.compare import METRICS
+    from launcher.results.compare import GROUPS, METRICS
 
     parser.add_argument("a", metavar="A", help="the evaluation compared with: a run, a group, or GROUP/NAME")
     parser.add_argument("b", metavar="B", nargs="?", help="the other one; without it A is a group")
     parser.add_argument("--metric", choices=METRICS, default="success", help="what is compared (default: %(default)s)")
+    parser.add_argument("--by", choices=tuple(GROUPS), help="then each difficulty, or each application, of the tasks")
     arguments.add_output(parser, ("table", "json"))
     arguments.add_profile(parser)
 
@@ -49,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
     if args.b is None:
-        comparisons = _within(store, select(store, [args.a]), args.a, args.metric)
+        comparisons = _within(store, select(store, [args.a]), args.a, args.metric, args.by)
     else:
         tasks_a, name_a = side(store, select(store, [args.a]), args.a)
         tasks_b, name_b = side(store, select(store, [args.b]), args.b)
-        comparisons = compare(name_a, tasks_a, name_b, tasks_b, args.metric)
+        comparisons = compare(name_a, tasks_a, name_b, tasks_b, args.metric, args.by)
     if args.output == "json":
         print(
             foreign.json_text(
@@ -77,7 +78,7 @@ def side(store: Store, chosen: Selection, name: str) -> tuple[list[TaskResult], 
     return tasks, facts[0].run if len(facts) == 1 else name
 
 
-def _within(store: Store, chosen: Selection, name: str, metric: str) -> list[Comparison]:
+def _within(store: Store, chosen: Selection, name: str, metric: str, by: str | None) -> list[Comparison]:
     from launcher.results.compare import compare
     from launcher.results.facts import load_facts
     from launcher.results.rows import by_depth, load_tasks
@@ -93,7 +94,7 @@ def _within(store: Store, chosen: Selection, name: str, metric: str) -> list[Com
     if len(sides) < 2:
         raise BadInput(f"{name} has {len(sides)} evaluations with tasks; name two: launcher compare A B")
     first, *others = sides
-    return [comparison for other in others for comparison in compare(first[0], first[1], other[0], other[1], metric)]
+    return [one for other in others for one in compare(first[0], first[1], other[0], other[1], metric, by)]
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

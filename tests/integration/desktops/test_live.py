@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -15,9 +16,11 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
+from eval.agents.base import Decision
+from eval.agents.computer import Computer
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, DesktopGone
+from eval.desktop import ActionRefused, DesktopGone, DesktopTimeout, InfraError, Task
 from eval.desktops.live import LiveDesktop
 from eval.environments import desktop
 from eval.environments.desktop import FILE, NoteScene
@@ -197,3 +200,36 @@ def test_what_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(ConfigError, match=r"Xvfb is not installed: apt-get install xvfb; .*install mousepad"):
         desktop.desktop({})
     desktop.check_here.cache_clear()
+
+
+def test_an_action_that_takes_too_long_is_told_while_the_x_server_answers_and_infra_when_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5,000 different characters that the keyboard has no key for, with no time for their number."""
+    monkeypatch.setattr("eval.agents.computer.asks", lambda action: 0.0)
+    monkeypatch.setattr("eval.desktops.live.ANSWERS_S", 10.0)
+    text = "".join(chr(0x4E00 + number) for number in range(5000))
+
+    async def go() -> None:
+        live = await begun()
+        try:
+            seen = await live._observed(await live._computer.look())  # type: ignore[union-attr]
+            computer = Computer(live, Task("note", ""), seen, max_steps=9, step_timeout=1.0)
+            await computer.answer(Decision("", Action(ActionType.TYPE, text=text)))
+            assert "took longer than 1 s" in (computer.steps[-1].refused or "")
+            assert computer.observation is not seen
+            computer._step_timeout = 60.0
+            await computer.answer(Decision("", Action(ActionType.WAIT, duration=0.1)))
+            assert computer.steps[-1].refused is None
+            assert live._session is not None
+            os.kill(live._session.processes["X server"], signal.SIGSTOP)
+            computer._step_timeout = 1.0
+            with pytest.raises(DesktopTimeout):
+                await computer.answer(Decision("", Action(ActionType.CLICK, x=0.5, y=0.5)))
+            assert computer.ended.is_set()
+            os.kill(live._session.processes["X server"], signal.SIGCONT)
+        finally:
+            with contextlib.suppress(InfraError):
+                await live.close()
+
+    asyncio.run(go())

@@ -24,14 +24,20 @@ KINDS = ("openai", "claude")
 
 
 def play(
-    kind: str, server: ModelServer, out: Path, tasks: Sequence[Task] | None = None, attempts: int = 1, **options: Any
+    kind: str,
+    server: ModelServer,
+    out: Path,
+    tasks: Sequence[Task] | None = None,
+    attempts: int = 1,
+    parse_failures: int = 1,
+    **options: Any,
 ) -> list[Rollout]:
     section = {"kind": kind, "model": "m", "api_key": "THE_KEY", "retries": 0, **options}
     section["base_url"] = f"{server.url}/v1" if kind == "openai" else server.url
     config: Any = convert(section, AgentConfig, "agent")  # type: ignore[arg-type]
     agent = make_agent(config, PromptConfig().builder())
     told: dict[str, Any] = {"benchmark": "b", "environment": "login"}
-    limits = RolloutLimits(attempts=attempts, backoff=0.0)
+    limits = RolloutLimits(attempts=attempts, backoff=0.0, parse_failures=parse_failures)
     chosen = tasks or LOGIN.tasks(1, SEED, {})
     return asyncio.run(rollout(agent, lambda: LOGIN.desktop({}), chosen, out=out, limits=limits, **told))
 
@@ -218,11 +224,7 @@ def _bad(kind: str, name: str) -> Reply:
             "refusal": response(0, message_of_openai(0, "I cannot.", "refusal")),
             "truncated": response(0, status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
             "filtered": response(0, status="incomplete", incomplete_details={"reason": "content_filter"}),
-            "off the screen": response(
-                0, {**call, "actions": [{"type": "click", "button": "left", "x": 9999, "y": 1}]}
-            ),
             "unknown action": response(0, {**call, "actions": [{"type": "explode"}]}),
-            "unknown key": response(0, {**call, "actions": [{"type": "keypress", "keys": ["\ud800"]}]}),
             "no action": response(0, {**call, "actions": []}),
             "nothing": response(0),
             "another tool": response(
@@ -247,9 +249,7 @@ def _bad(kind: str, name: str) -> Reply:
         ("openai", "refusal", "refusal: I cannot."),
         ("openai", "truncated", "truncated: "),
         ("openai", "filtered", "refusal: "),
-        ("openai", "off the screen", "a point off the frame"),
         ("openai", "unknown action", ""),
-        ("openai", "unknown key", ""),
         ("openai", "no action", ""),
         ("openai", "nothing", ""),
         ("openai", "another tool", ""),
@@ -304,8 +304,9 @@ def test_a_wrong_call_is_told_to_claude_and_the_episode_goes_on(name: str, tmp_p
         end("claude", 2, "Done."),
     ]
     with serving(lambda request, number: Reply(replies[number])) as server:
-        (result,) = play("claude", server, tmp_path)
+        (result,) = play("claude", server, tmp_path, parse_failures=2)
     assert (result.record.outcome, result.record.success, result.record.steps) == ("scored", True, 3)
+    assert result.record.refused + result.record.parse_failures == 1
     (told,) = server.requests[1]["messages"][-1]["content"]
     assert (told["type"], told["is_error"]) == ("tool_result", True)
 

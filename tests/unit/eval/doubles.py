@@ -14,7 +14,7 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Decision, History, decide
 from eval.config import Config, convert
-from eval.desktop import BrokenByAgent, DesktopGone, Expected, Observation, Score, SetupFailed, Task
+from eval.desktop import BrokenByAgent, DesktopGone, Expected, NotRunHere, Observation, Score, SetupFailed, Task
 
 SIZE = 20
 BOX = (0.4, 0.4, 0.2, 0.2)
@@ -52,6 +52,8 @@ class Counting:
             raise DesktopGone(f"{where} failed")
         if options.get("fault") == "setup" and where == "reset":
             raise SetupFailed("no start state")
+        if options.get("fault") == "not here" and where == "reset":
+            raise NotRunHere("no program here")
         if options.get("fault") == f"agent {where}":
             raise BrokenByAgent(f"the agent broke the {where}")
         if options.get("fault") == f"code {where}":
@@ -75,7 +77,9 @@ class Counting:
 
     async def score(self) -> Score:
         await self._fault("score")
-        return Score(min(self.hits, 3) / 3, self.hits >= 3 and self.ended)
+        assert self.task is not None
+        ended = self.ended or self.task.options.get("judged") == "state"
+        return Score(min(self.hits, 3) / 3, self.hits >= 3 and ended)
 
     async def close(self) -> None:
         Counting.open -= 1

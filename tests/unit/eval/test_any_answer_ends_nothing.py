@@ -55,7 +55,7 @@ def test_a_rollout_records_every_answer_and_its_failure(dialect: str, tmp_path: 
     for index, text in enumerate(NASTY.values()):
         step = answers[f"t{index}"]
         assert step.response == text.encode(errors="backslashreplace").decode()
-        assert (step.action is None) == (step.parse_error is not None)
+        assert (step.action is None) == (step.parse_error is not None or step.refused is not None)
 
 
 def test_the_offline_benchmark_scores_every_answer_also_when_it_is_already_stored(

@@ -17,6 +17,7 @@ from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import NEAR
 from eval.benchmarks.agentnetbench.data import Act, BenchStep, load, load_trajectory
+from eval.benchmarks.agentnetbench.run import BenchAnswer, score_step
 from eval.benchmarks.agentnetbench.score import (
     VERSIONS,
     Version,
@@ -346,3 +347,23 @@ def test_a_folder_without_trajectories_or_with_one_twice_is_refused(tmp_path: Pa
     (tmp_path / "b.json").write_text("[")
     with pytest.raises(BenchError, match=r"b\.json"):
         load(tmp_path)
+
+
+def test_every_pixel_around_a_box_scores_as_the_published_code(tmp_path: Path) -> None:
+    """OpenCUA, evaluation/agentnetbench/eval.py: 1 in a box (edges included), else the distance; points are pixels over
+    the size of the frame."""
+    frame, box, truth = (140, 84), (0.25, 0.25, 0.25, 0.25), (0.3, 0.3)
+    step = BenchStep(1, tmp_path, "", None, ((Act("click", point=truth, boxes=(box,)),),))
+    wrong = 0
+    for x in range(30, 75):
+        for y in range(18, 48):
+            px, py = x / frame[0], y / frame[1]
+            inside = box[0] <= px <= box[0] + box[2] and box[1] <= py <= box[1] + box[3]
+            distance = ((px - truth[0]) ** 2 + (py - truth[1]) ** 2) ** 0.5
+            near = 0.01 * 2**0.5
+            expected = 1.0 if inside or distance <= near else math.exp(-120 * (distance - near))
+            answer = BenchAnswer(task_id="t", step=1, response=f"## Code:\npyautogui.click(x={x}, y={y})", frame=frame)
+            found, unparsed = score_step(step, answer, PyAutoGui(), "v2")
+            assert unparsed is None
+            wrong += abs(found.total - expected) > 1e-9
+    assert wrong == 0

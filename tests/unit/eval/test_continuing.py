@@ -22,7 +22,7 @@ from eval.continuing import REPLACED, content_of, longest_first, repeated, take_
 from eval.desktop import Task
 from eval.episodes import jsonl
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
-from eval.scores.stats import pass_at
+from eval.scores.stats import Estimate, pass_all, pass_at, per_solved
 from eval.scores.summary import summarise
 from tests.unit.eval.doubles import Counting, Saying
 
@@ -198,6 +198,68 @@ def test_pass_at_is_the_share_of_all_choices_with_a_solved_trial(trials: int) ->
             assert math.isclose(pass_at(k, solved, trials), sum(chosen) / len(chosen))
     with pytest.raises(ValueError, match="2 of 1 trials"):
         pass_at(2, 0, 1)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 5, 6])
+def test_pass_all_is_the_share_of_all_choices_in_which_every_trial_solved(trials: int) -> None:
+    """pass^k of tau-bench, against counting every choice."""
+    for solved in range(trials + 1):
+        outcomes = [True] * solved + [False] * (trials - solved)
+        for k in range(1, trials + 1):
+            chosen = [all(some) for some in combinations(outcomes, k)]
+            assert math.isclose(pass_all(k, solved, trials), sum(chosen) / len(chosen))
+    with pytest.raises(ValueError, match="2 of 1 trials"):
+        pass_all(2, 0, 1)
+
+
+def test_all_of_k_is_a_row_with_an_interval_by_task_and_groups_have_rows_of_their_own() -> None:
+    drawn = random.Random(11)
+    chances = [drawn.random() for _ in range(400)]
+    records = [
+        TaskRecord(
+            benchmark="b", agent="a", task_id=f"t{number}", seed=0, trial=trial, cluster=f"t{number} 0",
+            score=float(solved), success=solved, outcome="scored", steps=3 if solved else 9, duration_ms=2000,
+            difficulty="easy" if number % 2 else "hard", programs=("writer",) if number % 4 else ("calc", "writer"),
+            metrics={"cost": 0.5},
+        )
+        for number, chance in enumerate(chances)
+        for trial in range(6)
+        for solved in [drawn.random() < (chance if number % 2 else chance / 2)]
+    ]  # fmt: skip
+    rows = {row.metric: row for row in summarise(records, version="1", split="test", seed=0)}
+    assert [name for name in rows if name.startswith("pass_all")] == [f"pass_all/{k}" for k in (1, 2, 3, 5)]
+    true_chances = [chance if number % 2 else chance / 2 for number, chance in enumerate(chances)]
+    for k in (1, 2, 3, 5):
+        row, true = rows[f"pass_all/{k}"], sum(chance**k for chance in true_chances) / 400
+        assert row.ci_low is not None
+        assert row.ci_high is not None
+        assert row.ci_low < true < row.ci_high
+    assert rows["pass_all/1"].value == pytest.approx(rows["success"].value)
+    for name, chosen in (
+        ("difficulty/easy", [r for r in records if r.difficulty == "easy"]),
+        ("difficulty/hard", [r for r in records if r.difficulty == "hard"]),
+        ("program/writer", [r for r in records if r.programs == ("writer",)]),
+        ("program/calc + writer", [r for r in records if len(r.programs) == 2]),
+    ):
+        assert rows[f"success/{name}"].value == pytest.approx(sum(bool(r.success) for r in chosen) / len(chosen))
+        assert rows[f"success/{name}"].n == len(chosen)
+    solved = sum(bool(r.success) for r in records)
+    assert rows["steps_per_solved"].value == pytest.approx(sum(r.steps for r in records) / solved)
+    assert rows["seconds_per_solved"].value == pytest.approx(2.0 * len(records) / solved)
+    assert rows["cost_per_solved"].value == pytest.approx(0.5 * len(records) / solved)
+
+
+def test_what_a_solved_task_takes_has_an_interval_that_covers_it() -> None:
+    """300 draws of 60 tasks, each with a chance of .4 and 10 answers, 4 where it is solved: (.4 * 4 + .6 * 10) / .4."""
+    drawn, covered = random.Random(5), 0
+    for _ in range(300):
+        solved = [float(drawn.random() < 0.4) for _ in range(60)]
+        found = per_solved([4.0 if one else 10.0 for one in solved], solved)
+        assert found is not None
+        covered += found.low <= 19.0 <= found.high
+    assert 270 <= covered <= 300
+    assert per_solved([1.0, 2.0], [0.0, 0.0]) is None
+    assert per_solved([1.0, 2.0], [1.0, 0.0]) == Estimate(3.0, 3.0, 3.0, 1, 2)
 
 
 def test_best_of_n_is_a_row_with_an_interval_by_task() -> None:

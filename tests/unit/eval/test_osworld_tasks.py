@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from eval.benchmarks.errors import BenchError
+from eval.benchmarks.osworld import environment
 from eval.benchmarks.osworld.machine import Machine, PublicEvaluators
 from eval.benchmarks.osworld.needs import first_words, needs_of
 from eval.benchmarks.osworld.run import main
 from eval.benchmarks.osworld.tasks import PublicTask, load, load_task
-from eval.config import EXIT_CONFIG
+from eval.config import EXIT_CONFIG, ConfigError
 
 URL = "https://files.example.com/cache/a.xlsx"
 EVALUATOR = {
@@ -93,7 +94,6 @@ def test_infeasible_needs_no_result(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"id": "other"}, "its id is 'other'"),
         ({"instruction": ""}, "instruction must be a text"),
         ({"instruction": ...}, "no 'instruction'"),
         ({"evaluator": ...}, "no 'evaluator'"),
@@ -125,6 +125,62 @@ def test_a_file_that_is_no_object_is_refused(tmp_path: Path, body: str) -> None:
     path.write_bytes(body.encode("latin-1"))
     with pytest.raises(BenchError, match=r"^libreoffice_calc/one\.json: "):
         load_task(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "file_id"),
+    [
+        ("os/a", {"config": ...}, "a"),  # OSWorld's c288e301-...
+        ("os/a", {"config": []}, "a"),
+        ("os/a", {"config": None}, "a"),
+        ("os/1234-2-WOS", {"id": "1234-WOS-2"}, "1234-WOS-2"),  # as six files of Windows Agent Arena
+        ("os/a", {"id": "0b17a146-2934-46c7-8727-73ff6b6483e8"}, "0b17a146-2934-46c7-8727-73ff6b6483e8"),
+        ("os/a", {"id": ...}, "a"),
+    ],
+)
+def test_shapes_of_published_files_are_read(tmp_path: Path, name: str, change: dict[str, Any], file_id: str) -> None:
+    one = load_task(written(tmp_path, name, **change))
+    assert (one.task_id, one.file_id) == (name, file_id)
+    assert bool(one.setup) == ("config" not in change)
+
+
+def test_downloads_are_kept_under_the_id_in_the_file(tmp_path: Path) -> None:
+    getter = {"type": "cloud_file", "path": URL, "dest": "gold.xlsx"}
+    one = load_task(written(tmp_path, config=[], id="other", evaluator={**EVALUATOR, "expected": getter}))
+    for folder, kept in (("one", False), ("other", True)):
+        (tmp_path / "cache" / folder).mkdir(parents=True)
+        (tmp_path / "cache" / folder / "gold.xlsx").write_bytes(b"gold")
+        machine = Machine(False, tmp_path / "cache", lambda name: True, tmp_path / "none")
+        assert ("download" not in {need.kind for need in machine.lacks(one)}) is kept
+
+
+def test_one_task_that_cannot_be_read_keeps_no_other_from_running_and_stays_in_the_set(tmp_path: Path) -> None:
+    for name in ("os/a", "os/b", "os/c"):
+        written(tmp_path, name)
+    (tmp_path / "os" / "b.json").write_text("{")
+    (tmp_path / "chrome").mkdir()  # a domain without files
+    names = tmp_path / "test_all.json"
+    names.write_text(json.dumps({"os": ["b", "c", "gone"], "chrome": ["x"]}))
+    found = load(tmp_path, names)
+    assert found.names == ("os/b", "os/c", "os/gone", "chrome/x")
+    assert [one.task_id for one in found.tasks] == ["os/c"]
+    assert found.stale == ("os/gone", "chrome/x")
+    assert found.unread["os/b"].startswith("os/b.json: ")
+    with pytest.raises(BenchError, match=r"^os/b\.json: "):
+        load(tmp_path, names, strict=True)
+    names.write_text(json.dumps({"os": ["c", "gone"]}))
+    with pytest.raises(BenchError, match=r"^os/gone: in the list, and no file has it$"):
+        load(tmp_path, names, strict=True)
+    assert len(load(tmp_path).names) == 3
+    options = {"folder": str(tmp_path), "list": str(names)}
+    tasks = environment.tasks(3, 0, options)
+    assert [(one.task_id, one.seed, one.not_run) for one in tasks] == [
+        ("os/c", 0, ""),
+        ("os/gone", 0, "in the list, and no file has it"),
+        ("os/c", 1, ""),
+    ]
+    with pytest.raises(ConfigError, match="os/gone: in the list"):
+        environment.tasks(3, 0, {**options, "strict": True})
 
 
 def test_names_of_a_list_that_no_file_has_are_reported(tmp_path: Path) -> None:
@@ -290,7 +346,7 @@ def test_the_command_tells_every_task_and_what_they_lack(here: Path, capsys: pyt
     assert main(["can-run", str(here), "--list", str(names), "--judge", str(JUDGE)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["os/free   can run", "os/shell  lacks proxy for its web sites; 1 download (files.example.com)"]
-    assert lines[3] == "1 of 2 tasks can run here"
+    assert lines[3] == "1 of 3 tasks can run here"
     assert lines[-1] == "os/gone: in the list, and no file has it"
     assert main(["can-run", str(here), "-o", "json", "--internet", "--judge", str(JUDGE)]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import msgspec
 import pytest
 from PIL import Image
 
+from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
-from eval.agents import batcher
+from eval.agents import batcher, computer
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Task
 from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.scores.summary import summarise
 from eval.task_run import FRAMES_AHEAD, TaskRun
 from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying
@@ -170,6 +173,33 @@ def test_what_the_agent_broke_scores_0_and_is_not_run_again(fault: str, tmp_path
     assert result.record.success is False
     episode = read_episode(tmp_path / "episodes" / "broken-0")
     assert episode.metadata["score"]["agent_failure"] == f"the agent broke the {fault}"
+
+
+def test_a_task_that_cannot_run_here_is_tried_once_counts_as_not_solved_and_is_told_apart(tmp_path: Path) -> None:
+    known = [replace(make(1)[0], task_id=f"known{number}", not_run="no file has it") for number in range(2)]
+    results = run(Saying(*EXPERT), [make(2)[1], *make(1, fault="not here"), *known], tmp_path)
+    records = [result.record for result in results]
+    assert [(r.outcome, r.score, r.success, r.attempts) for r in records] == [
+        ("scored", 1.0, True, 1),
+        ("not run", None, None, 1),
+        ("not run", None, None, 1),
+        ("not run", None, None, 1),
+    ]
+    assert [r.error for r in records[1:]] == ["no program here", "no file has it", "no file has it"]
+    assert Counting.started == {"t1": 1, "t0": 1}
+    rows = {row.metric: row for row in summarise(records, version="1", split="test", seed=0)}
+    assert (rows["success"].value, rows["success"].n) == (0.25, 4)
+    assert (rows["success_of_run"].value, rows["success_of_run"].n) == (1.0, 1)
+    again = [result.record for result in run(Saying(*EXPERT), [*make(1), *known], tmp_path)]
+    assert [r.outcome for r in again] == ["scored", "not run", "not run"]  # what was missing may be here now
+
+
+def test_a_solved_state_is_told_also_where_the_last_answer_was_no_action(tmp_path: Path) -> None:
+    agent = Saying(CLICK, CLICK, CLICK, "I am done!")
+    records = [run(agent, make(1, judged="state"), tmp_path)[0].record]
+    assert (records[0].success, records[0].state_solved) == (False, True)
+    rows = {row.metric: row.value for row in summarise(records, version="1", split="test", seed=0)}
+    assert (rows["success"], rows["success_by_state"]) == (0.0, 1.0)
 
 
 def test_a_broken_frame_is_an_infrastructure_failure(tmp_path: Path) -> None:
@@ -375,3 +405,54 @@ def test_a_spare_desktop_that_breaks_while_it_waits_is_made_anew(tmp_path: Path)
     tasks = [*make(1), Task("t1", "Click three times", 1, options={"fault": "step", "times": 1})]
     results = run(Saying(*EXPERT), tasks, tmp_path, RolloutLimits(concurrency=1, spares=1, backoff=0.0))
     assert [(result.record.success, result.record.attempts) for result in results] == [(True, 1), (True, 2)]
+
+
+def test_an_action_has_the_time_that_it_asks_for_and_all_waits_of_an_episode_one_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, float]] = []
+    real = computer.timed
+
+    async def timed(call: Any, seconds: float, name: str) -> Any:
+        given.append((name, seconds))
+        return await real(call, HANGS, name)
+
+    monkeypatch.setattr(computer, "timed", timed)
+    said = [
+        "Action: WAIT(duration=60)",
+        'Action: KEY(key="a", duration=60)',
+        "Action: DRAG(x=0.50, y=0.50, x2=0.60, y2=0.60, duration=2.5)",
+        f'Action: TYPE(text="{"字" * 5000}")',
+        "Action: WAIT(duration=60)",  # more than what is left
+        "Action: WAIT(duration=1)",
+        *EXPERT,
+    ]
+    limits = RolloutLimits(max_steps=20, step_timeout=10.0, waiting=130.0)
+    (result,) = run(Saying(*said), make(1), tmp_path, limits)
+    assert [seconds for name, seconds in given if name == "step"][:5] == [70.0, 70.0, 12.5, 260.0, 11.0]
+    assert (result.record.success, result.record.refused, result.record.outcome) == (True, 1, "scored")
+    assert result.episode is not None
+    assert "only 7.5 s are left" in (result.episode.steps[4].refused or "")
+    assert result.record.rules["answers"]["waiting"] == 130.0
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_step_that_takes_too_long_is_told_where_the_desktop_answers_and_infra_where_it_does_not(
+    dead: bool, tmp_path: Path
+) -> None:
+    class Answering(Counting):
+        async def answers(self) -> Observation | None:
+            return None if dead else self.look()
+
+        async def step(self, action: Action) -> Observation:
+            if action.type is ActionType.SCROLL:
+                await asyncio.Event().wait()
+            return await super().step(action)
+
+    limits = RolloutLimits(max_steps=8, step_timeout=0.05, attempts=2, backoff=0.0)
+    agent = Saying('Action: SCROLL(direction="down")', *EXPERT)
+    told: dict[str, Any] = {"benchmark": "b", "environment": "counting", "limits": limits}
+    (result,) = asyncio.run(rollout(agent, Answering, make(1), out=tmp_path, **told))
+    record = result.record
+    found = (record.outcome, record.success, record.refused, record.attempts)
+    assert found == (("infra", None, 0, 2) if dead else ("scored", True, 1, 1))

@@ -12,9 +12,10 @@ from PIL import Image
 
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.screenspot.data import SpotTarget, load
-from eval.benchmarks.screenspot.run import main
+from eval.benchmarks.screenspot.run import SpotAnswer, judge, main
 from eval.benchmarks.screenspot.score import Judged, estimates, macro
 from eval.config import EXIT_CONFIG
+from eval.prompts import PromptConfig
 
 SIZE = (200, 100)
 
@@ -91,6 +92,14 @@ def test_a_published_layout_is_found_by_itself(tmp_path: Path, edition: str, ann
     first = questions.targets[0]
     assert first == SpotTarget("mobile/0", "mobile.png", "open mobile text", (20, 10, 60, 30), "text", "mobile", "ios")
     assert questions.open(first).size == SIZE
+
+
+@pytest.mark.parametrize("platform", ["mobile", "desktop", "web"])
+def test_one_platforms_file_alone_is_loaded(tmp_path: Path, platform: str) -> None:
+    plain(tmp_path)
+    for other in {"mobile", "desktop", "web"} - {platform}:
+        (tmp_path / f"screenspot_{other}.json").unlink()
+    assert {target.platform for target in load(tmp_path).targets} == {platform}
 
 
 def test_pro_s_box_is_left_top_right_bottom_of_img_size(tmp_path: Path) -> None:
@@ -239,3 +248,34 @@ def test_without_a_question_in_a_cell_there_is_no_mean_of_cells() -> None:
 
 
 # the whole evaluation, through the real SDK
+
+
+# frame: how the agent's coordinates are; the published scorers divide a pixel by the size of the frame
+@pytest.mark.parametrize(
+    ("dialect", "frame", "answer"),
+    [
+        ("place", (100, 50), "({x}, {y})"),
+        ("qwen2.5-vl", (100, 50), '<tool_call>\n{{"name": "computer_use", "arguments": {{"action": "left_click", '
+         '"coordinate": [{x}, {y}]}}}}\n</tool_call>'),
+        ("place-1000", (1000, 1000), "({x}, {y})"),
+        ("pyautogui", (100, 50), "## Code:\npyautogui.click(x={x}, y={y})"),
+    ],
+)  # fmt: skip
+def test_every_pixel_around_a_box_hits_or_misses_as_in_screenspot_pros_scorer(
+    dialect: str, frame: tuple[int, int], answer: str
+) -> None:
+    """ScreenSpot-Pro, eval_screenspot_pro.py and models/qwen2_5vl.py: point / size of the frame, the box over the size
+    of the image, both edges in it."""
+    size, box = (100, 50), (20, 10, 45, 30)
+    target = SpotTarget("t", "i", "go", box, "text", "web", "s")
+    builder, across, down = PromptConfig(dialect=dialect).builder(), frame[0] // size[0], frame[1] // size[1]
+    wrong = hits = 0
+    for x in range(15 * across, 50 * across, across):
+        for y in range(5 * down, 35 * down, down):
+            px, py = x / frame[0], y / frame[1]
+            expected = box[0] / size[0] <= px <= box[2] / size[0] and box[1] / size[1] <= py <= box[3] / size[1]
+            given = SpotAnswer(task_id="t", size=size, response=answer.format(x=x, y=y), frame=frame)
+            wrong += judge(target, given, builder).correct is not expected
+            hits += expected
+    assert hits == 26 * 21
+    assert wrong == 0

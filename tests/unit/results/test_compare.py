@@ -200,3 +200,69 @@ def test_benchmarks_are_compared_each_with_itself() -> None:
 def test_strange_rules_name_no_revision(options: object) -> None:
     assert task(1, True, version="2", rules={"options": options}).edition == "2"
     assert task(1, True, version="2", rules={"options": {"revision": "r"}}).edition == "2 (r)"
+
+
+OLD = {"environment": "login", "options": {}, "max_steps": 15, "parse_failures": 1}
+NEW = {**OLD, "answers": {"rule": "2", "waiting": 900.0}}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "said"),
+    [
+        (OLD, NEW, "what an answer counts as was decided otherwise: a by rule 1 and b by rule 2"),
+        (NEW, NEW, None),
+        (OLD, OLD, None),
+    ],
+)
+def test_results_by_another_rule_of_answers_are_compared_with_a_warning(
+    left: Any, right: Any, said: str | None
+) -> None:
+    a, b = ([task(number, True, rules=rules) for number in range(12)] for rules in (left, right))
+    notes = compare("a", a, "b", b).notes
+    assert any(said in note for note in notes) if said else notes == ()
+
+
+@pytest.mark.parametrize("answers", [{"rule": "2", "waiting": 60.0}, {"rule": "2", "waiting": 900.0, "lenient": True}])
+def test_other_limits_by_the_same_rule_of_answers_are_refused(answers: Any) -> None:
+    a, b = ([task(number, True, rules=rules) for number in range(12)] for rules in (NEW, {**OLD, "answers": answers}))
+    with pytest.raises(BadInput, match="not scored by the same rules of login: answers"):
+        compare("a", a, "b", b)
+
+
+def test_a_task_that_could_not_run_counts_as_not_solved_and_is_told() -> None:
+    a = [task(number, True) for number in range(12)]
+    b = [*a[:8], *(TaskResult("login", f"t{number}", number, None, None, "not run") for number in range(8, 12))]
+    found = compare("a", a, "b", b)
+    assert (found.tasks, found.pairs, found.unscored) == (12, 8, ())
+    assert found.value_b is not None
+    assert found.value_b.value == pytest.approx(8 / 12)
+    assert "0 of a, 4 of b" in "; ".join(found.notes)
+
+
+def test_pass_all_compares_the_chance_that_every_trial_solves() -> None:
+    """Three trials: of `a` two of three solve each task, of `b` all of them: 1 of 3 pairs of trials, and all."""
+    a = [task(n, trial != 0, trial=trial) for n in range(12) for trial in range(3)]
+    b = [task(n, True, trial=trial) for n in range(12) for trial in range(3)]
+    found = compare("a", a, "b", b, "pass_all/2")
+    assert (found.tasks, found.pairs, found.gained) == (12, 12, 12)
+    assert found.value_a is not None
+    assert found.value_b is not None
+    assert (found.value_a.value, found.value_b.value) == (pytest.approx(1 / 3), 1.0)
+    with pytest.raises(BadInput, match="a: t0 has 3 of the 5 trials that pass_all/5 needs"):
+        compare("a", a, "b", b, "pass_all/5")
+
+
+@pytest.mark.parametrize(("by", "groups"), [("difficulty", ["easy", "hard"]), ("program", ["calc + writer", "writer"])])
+def test_a_comparison_by_group_follows_that_of_all_tasks(by: str, groups: list[str]) -> None:
+    def side(solved: bool) -> list[TaskResult]:
+        return [
+            task(n, solved or n % 2 == 0, difficulty="hard" if n % 2 else "easy", programs=("calc", "writer")[n % 2 :])
+            for n in range(24)
+        ]
+
+    found = compare_all("a", side(False), "b", side(True), by=by)
+    assert [one.group for one in found] == ["", *groups]
+    assert [one.tasks for one in found] == [24, 12, 12]
+    assert [one.gained for one in found] == [12, 0, 12]
+    with pytest.raises(BadInput, match=f"--by {by}: the tasks of a and b tell no {by} that both have"):
+        compare_all("a", [task(0, True)], "b", [task(0, True)], by=by)

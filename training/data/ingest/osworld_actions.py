@@ -41,6 +41,9 @@ COMPUTER_13: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
+WRITTEN: Final = {"enter": "\n", "return": "\n", "tab": "\t", "space": " "}  # keys that a text holds as characters
+
+
 @dataclass
 class Cursor:
     """Where the pointer is (fractions of the screen); None when no action has told."""
@@ -74,7 +77,11 @@ def one_action(action: Any, screen: Screen, cursor: Cursor, notes: Counter[str])
 
 def _joined(code: list[CodeCall], notes: Counter[str]) -> list[Action]:
     """What the agents of OSWorld write as several calls and mean as one action: a text and then enter (UI-TARS: `type`
-    whose text ends with a line break), keys that go down and up again (Claude: `key`, and clicks with `text`)."""
+    whose text ends with a line break), a text key by key (Claude: `type`), keys that go down and up again (Claude:
+    `key`, and clicks with `text`)."""
+    if (written := _pressed_text(code)) is not None:
+        notes["keys_joined"] += 1
+        return merged([CodeCall("write", {"message": written})])
     if [call.name for call in code] == ["write", "press"] and code[1].arguments == {"keys": ["enter"]}:
         text = code[0].arguments.get("message")
         if isinstance(text, str):
@@ -87,6 +94,16 @@ def _joined(code: list[CodeCall], notes: Counter[str]) -> list[Action]:
         (action,) = merged(within)
         return [replace(action, modifiers=tuple(keys))]
     return merged(code)
+
+
+def _pressed_text(code: list[CodeCall]) -> str | None:
+    """The text that presses of single characters, and of enter and tab between them, write; None for any other code."""
+    keys = [key for call in code if call.name == "press" for key in call.arguments["keys"]]
+    plain = all(call.name == "press" and call.arguments.get("presses", 1) == 1 for call in code)
+    if not plain or len(keys) < 2 or not any(len(key) == 1 for key in keys):
+        return None
+    text = [key if len(key) == 1 else WRITTEN.get(key) for key in keys]
+    return None if None in text else "".join(filter(None, text))
 
 
 def _held(code: list[CodeCall]) -> tuple[list[str], list[CodeCall]]:

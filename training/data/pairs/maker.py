@@ -49,6 +49,8 @@ class ObservedStep:
                 step.response,
                 step.marks,
                 step.further_actions,
+                step.calls,
+                step.parse_error or step.refused,
             )
             for step in self.episode.steps[: self.index]
         ]

@@ -413,3 +413,24 @@ def test_anything_else_is_a_reason_and_never_a_click(action: Any) -> None:
         x, y = action["parameters"]["x"], action["parameters"]["y"]
         assert 0 <= x <= FRAME[0]
         assert 0 <= y <= FRAME[1]
+
+
+def claudes(text: str) -> str:
+    """A row as OSWorld's agent for Claude writes `type` (mm_agents/anthropic/main.py): a press for each character."""
+    quoted = {"\n": "'enter'", "'": '"\'"', "\\": "'\\\\'", '"': "'\"'"}
+    return "".join(f"pyautogui.press({quoted.get(char, repr(char))})\n" for char in text)
+
+
+@pytest.mark.parametrize("text", ["he", "Hello World", "a\nb\n", 'it\'s "C:\\x"', "3 + 4 = 7", "caf\u00e9"])
+def test_a_text_that_claudes_agent_wrote_key_by_key_is_one_text(text: str) -> None:
+    notes: Counter[str] = Counter()
+    assert one_action(claudes(text), SCREEN, Cursor(), notes) == Action(ActionType.TYPE, text=text)
+    assert notes["keys_joined"] == 1
+
+
+@pytest.mark.parametrize(
+    "code", ["pyautogui.press('tab')\npyautogui.press('enter')", f"{claudes('ab')}pyautogui.press('f5')"]
+)
+def test_keys_that_write_no_text_stay_several_actions(code: str) -> None:
+    with pytest.raises(Lost, match="several_actions"):
+        one_action(code, SCREEN, Cursor(), Counter())
