@@ -19,10 +19,11 @@ import msgspec
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
-from eval.episodes.images import check_image
+from eval.episodes.images import check_image, image_size
 from eval.prompts import Message
+from eval.prompts.tokens import quoted
 from training.data.faults import BadSample, Faults
-from training.data.samples import Sample
+from training.data.samples import Sample, check_shape
 
 
 class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
@@ -66,6 +67,7 @@ class ChatSamples(Sequence[Sample]):
                     try:
                         for image in self._sample(line).images:
                             check_image(image)
+                            check_shape(image_size(image), image)
                     except BadSample as fault:
                         faults.bad(f"{path}:{count}", fault)
                     except BadFrame as error:
@@ -97,14 +99,18 @@ class ChatSamples(Sequence[Sample]):
         """Raises BadSample."""
         try:
             chat = msgspec.convert(json.loads(line), Chat)
+            json.dumps(chat.messages, default=msgspec.to_builtins, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise BadSample("surrogate", "a text holds half a character (a lone surrogate)") from None
         except (ValueError, msgspec.ValidationError) as error:
             raise BadSample("broken_chat", str(error)) from None
-        messages: list[Message] = [{"role": turn.role, "content": _parts(turn.content)} for turn in chat.messages]
+        messages: list[Message] = [{"role": turn.role, "content": _parts(turn)} for turn in chat.messages]
         users = [turn for turn in messages if turn["role"] == "user"]
         places = sum(part["type"] == "image" for turn in messages for part in turn["content"])
         answer = messages[-1]
-        if answer["role"] != "assistant" or not users:
-            raise BadSample("broken_chat", "a chat asks at least once, and ends with the assistant's answer")
+        first = next((turn["role"] for turn in messages if turn["role"] != "system"), None)
+        if answer["role"] != "assistant" or first != "user":
+            raise BadSample("broken_chat", "a chat begins with the user's turn and ends with the assistant's answer")
         if len(answer["content"]) != 1 or not answer["content"][0].get("text"):
             raise BadSample("broken_chat", "an answer is one text, and not empty")
         if places == 0:
@@ -118,9 +124,10 @@ class ChatSamples(Sequence[Sample]):
         return Sample(messages, images)
 
 
-def _parts(content: str | list[TextPart | ImagePart]) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [
-        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"} for part in content
-    ]
+def _parts(turn: Turn) -> list[dict[str, Any]]:
+    """What is asked is told as an evaluation tells it. An answer stays as it is: it becomes ordinary tokens."""
+    told = str if turn.role == "assistant" else quoted
+    parts: list[dict[str, Any]] = []
+    for part in [TextPart(turn.content)] if isinstance(turn.content, str) else turn.content:
+        parts.append({"type": "text", "text": told(part.text)} if isinstance(part, TextPart) else {"type": "image"})
+    return parts
