@@ -30,7 +30,7 @@ class Sample:
 
     `images` are opened when they are needed (`open_images`). A sample from an episode also holds the episode, and
     `frame` opens its other frames; a sample from a chat has no episode. `demonstration` is the one in the prompt.
-    `builder` made the messages.
+    `builder` made the messages. `answer_only`: of a chat, the last turn alone is learnt; of a step it always is.
     """
 
     messages: list[Message]
@@ -41,6 +41,7 @@ class Sample:
     frame: FrameOf | None = None
     demonstration: Demonstration = NO_DEMONSTRATION
     builder: PromptBuilder | None = None
+    answer_only: bool = False
 
     @property
     def expected(self) -> Expected | None:

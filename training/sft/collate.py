@@ -131,7 +131,7 @@ class Collator:
             self.pictures.put(index, images, 1024 + sum(image.width * image.height * 3 for image in images))
         if text is None:
             # A step's earlier turns are history: targets of their own samples, and not written as targets are.
-            text = self.chats.text(sample.messages, answer_only=sample.step is not None)
+            text = self.chats.text(sample.messages, answer_only=sample.answer_only or sample.step is not None)
             self.chats.check(text, images, self.max_length)
             self.texts.put(index, text, 1024 + 5 * len(text.ids))
         return text, images
