@@ -18,6 +18,7 @@ from eval.agents.base import Decision, History
 from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.episodes import EpisodeError, iter_episodes
+from eval.episodes.pictures import opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,8 +161,7 @@ class NearestEpisode:
             actions = [step.action for step in episode.steps if step.action is not None]
             if not actions:
                 continue
-            with Image.open(folder / episode.steps[0].screenshot) as image:
-                thumbs.append(_thumb(image))
+            thumbs.append(_thumb(opened(folder / episode.steps[0].screenshot)))
             self.instructions.setdefault(episode.instruction, []).append(len(self.decisions))
             self.decisions.append([_decision(dialect, action) for action in actions])
         if not thumbs:

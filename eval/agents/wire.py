@@ -17,6 +17,7 @@ from PIL import Image
 from eval.config import Config, ConfigError
 from eval.desktop import InfraError
 from eval.episodes import TokenUsage
+from eval.episodes.pictures import as_shown
 
 Price = Annotated[float, msgspec.Meta(ge=0)]
 MILLION: Final = 1_000_000
@@ -97,7 +98,7 @@ def failure(sdk: Any, error: Exception, agent: str) -> str:
 def png(image: Image.Image) -> str:
     """The picture as PNG, base64."""
     buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, format="PNG")
+    as_shown(image).save(buffer, format="PNG")
     return base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -8,7 +8,9 @@ from typing import Final, Protocol, runtime_checkable
 from PIL import Image
 
 from eval.desktop import BadFrame
+from eval.episodes.pictures import BROKEN, as_shown, measured, opened
 
+PNG_START: Final = b"\x89PNG\r\n\x1a\n"
 PNG_END: Final = b"\0\0\0\0IEND\xaeB`\x82"  # the last chunk of every whole PNG file
 
 
@@ -26,20 +28,17 @@ AnyImage = Image.Image | ImageRef
 
 
 def open_image(image: AnyImage) -> Image.Image:
-    """The image, decoded, RGB; one that is decoded already stays as it is. Raises BadFrame."""
-    if isinstance(image, Image.Image):
-        return image
+    """The image as a viewer shows it, RGB. Raises BadFrame."""
+    if isinstance(image, Path):
+        return opened(image)
     try:
-        if isinstance(image, Path):
-            with Image.open(image) as opened:
-                return opened.convert("RGB")
-        return image.open()
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # what PIL raises for a broken picture
+        return as_shown(image if isinstance(image, Image.Image) else image.open())
+    except BROKEN as error:
         raise BadFrame(f"{image}: {error}") from None
 
 
 def check_image(image: ImageRef) -> None:
-    """Looks at a file's header, and at a PNG's end, without decoding it. Raises BadFrame.
+    """Looks at a file's header, and at a PNG's end, without decoding it. Raises BadFrame for what cannot be shown.
 
     A reference that is not a file is checked by its own `check()`, where it has one.
     """
@@ -48,11 +47,11 @@ def check_image(image: ImageRef) -> None:
         if check is not None:
             check()
         return
+    measured(image)
     try:
-        with Image.open(image) as opened:
-            whole = opened.format != "PNG" or _tail(image) == PNG_END
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadFrame(f"{image}: {error}") from None
+        whole = _head(image) != PNG_START or _tail(image) == PNG_END
+    except OSError as error:
+        raise BadFrame(f"{image}: {error.strerror}") from None
     if not whole:
         raise BadFrame(f"{image}: the file is cut off")
 
@@ -62,14 +61,13 @@ def image_size(image: ImageRef) -> tuple[int, int]:
 
     A reference that is not a file tells by its own `measure()`; one without it is opened.
     """
+    if isinstance(image, Path):
+        return measured(image)
     try:
-        if isinstance(image, Path):
-            with Image.open(image) as opened:
-                return opened.size
         measure = getattr(image, "measure", None)
         size: tuple[int, int] = open_image(image).size if measure is None else measure()
         return size
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except BROKEN as error:
         raise BadFrame(f"{image}: {error}") from None
 
 
@@ -84,6 +82,11 @@ def same_bytes(first: ImageRef, second: ImageRef) -> bool:
         return first.stat().st_size == second.stat().st_size and first.read_bytes() == second.read_bytes()
     except OSError as error:
         raise BadFrame(f"{error.filename}: {error.strerror}") from None
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(PNG_START))
 
 
 def _tail(path: Path) -> bytes:

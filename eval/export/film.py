@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from PIL import Image, ImageDraw, UnidentifiedImageError
+from PIL import Image, ImageDraw
 
 from eval.actions import Action
 from eval.config import ConfigError
+from eval.desktop import BadFrame
 from eval.desktops.video import missing_recorder
+from eval.episodes.pictures import opened
 from eval.export.source import RecordedTask, own_names, part
 
 RED: Final = (224, 52, 43)
@@ -49,10 +51,9 @@ def _film(task: RecordedTask, file: Path, seconds: float) -> None:
                 continue
             actions = task.episode.steps[index].actions if index < len(task.episode.steps) else ()
             try:
-                with Image.open(picture) as image:
-                    drawn = image.convert("RGB")
-            except (OSError, SyntaxError, UnidentifiedImageError) as error:
-                raise ConfigError(f"{picture}: {error}") from None
+                drawn = opened(picture)
+            except BadFrame as error:
+                raise ConfigError(str(error)) from None
             draw(drawn, actions)
             size = size or (max(2, drawn.width // 2 * 2), max(2, drawn.height // 2 * 2))  # H.264 has even sides
             drawn.resize(size).save(Path(scratch) / f"{number:06d}.png", compress_level=1)

@@ -27,7 +27,7 @@ from eval.prompts import marks as som
 from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, DemonstrationConfig, Pool, filler
 from eval.prompts.messages import Message, PastStep, PromptMessages, not_done
 from eval.prompts.tokens import quoted
-from eval.prompts.wording import Level, StepWording, Style
+from eval.prompts.wording import Level, StepWording, Style, control_tokens
 
 GOAL: Final = "Goal: {goal}\n"
 Shown = Literal["screenshot", "tree", "both", "som"]
@@ -149,7 +149,7 @@ class PromptBuilder(StepWording):
 
         Raises ConfigError where the prompt shows a tree and there is none."""
         system = self.dialect.instructions() if self.system is None else self.system
-        chat = PromptMessages()
+        chat = PromptMessages(control_tokens(self.dialect))
         if system:
             chat.text("system", system)
         if demonstration.steps or demonstration.failed is not None:
@@ -213,7 +213,7 @@ class PromptBuilder(StepWording):
             step = past[index]
             if index > len(past) - self.pictures and step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
-            self._turn_of(chat, f"# Step {index + 1}:\n{quoted(self._answered(step))}", step)
+            self._turn_of(chat, f"# Step {index + 1}:\n{self._answered(step)}", step)
         chat.text("user", self.asked(goal))
 
     def _chat(self, chat: PromptMessages, goal: str, past: Sequence[PastStep]) -> None:
@@ -223,7 +223,7 @@ class PromptBuilder(StepWording):
         for step in past:
             if step.image is not None:
                 chat.image(self._seen(step.image, step.marks))
-            chat.text("assistant", quoted(self._said(step)))
+            chat.text("assistant", self._said(step))
             chat.end()
             if told := self._came(step):
                 chat.text("user", f"{quoted(told)}\n")
@@ -255,12 +255,12 @@ class PromptBuilder(StepWording):
         """A past step's turn, and after it what of the step was not done, where the turn does not say it already."""
         chat.text("assistant", text)
         chat.end()
-        if step.undone is not None and (told := quoted(not_done(step.undone))) not in text:
+        if step.undone is not None and (told := not_done(step.undone)) not in text:
             chat.text("user", f"{told}\n")
 
     def asked(self, goal: str) -> str:
         """The task as the prompt tells it."""
-        return self.goal.replace("{goal}", goal)
+        return self.goal.replace("{goal}", quoted(goal))
 
     def _demonstrate(self, chat: PromptMessages, shown: Demonstration) -> None:
         """The demonstration block: the task; per step the screen, the action, its result; after a failure its end."""
@@ -269,7 +269,7 @@ class PromptBuilder(StepWording):
         told = shown.steps[: config.steps]
         pictured = _spread(len(told), config.images if self.pictures else 0)
         name = "Demonstration" if shown.failed is None else "Failed attempt"
-        chat.text("user", f"{name}\nTask: {say(shown.task)}\n")
+        chat.text("user", f"{name}\nTask: {quoted(say(shown.task))}\n")
         for index, step in enumerate(told):
             chat.text("user", f"Step {index + 1}\nScreen: ")
             if index in pictured:
@@ -281,7 +281,7 @@ class PromptBuilder(StepWording):
                 chat.text("user", f"Thought: {quoted(say(step.thought))}\n")
             chat.text("user", f"Action: {quoted(say(self.written(step.action, step.marks)))}\n")
             if step.result:
-                chat.text("user", f"Result: {say(step.result)}\n")
+                chat.text("user", f"Result: {quoted(say(step.result))}\n")
         if len(told) < len(shown.steps):
             chat.text("user", "and so on\n")
         if shown.end is not None and self.pictures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from eval.actions import Action
 from eval.actions.geometry import Box
 from eval.episodes import ToolCall
 from eval.episodes.images import AnyImage
+from eval.prompts.tokens import quoted
 
 Message = dict[str, Any]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
 Part = dict[str, str]
@@ -58,9 +59,11 @@ class Target(Protocol):
 
 
 class PromptMessages:
-    """Collects messages in order; neighbouring texts become one part."""
+    """Collects messages in order; neighbouring texts become one part. Control tokens in texts become literal text, but
+    for those in `keep`, which belong to the dialect's answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Collection[str] = ()) -> None:
+        self.keep = keep
         self.messages: list[Message] = []
         self.images: list[AnyImage] = []
         self.open = False
@@ -74,6 +77,8 @@ class PromptMessages:
             content[-1]["text"] += part["text"]
         else:
             content.append(part)
+        if part["type"] == "text":  # of the whole part: two texts can spell a token together
+            content[-1]["text"] = quoted(content[-1]["text"], self.keep)
 
     def text(self, role: str, text: str) -> None:
         self._part(role, {"type": "text", "text": text})

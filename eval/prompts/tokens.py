@@ -1,19 +1,26 @@
-"""Special tokens that texts of prompts and answers must not hold."""
+"""Control tokens in texts of prompts and answers: what others wrote is literal text. docs/explanation/control-tokens.md
+says what is done where."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 # A sampled one would stand for an image that does not exist: TRL and the processors fail on it, or drop real images.
 VISION_TOKENS: Final = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
-SPECIAL: Final = re.compile(r"<\|(?=\w+\|>)")  # begins a special token of Qwen, Kimi and others
+CONTROL: Final = re.compile(r"<\|[^\s|<>]+\|>")  # the form of the control tokens of Qwen, Kimi, Llama, Phi and others
+
+HALF: Final = re.compile("[\ud800-\udfff]")  # a lone surrogate
 
 
-def quoted(text: str) -> str:
-    """A text that others wrote, such as an agent's own answer, for a prompt: its special tokens are ordinary text.
+def quoted(text: str, keep: Collection[str] = ()) -> str:
+    """The text with a space after the `<` of each control token but those of `keep`, so that no tokenizer reads it as
+    one, and U+FFFD for half a character, which none can read. Doing it twice changes nothing more."""
+    told = CONTROL.sub(lambda found: found[0] if found[0] in keep else f"< {found[0][1:]}", text)
+    return told if told.isascii() else HALF.sub("\ufffd", told)
 
-    An agent can spell `<|image_pad|>` in ordinary tokens; its next prompt would then tell of an image that does not
-    exist, and the processor would fail.
-    """
-    return SPECIAL.sub("< |", text)
+
+def control_token(text: str, keep: Collection[str] = ()) -> str | None:
+    """The first control token that the text spells, of those that are not in `keep`."""
+    return next((found[0] for found in CONTROL.finditer(text) if found[0] not in keep), None)

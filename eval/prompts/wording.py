@@ -11,7 +11,6 @@ from eval.actions.dialects.base import AgentTurn, Dialect, Response, read_answer
 from eval.actions.geometry import Box
 from eval.prompts import marks as som
 from eval.prompts.messages import PastStep, Target, called, not_done
-from eval.prompts.tokens import quoted
 
 Style = Literal["list", "turns", "opencua", "chat"]
 Level = Literal["l1", "l2", "l3"]
@@ -21,6 +20,11 @@ LEVELS: Final[dict[Level, tuple[str, ...]]] = {
     "l2": ("Thought", "Action"),
     "l3": ("Observation", "Thought", "Action"),
 }
+
+
+def control_tokens(dialect: Dialect) -> frozenset[str]:
+    """The control tokens of the dialect's answers; one of a user's own that does not inherit has none."""
+    return getattr(dialect, "control_tokens", frozenset())
 
 
 class StepWording:
@@ -160,7 +164,7 @@ class StepWording:
         """A past step's reasoning up to `level`; where its answer has none, what was done in its place."""
         found = self._sections(step.response or "")
         kept = [(name, found[name]) for name in LEVELS[self.level] if name in found] or [("Action", self._told(step))]
-        return f"# Step {index + 1}:\n" + "\n".join(f"## {name}:\n{quoted(body)}\n" for name, body in kept)
+        return f"# Step {index + 1}:\n" + "\n".join(f"## {name}:\n{body}\n" for name, body in kept)
 
     def _calls(self, step: PastStep) -> list[str]:
         """A past step's calls of tools that ended, each with its result."""
@@ -188,5 +192,8 @@ class StepWording:
             return {}
 
     def _spoken(self, action: Action, marks: Mapping[int, Box]) -> Action:
-        """The action as the dialect says it. Raises Unrepresentable where no mark holds its point."""
+        """The action as the dialect says it. Raises Unrepresentable where no mark holds its point, and for a text that
+        spells a control token of the dialect's own: it would be read as one."""
+        if token := next((token for token in control_tokens(self.dialect) if token in (action.text or "")), None):
+            raise Unrepresentable(f"the text holds {token}, which is a control token of this dialect's answers")
         return som.to_mark(action, marks) if self.marks else action

@@ -258,6 +258,8 @@ def smaller(body: bytes) -> bytes:
         return body
     try:
         with Image.open(io.BytesIO(body)) as image:
+            if image.mode not in ("L", "P", "RGB") or image.info.keys() & {"exif", "icc_profile", "transparency"}:
+                return body  # a browser shows these right; WebP in RGB would not
             if image.width > MAX_WIDTH:
                 image.thumbnail((MAX_WIDTH, MAX_WIDTH * 4))
             out = io.BytesIO()

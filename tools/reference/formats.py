@@ -25,7 +25,6 @@ from tools.reference import formats_meanings as meanings
 from tools.reference import formats_outputs as outputs
 from tools.reference import formats_training as rl
 from tools.reference.formats_recordings import RECORDINGS
-from training.data.chat import Chat
 from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, schema
 from training.data.pairs.store import Pair
 from training.rl.records import PieceEntry, RecordWriter
@@ -107,10 +106,9 @@ pairs/
     yield """\
 ## Chats
 
-General data that a trainer mixes with episodes: a folder of `*.jsonl` files, a chat per line, and the pictures that the
-lines name. Fields that the table below does not name are passed over.
+General data that a trainer mixes with episodes: rows of turns, and the pictures that they name. [Chats](chats.md) says
+which forms of rows are read, and where they may lie.
 """
-    yield from _struct(Chat, meanings.CHAT)
     yield from _example("chats.jsonl", _jsonl([examples.CHAT]))
     yield """\
 ## Results

@@ -117,10 +117,6 @@ PAIR: Final = {
     "marks": "the numbered boxes on the current screen, where the answers name marks",
     "note": "what more is known of the pair",
 }
-CHAT: Final = {
-    "messages": "the turns, two or more: `{role, content}`; a content is a text or a list of parts as in the example",
-    "images": "file names, in the order of their places; one without a place stands before the first user's text",
-}
 ROW: Final = {
     "benchmark": "the name of the benchmark or environment",
     "version": "its version; results of different versions are not comparable",

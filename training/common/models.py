@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eval.config import ConfigError, ResumeError
 from eval.config.models import source
@@ -17,6 +17,7 @@ from training.common import sharding
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
 VISION = "visual"  # the vision tower's module in Qwen2.5-VL and Qwen3-VL
+HEAD: Final = "the losses multiply by its weights alone, so that a LoRA on it would never be trained"
 
 
 def load_processor(model: str, max_pixels: int | None = None, min_pixels: int | None = None) -> Any:
@@ -221,8 +222,10 @@ def check_adapter(folder: Path, model: Any, base: str) -> None:
 def lora(config: TrainerConfig, model: Any) -> Any:
     """peft's LoraConfig for a new LoRA on `model`, or None. With Unsloth: None, because Unsloth adds the LoRA itself.
 
-    Raises ConfigError for targets that no layer has, or on which no LoRA can lie.
+    Raises ConfigError for targets that no layer has, or on which no LoRA can lie, and for an adapter on the head.
     """
+    if config.adapter is not None and hasattr(getattr(_head(model), "base_layer", None), "weight"):
+        raise ConfigError(f"adapter: {config.adapter} has a LoRA on the head; {HEAD}")
     if config.lora is None or config.adapter is not None or config.loader == "unsloth":
         return None
     from peft import LoraConfig
@@ -261,12 +264,20 @@ def check_targets(targets: str | list[str], model: Any, *, freeze_vision: bool) 
             ]
         except re.error as error:
             raise ConfigError(f"lora.targets: {target!r} is no regular expression: {error}") from None
-        linear = sorted({name.split(".")[-1] for name, module in layers.items() if isinstance(module, torch.nn.Linear)})
+        found = {name.split(".")[-1] for name, module in layers.items() if isinstance(module, torch.nn.Linear)}
+        linear = sorted(found - {"lm_head"})
         if not matched:
             raise ConfigError(f"lora.targets: no layer is called {target!r}; among them are {', '.join(linear)}")
+        if head := next((name for name in matched if layers[name] is _head(model)), None):
+            raise ConfigError(f"lora.targets: {head} is the head; {HEAD}; allowed: {', '.join(linear)}")
         if wrong := next((name for name in matched if not isinstance(layers[name], kinds)), None):
             kind = type(layers[wrong]).__name__
             raise ConfigError(f"lora.targets: {wrong} is a {kind}; a LoRA lies on linear layers: {', '.join(linear)}")
+
+
+def _head(model: Any) -> Any:
+    """The layer that makes logits; None for a model without, such as a reward model's."""
+    return model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:

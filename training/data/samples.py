@@ -11,6 +11,7 @@ from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Unrepresentable
+from eval.actions.geometry import MAX_ASPECT
 from eval.agents.base import History
 from eval.config import ConfigError
 from eval.desktop import BadFrame, Expected, Observation, Task
@@ -29,7 +30,7 @@ class Sample:
 
     `images` are opened when they are needed (`open_images`). A sample from an episode also holds the episode, and
     `frame` opens its other frames; a sample from a chat has no episode. `demonstration` is the one in the prompt.
-    `builder` made the messages.
+    `builder` made the messages. `answer_only`: of a chat, the last turn alone is learnt; of a step it always is.
     """
 
     messages: list[Message]
@@ -40,6 +41,7 @@ class Sample:
     frame: FrameOf | None = None
     demonstration: Demonstration = NO_DEMONSTRATION
     builder: PromptBuilder | None = None
+    answer_only: bool = False
 
     @property
     def expected(self) -> Expected | None:
@@ -77,11 +79,19 @@ class Sample:
 
 
 def open_image(image: ImageRef) -> Image.Image:
-    """The image, decoded, RGB. Raises BadSample."""
+    """The image, decoded, RGB. Raises BadSample, also for a shape that the models' processors refuse."""
     try:
-        return images.open_image(image)
+        opened = images.open_image(image)
     except BadFrame as error:
         raise BadSample("image_broken", str(error)) from None
+    check_shape(opened.size, image)
+    return opened
+
+
+def check_shape(size: tuple[int, int], image: ImageRef) -> None:
+    """Raises BadSample for a picture that is too long for its width: Qwen-VL's processors refuse it."""
+    if max(size) > MAX_ASPECT * min(size):
+        raise BadSample("image_shape", f"{image}: {size[0]}x{size[1]}; a side has at most {MAX_ASPECT} times the other")
 
 
 def open_images(sample: Sample) -> list[Image.Image]:

@@ -1,6 +1,7 @@
 """A trainer's data: `open_source(config.data, builder, faults)` gives a lazy sequence of samples.
 
-`data` is a folder of episode folders, a packed dataset, a folder of chats (`*.jsonl`), or a list of those with weights:
+`data` is a folder of episode folders, a packed dataset, chats (a folder of `*.jsonl`, one `*.jsonl` or `*.json` file, a
+folder of parquet files, `hf://datasets/OWNER/NAME[@REVISION]`), or a list of those with weights:
 
     data: runs/dataset
     data: {path: runs/dataset, split: validation}
@@ -25,8 +26,8 @@ from training.data.samples import Sample
 
 class SourceConfig(Config, frozen=True):
     """
-    path    a packed dataset, a folder of episode folders, or a folder of chats
-    split   of a packed dataset
+    path    a packed dataset, a folder of episode folders, or chats: a folder or file, or hf://datasets/OWNER/NAME
+    split   of a packed dataset, of parquet files or of a data set of the hub
     weight  its share of a mixture, relative to the others'
     kind    auto: chat for a folder with *.jsonl files and no dataset.json, else episodes
     """
@@ -68,8 +69,22 @@ def open_source(
 
 def _open(source: SourceConfig, builder: PromptBuilder, faults: Faults) -> Sequence[Sample]:
     folder = Path(source.path)
+    if source.path.startswith("hf://") or (source.kind != "episodes" and folder.is_dir() and not is_dataset(folder)):
+        from training.data.chat_tables import chat_folder, is_table
+
+        if is_table(source.path):
+            from training.data.chat import ChatSamples
+
+            return ChatSamples(chat_folder(source.path, source.split), faults)
+    if folder.is_file() and folder.suffix in (".json", ".jsonl"):
+        from training.data.chat import ChatSamples
+
+        return ChatSamples(folder, faults)
     if not folder.is_dir():
-        raise ConfigError(f"data: there is no folder {folder}")
+        raise ConfigError(
+            f"data: there is no folder {folder}; a file of chats is *.jsonl or *.json, a data set of the hub "
+            "hf://datasets/OWNER/NAME[@REVISION]"
+        )
     if source.kind != "chat" and is_dataset(folder):
         from training.data.packed.stream import PackedEpisodes, PackedSamples
 

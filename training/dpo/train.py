@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.config.progress import metric, progress
 from eval.prompts import PromptConfig
@@ -138,7 +139,7 @@ def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
         peft_config=peft,
     )
     if config.group_by_length:
-        group_by_length(trainer, pair_lengths(Chats(processor), pairs), config.seed)
+        group_by_length(trainer, pair_lengths(Chats(processor, CONTROL_TOKENS), pairs), config.seed)
     trainer.add_callback(Logged())
     return trainer
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
-from eval.prompts.tokens import VISION_TOKENS
+from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
 from training.data.samples import Sample, open_images
 from training.rewards.loading import Reward
@@ -85,5 +86,5 @@ def _check(sample: Sample, rewards: Sequence[Reward]) -> None:
         raise BadSample("no_image", "a prompt without an image")
     for turn in sample.messages[:-1]:
         for part in turn["content"]:
-            if token := next((token for token in VISION_TOKENS if token in part.get("text", "")), None):
-                raise BadSample("vision_token", f"the prompt's text holds {token}, which stands for an image")
+            if token := control_token(part.get("text", ""), CONTROL_TOKENS):
+                raise BadSample("special_token", f"the prompt's text holds {token}, a control token")

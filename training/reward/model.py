@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from PIL import Image
 
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.episodes.images import AnyImage
 from eval.prompts import Message
-from eval.prompts.tokens import VISION_TOKENS
+from eval.prompts.tokens import control_token
 from training.data.samples import open_image
 
 ABOUT: Final = "reward.json"  # marks a model folder as a reward model
@@ -94,8 +95,8 @@ def encode(processor: Any, chats: Sequence[list[Message]], images: Sequence[Sequ
         parts = [part for turn in chat for part in turn["content"]]
         if (places := sum(part.get("type") == "image" for part in parts)) != len(pictures):
             raise ValueError(f"{places} places for images in a chat with {len(pictures)} images")
-        if token := next((t for t in VISION_TOKENS for part in parts if t in part.get("text", "")), None):
-            raise ValueError(f"a text holds {token}, which stands for an image that is not there")
+        if token := next(filter(None, (control_token(part.get("text", ""), CONTROL_TOKENS) for part in parts)), None):
+            raise ValueError(f"a text holds {token}, a control token")
     texts = [processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=False) for chat in chats]
     flat = [image for pictures in images for image in pictures]
     batch = processor(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.config.progress import metric, progress
 from training.common import sharding
@@ -105,7 +106,7 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
         centring=config.centring,
     )
     if config.group_by_length:
-        group_by_length(trainer, pair_lengths(Chats(processor), pairs), config.seed)
+        group_by_length(trainer, pair_lengths(Chats(processor, CONTROL_TOKENS), pairs), config.seed)
     return trainer
 
 

@@ -20,13 +20,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 
 from eval.actions import ParseError, Unrepresentable
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.actions.geometry import Box, Point
 from eval.benchmarks.agentnetbench.data import BenchStep
 from eval.benchmarks.agentnetbench.score import EXACT, predicted_acts, step_score
 from eval.config import Config, ConfigError
 from eval.desktop import Expected
 from eval.prompts import Message
-from eval.prompts.tokens import VISION_TOKENS
+from eval.prompts.tokens import quoted
 from training.rewards.base import SampledAnswer
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -199,9 +200,7 @@ class RewardModelScore(Builtin, frozen=True):
     def __call__(self, attempts: Sequence[SampledAnswer]) -> list[float]:
         chats: list[list[Message]] = []
         for attempt in attempts:
-            text = attempt.text
-            for token in VISION_TOKENS:  # spelt out in ordinary tokens; the model's own tokenizer would take it for one
-                text = text.replace(token, token.strip("<|>"))
+            text = quoted(attempt.text, CONTROL_TOKENS)  # of others, which an answer spelt out in ordinary tokens
             chats.append([*attempt.messages, {"role": "assistant", "content": [{"type": "text", "text": text}]}])
         scores = _reward_model(self.path).score(chats, [list(attempt.images) for attempt in attempts])
         return [float(value) for value in scores]

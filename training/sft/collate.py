@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -60,6 +60,7 @@ class Collator:
     faults      policy for bad samples: the first ends the training, or each is counted and replaced by the next good
                 sample in order; the replacement depends only on the index
     report      a file with a line per bad sample, from all processes
+    control     the control tokens of the dialect's answers; others are literal text
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class Collator:
         report: Path | None = None,
         texts: int | None = None,
         pictures: int | None = None,
+        control: Collection[str] = (),
     ) -> None:
-        self.chats = Chats(processor)
+        self.chats = Chats(processor, control)
         self.samples = samples
         self.max_length = max_length
         self.faults = faults or Faults()
@@ -129,7 +131,7 @@ class Collator:
             self.pictures.put(index, images, 1024 + sum(image.width * image.height * 3 for image in images))
         if text is None:
             # A step's earlier turns are history: targets of their own samples, and not written as targets are.
-            text = self.chats.text(sample.messages, answer_only=sample.step is not None)
+            text = self.chats.text(sample.messages, answer_only=sample.answer_only or sample.step is not None)
             self.chats.check(text, images, self.max_length)
             self.texts.put(index, text, 1024 + 5 * len(text.ids))
         return text, images

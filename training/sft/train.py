@@ -22,6 +22,7 @@ import msgspec
 from eval.config import ConfigError
 from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
+from eval.prompts.wording import control_tokens
 from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
@@ -117,6 +118,7 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
             faults=Faults(config.on_bad_sample),
             report=out / "results" / "bad_samples.jsonl",
             pictures=config.cache_mb * MIB,
+            control=control_tokens(config.prompt.builder().dialect),
         ),
     )
     # transformers' Qwen-VL classes say that they take no count of tokens; TRL's loss divides by it all the same, so
@@ -158,8 +160,10 @@ def held_out_loss(trainer: Any, config: SftConfig, evaluation: EvaluationConfig)
     from training.sft.collate import Collator, answer_tokens
 
     assert evaluation.episodes is not None
-    samples = spread(open_held_out(evaluation.episodes, evaluation.split, config.prompt.builder()), evaluation.count)
-    collator = Collator(trainer.processing_class, samples, pictures=config.cache_mb * MIB)
+    builder = config.prompt.builder()
+    samples = spread(open_held_out(evaluation.episodes, evaluation.split, builder), evaluation.count)
+    control = control_tokens(builder.dialect)
+    collator = Collator(trainer.processing_class, samples, pictures=config.cache_mb * MIB, control=control)
 
     def loss(model: Any, batch: dict[str, Any], shares: dict[str, float]) -> Any:
         return trainer.compute_loss(model, batch).double() * shares["tokens"]

@@ -92,6 +92,11 @@ class Dialect(Protocol):
         """The sections of reasoning that an answer can hold before its action, in their order."""
         return ("Thought",)
 
+    @property
+    def control_tokens(self) -> frozenset[str]:
+        """The model's control tokens that belong to an answer, say `<|box_start|>`. All others are literal text."""
+        return frozenset()
+
     def format(self, action: Action) -> str:
         """The action alone. Raises Unrepresentable."""
         ...

@@ -39,6 +39,10 @@ AFTER: Final = re.compile(
 class PlaceDialect(TurnDialect):
     """A place in fractions of the screen, or in cells of a frame."""
 
+    @property
+    def control_tokens(self) -> frozenset[str]:
+        return frozenset(("<|box_start|>", "<|box_end|>"))
+
     def _read(self, text: str, repairs: Repairs) -> tuple[str | None, list[Action]]:
         found = list(PLACE.finditer(text))
         if not found:

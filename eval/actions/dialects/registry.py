@@ -37,6 +37,8 @@ DIALECTS: Final[dict[str, Callable[[int, bool], Dialect]]] = {
     "place": lambda decimals, marks: PlaceDialect(decimals),
     "place-1000": lambda decimals, marks: GridPlaceDialect(decimals),
 }
+# the control tokens of their answers, for texts whose dialect is not known
+CONTROL_TOKENS: Final = frozenset(token for make in DIALECTS.values() for token in make(4, False).control_tokens)
 METHODS: Final = {
     "format": ("action",),
     "parse": ("text",),

@@ -80,6 +80,10 @@ class _Token(NamedTuple):
 class UiTars15(TurnDialect):
     """The dialect of UI-TARS-1.5."""
 
+    @property
+    def control_tokens(self) -> frozenset[str]:
+        return frozenset(TAGS[1])
+
     def _read(self, text: str, repairs: Repairs) -> tuple[str | None, list[Action]]:
         text = text.strip()
         head, code = "", text

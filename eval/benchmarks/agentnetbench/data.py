@@ -13,7 +13,7 @@ from PIL import Image
 
 from eval.actions.geometry import Box, Point
 from eval.benchmarks.errors import BenchError
-from eval.desktop import BadFrame
+from eval.episodes.pictures import opened
 
 POINTED = frozenset({"click", "doubleclick", "rightclick", "middleclick", "tripleclick", "moveto", "dragto"})
 SCROLLS = frozenset({"scroll", "hscroll"})
@@ -53,11 +53,7 @@ class BenchStep:
 
     def open(self) -> Image.Image:
         """The screenshot. Raises BadFrame."""
-        try:
-            with Image.open(self.image) as image:
-                return image.convert("RGB")
-        except (OSError, SyntaxError) as error:
-            raise BadFrame(f"{self.image.name}: {error}") from None
+        return opened(self.image, self.image.name)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from PIL import Image
 from eval.actions.geometry import Point
 from eval.benchmarks.errors import BenchError
 from eval.desktop import BadFrame
+from eval.episodes.pictures import opened
 
 Edition = Literal["v1", "v2", "pro"]
 Language = Literal["en", "cn"]
@@ -78,14 +79,11 @@ class Questions:
 
     def open(self, target: SpotTarget) -> Image.Image:
         """The screenshot. Raises BadFrame, also where its size is not the annotation's."""
-        try:
-            with Image.open(self.images / target.image) as image:
-                if target.size is not None and image.size != target.size:
-                    told = f"{target.size[0]}x{target.size[1]}"
-                    raise BadFrame(f"{target.image}: {image.width}x{image.height}, and the annotation says {told}")
-                return image.convert("RGB")
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadFrame(f"{target.image}: {error}") from None
+        image = opened(self.images / target.image, target.image)
+        if target.size is not None and image.size != target.size:
+            told = f"{target.size[0]}x{target.size[1]}"
+            raise BadFrame(f"{target.image}: {image.width}x{image.height}, and the annotation says {told}")
+        return image
 
 
 def load(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import shlex
 import time
@@ -23,6 +22,7 @@ from eval.desktops.android.keyboard import IME, keycode, needs_keyboard, typing_
 from eval.desktops.android.tree import tree_of
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.computer import ShownScreen
+from eval.episodes.pictures import opened
 
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 NOISE: Final = 4096  # bytes of warnings that a device may print before the picture
@@ -308,14 +308,11 @@ class Phone:
         start = data.find(PNG, 0, NOISE)
         if start < 0:
             raise BadFrame(f"{self.adb.serial}: no PNG, but {data[:80]!r}")
-        try:
-            with Image.open(io.BytesIO(data[start:]), formats=["PNG"]) as image:
-                size, known = sorted(image.size), sorted((self.screen.width, self.screen.height))
-                if size != known:
-                    raise BadFrame(f"{self.adb.serial}: a picture of {image.size}; the screen has {tuple(known)}")
-                return image.convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadFrame(f"{self.adb.serial}: a picture that cannot be read: {error}") from None
+        image = opened(data[start:], f"{self.adb.serial}: a picture that cannot be read", formats=["PNG"])
+        size, known = sorted(image.size), sorted((self.screen.width, self.screen.height))
+        if size != known:
+            raise BadFrame(f"{self.adb.serial}: a picture of {image.size}; the screen has {tuple(known)}")
+        return image
 
 
 def _same(one: Image.Image, other: Image.Image) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import secrets
 from collections.abc import Sequence
 from typing import Any, Final
@@ -29,6 +28,7 @@ from eval.desktops.wire import (
     Seen,
     WantedPicture,
 )
+from eval.episodes.pictures import opened
 
 MAX_SIDE: Final = 16384
 MARGIN_S: Final = 30.0  # that an answer may take beyond the time of what was asked for
@@ -205,9 +205,9 @@ def _image(seen: Seen) -> Image.Image:
     try:
         if seen.form == "rgb":
             return Image.frombytes("RGB", (width, height), seen.picture)
-        with Image.open(io.BytesIO(seen.picture), formats=[seen.form.upper()]) as image:
-            if image.size != (width, height):
-                raise BadFrame(f"a picture of {image.size}, announced as {width}x{height}")
-            return image.convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except ValueError as error:
         raise BadFrame(f"a picture that cannot be read: {error}") from None
+    image = opened(seen.picture, "a picture that cannot be read", formats=[seen.form.upper()])
+    if image.size != (width, height):
+        raise BadFrame(f"a picture of {image.size}, announced as {width}x{height}")
+    return image

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFail
 from eval.desktops.client.transport import Reply, Transport
 from eval.desktops.computer import ShownScreen
 from eval.desktops.wire import UNREADABLE
+from eval.episodes.pictures import opened
 
 PREFIX: Final = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
 SILENT: Final = frozenset(
@@ -167,15 +167,10 @@ class PublicClient:
 
     def _read(self, data: bytes) -> Image.Image:
         """Raises BadFrame."""
-        try:
-            with Image.open(io.BytesIO(data), formats=["PNG", "JPEG"]) as image:
-                if image.size != (self.screen.width, self.screen.height):
-                    raise BadFrame(
-                        f"a picture of {image.size}; the screen has {self.screen.width}x{self.screen.height}"
-                    )
-                return image.convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadFrame(f"a picture that cannot be read: {error}") from None
+        image = opened(data, "a picture that cannot be read", formats=["PNG", "JPEG"])
+        if image.size != (self.screen.width, self.screen.height):
+            raise BadFrame(f"a picture of {image.size}; the screen has {self.screen.width}x{self.screen.height}")
+        return image
 
     async def accessibility(self) -> None:
         """None: these servers do not tell which window lies above which; see `tree`."""

@@ -332,11 +332,11 @@ def test_a_text_that_holds_an_image_token_is_a_bad_prompt(material: tuple[Path, 
         found[1], messages=[{"role": "user", "content": [{"type": "text", "text": "a <|image_pad|>"}]}, {}]
     )
     rewards = reward_functions.load([RewardSpec(name="format")])
-    with pytest.raises(ConfigError, match=r"vision_token.*<\|image_pad\|>"):
+    with pytest.raises(ConfigError, match=r"special_token.*<\|image_pad\|>"):
         Prompts(found, rewards, Faults())
     faults = Faults("skip")
     assert len(Prompts(found, rewards, faults)) == len(found) - 1
-    assert faults.counts == {"vision_token": 1}
+    assert faults.counts == {"special_token": 1}
 
 
 # --- rewards inside the trainer

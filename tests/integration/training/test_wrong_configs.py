@@ -38,18 +38,25 @@ SHARED: list[tuple[dict[str, Any], str]] = [
 ]
 OWN: dict[str, list[tuple[dict[str, Any], str]]] = {
     "sft": [
+        ({"lora": {"targets": ["lm_head"]}}, "lora.targets: lm_head is the head; the losses multiply by its weights"),
         (
             {"episodes": None, "data": [{"path": "$EPISODES", "weight": 1e-300}, {"path": "$EPISODES"}]},
             "data: a mixture of more than",
         ),
         ({"evaluation": {"episodes": "$EPISODES", "minimum": math.nan}}, "evaluation.minimum is not a finite number"),
     ],
-    "dpo": [({"weights": [math.inf, 1]}, "weights[0] is not a finite number")],
+    "dpo": [
+        ({"lora": {"targets": ["lm_head"]}}, "lora.targets: lm_head is the head"),
+        ({"weights": [math.inf, 1]}, "weights[0] is not a finite number"),
+    ],
     "reward": [
         ({"lora": {"targets": ["score"]}}, "score is the head"),
         ({"centring": math.inf}, "centring is not a finite number"),
     ],
-    "grpo": [({"rewards": [{"name": "format", "weight": math.nan}]}, "rewards[0].weight is not a finite number")],
+    "grpo": [
+        ({"lora": {"targets": ".*lm_head"}}, "lora.targets: lm_head is the head"),
+        ({"rewards": [{"name": "format", "weight": math.nan}]}, "rewards[0].weight is not a finite number"),
+    ],
 }
 CASES = [
     (method, change, says)

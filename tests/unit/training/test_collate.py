@@ -145,8 +145,9 @@ def test_what_is_kept_stays_within_its_bytes() -> None:
 
 BAD = [
     (Sample([turn("user", None), turn("assistant", "a")], []), "images_do_not_fit"),
-    (Sample([turn("user", "<|image_pad|>"), turn("assistant", "a")], []), "images_do_not_fit"),
-    (Sample([turn("user", "<|video_pad|>"), turn("assistant", "a")], []), "video_token"),
+    (Sample([turn("assistant", "I begin"), turn("user", "a"), turn("assistant", "a")], []), "no_question"),
+    (Sample([turn("user", "half a \ud83d"), turn("assistant", "a")], []), "surrogate"),
+    (Sample([turn("user", None), turn("assistant", "a")], [Drawn(8, 1800, 0)]), "image_shape"),
     (Sample([turn("user", "nobody answers")], []), "no_answer"),
     (Sample([turn("user", None), turn("assistant", "a")], [Path("nowhere.png")]), "image_broken"),
     (Sample([turn("user", None), turn("assistant", "a")], [Drawn(512, 512, 0)]), "too_long"),

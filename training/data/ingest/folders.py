@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from PIL import Image
-
 from eval.actions import Action
 from eval.config import ConfigError
 from eval.episodes import MARKER, READ_VERSIONS, STEPS, Episode, EpisodeError, is_complete, read_episode
+from eval.episodes.pictures import opened
 from training.data.faults import BadSample
 from training.data.ingest.config import EpisodesConfig
 from training.data.ingest.source import inside, lines, picture
@@ -115,8 +114,8 @@ def contradictions(episode: Episode, frames: Sequence[Path], labels: Labels, sam
 
 def pixels(path: Path) -> bytes:
     """A digest of what a picture shows, however it is compressed."""
-    with Image.open(path) as image:
-        return hashlib.sha256(repr(image.size).encode() + image.convert("RGB").tobytes()).digest()
+    image = opened(path)
+    return hashlib.sha256(repr(image.size).encode() + image.tobytes()).digest()
 
 
 def alike(one: Action, other: Action, same: float) -> bool:

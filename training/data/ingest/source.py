@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from PIL import Image
-
 from eval.actions.geometry import OutOfFrame, Screen
+from eval.desktop import BadFrame
+from eval.episodes.pictures import opened
 from training.data.faults import BadSample
 
 LONGEST: Final = 180  # characters of a folder's name
@@ -44,13 +44,12 @@ def picture(path: Path) -> tuple[int, int]:
     if not path.is_file():
         raise BadSample("image_missing", path.name)
     try:
-        with Image.open(path) as image:
-            if image.format != "PNG":
-                raise BadSample("image_not_png", path.name)
-            image.load()
-            return image.size
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise BadSample("image_broken", f"{path.name}: {error}") from None
+        image = opened(path, path.name)
+    except BadFrame as error:
+        raise BadSample("image_broken", str(error)) from None
+    if image.format != "PNG":
+        raise BadSample("image_not_png", path.name)
+    return image.size
 
 
 def inside(folder: Path, name: Any) -> Path:

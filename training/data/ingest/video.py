@@ -8,7 +8,6 @@ and a frame whose bytes are those of the one before is not given again.
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from typing import Any, Final, Protocol
 
 from PIL import Image, ImageChops
 
+from eval.desktop import BadFrame
+from eval.episodes.pictures import opened
 from training.data.faults import BadSample
 
 TIMING: Final = bytes.fromhex("d8e90f0620b44e0cb4494f70656e4164")
@@ -142,9 +143,8 @@ class StoredFrames:
 
 def _decoded(data: bytes) -> Image.Image:
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return opened(data)
+    except BadFrame as error:
         raise BadSample("image_broken", str(error)) from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from PIL import Image
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes import Episode, EpisodeError, read_episode
+from eval.episodes.pictures import opened
 from training.data.faults import BadSample, Faults
 from training.data.packed.images import PackedImages, dhash
 from training.data.packed.pack import find, frames
@@ -147,14 +147,12 @@ class DatasetScan:
         if sha not in self.files:
             if self.perceptual:
                 try:
-                    with Image.open(io.BytesIO(data)) as image:
-                        image.load()
-                        hashed, size = dhash(image), image.size
-                except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-                    raise BadSample("image_broken", f"{file}: {error}") from None
+                    image = opened(data, str(file))
+                except BadFrame as error:
+                    raise BadSample("image_broken", str(error)) from None
                 self.shas += bytes.fromhex(sha)
-                self.hashes += hashed
-                self.sizes[size] += 1
+                self.hashes += dhash(image)
+                self.sizes[image.size] += 1
             self.files[sha] = file
             self.bytes += len(data)
         return sha
@@ -187,8 +185,7 @@ class DatasetScan:
                 return pack.open(sha256)
         if sha256 not in self.files:
             raise BadFrame(f"there is no image {sha256}")
-        with Image.open(self.files[sha256]) as image:
-            return image.convert("RGB")
+        return opened(self.files[sha256])
 
 
 def digest(*parts: Any) -> bytes:

@@ -7,7 +7,6 @@ to worker processes.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
+from eval.episodes.pictures import measured, opened
 from training.data.packed.store import INDEX, Pack, verify
 
 HASH: Final = 16  # a perceptual hash has 16 x 16 bits
@@ -88,19 +88,11 @@ class PackedImages:
 
     def open(self, sha256: str) -> Image.Image:
         """Decoded, RGB. Raises BadFrame."""
-        try:
-            with Image.open(io.BytesIO(self.read(sha256))) as image:
-                return image.convert("RGB")
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadFrame(f"{self.folder}: image {sha256}: {error}") from None
+        return opened(self.read(sha256), f"{self.folder}: image {sha256}")
 
     def measure(self, sha256: str) -> tuple[int, int]:
         """Width and height, by the file's header. Raises BadFrame."""
-        try:
-            with Image.open(io.BytesIO(self.read(sha256))) as image:
-                return image.size
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadFrame(f"{self.folder}: image {sha256}: {error}") from None
+        return measured(self.read(sha256), f"{self.folder}: image {sha256}")
 
     def ref(self, sha256: str) -> PackedImage:
         return PackedImage(self, sha256)

@@ -18,7 +18,9 @@ import msgspec
 from PIL import Image
 
 from eval.config import ConfigError, ResumeError
+from eval.desktop import BadFrame
 from eval.episodes import Episode
+from eval.episodes.pictures import opened
 from training.data.faults import BadSample
 from training.data.packed.images import dhash
 from training.data.packed.store import (
@@ -93,16 +95,13 @@ class ImageWriter:
             return sha.hexdigest()
         name = str(frame) if isinstance(frame, Path) else "an image"
         try:
-            with Image.open(io.BytesIO(data)) as image:
-                suffix = SUFFIXES.get(str(image.format))
-                image.load()
-                width, height, perceptual = image.width, image.height, dhash(image)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise BadSample("image_broken", f"{name}: {error}") from None
-        if suffix is None:
+            image = opened(data, name)
+        except BadFrame as error:
+            raise BadSample("image_broken", str(error)) from None
+        if (suffix := SUFFIXES.get(str(image.format))) is None:
             raise BadSample("image_broken", f"{name}: not PNG, JPEG or WebP")
         pack, offset = self._write(f"{sha.hexdigest()}.{suffix}", data)
-        row = (sha.digest(), pack, offset, len(data), width, height, perceptual)
+        row = (sha.digest(), pack, offset, len(data), image.width, image.height, dhash(image))
         self.base.execute("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         self._note(sha.digest())
         return sha.hexdigest()

@@ -16,13 +16,13 @@ import msgspec
 
 from eval.actions import ParseError
 from eval.actions.dialects.base import Dialect, read_answer
-from eval.prompts.tokens import VISION_TOKENS
+from eval.prompts.tokens import control_token
+from eval.prompts.wording import control_tokens
 from training.data.faults import BadSample, Faults
 from training.data.pairs.store import IMAGES, PAIRS, Pair, digest
 
 SPOOL: Final = ".candidates.jsonl"
 MALFORMED: Final = "malformed"  # in the balance: the action type of a text without an action
-SPECIAL: Final = (*VISION_TOKENS, "<|im_start|>", "<|im_end|>", "<|endoftext|>")
 
 
 class Components:
@@ -100,7 +100,7 @@ class Gate:
     def _check(self, pair: Pair) -> None:
         """Raises BadSample."""
         for side in (pair.chosen, pair.rejected):
-            if token := next((token for token in SPECIAL if token in side), None):
+            if token := control_token(side, control_tokens(self.dialect)):
                 raise BadSample("special_token", f"an answer holds {token}")
         try:
             chosen = read_answer(self.dialect.parse_response, pair.chosen)

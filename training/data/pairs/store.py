@@ -18,13 +18,15 @@ from typing import Any, Final, Literal, overload
 import msgspec
 from PIL import Image
 
+from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.actions.geometry import Box
 from eval.config import ConfigError
 from eval.desktop import BadFrame
-from eval.episodes.images import AnyImage, check_image
+from eval.episodes.images import AnyImage, check_image, image_size
 from eval.prompts import Message
+from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
-from training.data.samples import open_image
+from training.data.samples import check_shape, open_image
 
 PAIRS: Final = "pairs.jsonl"
 IMAGES: Final = "images"
@@ -193,6 +195,7 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
         if name not in whole:  # each image is checked once
             try:
                 check_image(path)
+                check_shape(image_size(path), path)
                 whole[name] = True
             except BadFrame:
                 whole[name] = False
@@ -200,6 +203,10 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
             raise BadSample("image_broken", name)
     if pair.chosen.strip() == pair.rejected.strip():
         raise BadSample("equal_sides", pair.chosen)
+    texts = [part.get("text", "") for turn in pair.prompt for part in turn["content"]]
+    for text in (*texts, pair.chosen, pair.rejected):
+        if token := control_token(text, CONTROL_TOKENS):
+            raise BadSample("special_token", f"a text holds {token}, a control token")
     places = sum(part.get("type") == "image" for turn in pair.prompt for part in turn["content"])
     if places != len(pair.images):
         raise BadSample("image_count", f"{places} places in the prompt, {len(pair.images)} images")
