@@ -17,6 +17,7 @@ from training.options import NotNegative, Positive, Share, TrainerConfig, check_
 from training.rl.sampler import SamplerConfig, visible
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
+Average = Literal["tokens", "rollouts", "constant"]
 # beyond these bounds the probabilities of a float32 softmax are no numbers
 Temperature = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
 TOLERANCES = {"float32": 1e-3, "bf16": 0.1}  # nats
@@ -215,7 +216,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     critic: CriticConfig | None = None
     gamma: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     step_weight: NotNegative = 1.0
-    average: Literal["tokens", "rollouts", "constant"] = "tokens"
+    average: Average = "tokens"
     entropy_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     loss: Loss = "dapo"
     importance: Literal["token", "sequence"] = "token"

@@ -58,6 +58,7 @@ class PlayedRollout:
     version  of the weights that sampled its first turn; None: those of its generation
     asked    for SDPO: what each turn was asked
     end      for SDPO: the last screen
+    replayed a success of before stands in its place: `turns` and `reward` are that one's (`training.rl.replay`)
     """
 
     number: int  # in its group
@@ -69,6 +70,7 @@ class PlayedRollout:
     end: Observation | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     version: int | None = None
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
