@@ -52,6 +52,16 @@ def stage_figures(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, 
     return found
 
 
+def nothing_to_learn(records: Sequence[TurnRecord]) -> str | None:
+    """What is said of a generation whose steps change nothing; None where something is learnt."""
+    if any(any(record.coefficients) for record in learnt(records)):
+        return None
+    return (
+        f"warning: generation {records[0].made.number} teaches nothing: within each group all rollouts have the same "
+        "return, so every advantage is 0. Take tasks that are sometimes solved, larger groups, or most_groups"
+    )
+
+
 def _parts(played: Sequence[PlayedRollout]) -> dict[str, float]:
     """The mean of each part of the returns, and the shares of turns with no action and with a refused one."""
     names = dict.fromkeys(name for each in played for name in each.parts)

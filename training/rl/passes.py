@@ -211,7 +211,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         for some in chunks:
             with torch.no_grad(), self.compute_loss_context_manager():
                 likely, unsure = self.likely(self.model, self.inputs(some))
-            for row, line, each in zip(some, likely, unsure, strict=True):
+            for row, line, each in zip(some, likely.cpu(), unsure.cpu(), strict=True):
                 found.append(line[: len(row.turn.ids)])
                 entropies.append(each[: len(row.turn.ids)])
         return found, entropies

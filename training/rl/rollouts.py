@@ -383,8 +383,8 @@ async def play_rollout(
     if turns is not None:
         limits = msgspec.structs.replace(limits, max_steps=turns)
     episode = await play(runner, make_desktop, task, environment=config.environment, limits=limits)
-    if episode.score is None or not math.isfinite(episode.score):
-        raise InfraError(f"the checker gave the score {episode.score}")
+    if episode.score is None:
+        raise InfraError("nothing judged the rollout")
     if len(runner.turns) != len(episode.steps):
         raise PolicyFailed(f"{len(runner.turns)} answers were kept of an episode with {len(episode.steps)} steps")
     outcome = episode.score if config.reward == "score" else float(bool(episode.success))

@@ -1,6 +1,6 @@
 """Reinforcement learning over whole episodes: `python -m training.rl --config $SLIPWAY_CONFIG`.
 
-Rollouts of the model on desktops, by the loop of `eval`; TRL's loss on their turns. Writes under $SLIPWAY_OUTPUTS (or
+Rollouts of the model on desktops, by the loop of `eval`; a loss of every sampled token. Writes under $SLIPWAY_OUTPUTS (or
 --out): checkpoints/checkpoint-N, model/ (a LoRA merged in), results/ (summary.json, gate.json, records/ of all that was
 tried, rollouts/ with screens), and .done when the training is finished.
 

@@ -17,6 +17,7 @@ from eval.config.progress import metric
 from eval.desktop import Desktop, Task
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
+from training.common.warm_up import from_the_first_step
 from training.rl import gate
 from training.rl.beside import RolloutsBeside
 from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
@@ -26,7 +27,7 @@ from training.rl.credit import credited
 from training.rl.critic import ValueLearning, ValueNetwork
 from training.rl.drawing import TaskDrawer
 from training.rl.entropy import EntropyBonus
-from training.rl.figures import figures, in_words, stage_figures
+from training.rl.figures import figures, in_words, nothing_to_learn, stage_figures
 from training.rl.finished import FinishedRollouts
 from training.rl.following import PublishedWeights
 from training.rl.idle import WorkerTimes
@@ -129,6 +130,11 @@ class RolloutTrainer(RowTrainer):
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset if dataset is None else dataset)
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """A warm-up that moves the weights in the first step, too: its rollouts were played."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        return from_the_first_step(scheduler, self.args.get_warmup_steps(num_training_steps))
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """One optimiser step's gradient; at the first step of a generation, its rollouts before. Raises Stopped."""
         if self.rows is None or self.state.global_step % self.chosen.period == 0:
@@ -221,7 +227,7 @@ class RolloutTrainer(RowTrainer):
         if self.chosen.sdpo is not None:
             records = taught(records, LessonSettings(self.chosen.sdpo.solved, self.policy, self.pictures))
         records = with_coefficients(uncertain_tokens(records, self.mean), self.mean)
-        self._tell_of(self._stage_figures(records))
+        self._tell_of(self._stage_figures(records), nothing_to_learn(records))
         self._record(made, records)
         return records
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from eval.desktop import Task
 from tests.unit.rl import oracle
 from tests.unit.rl.drawn_generations import (
     BareTrainer,
@@ -18,11 +19,15 @@ from tests.unit.rl.drawn_generations import (
     draw_groups,
     draw_rules,
     draw_token,
+    records_of,
     rows_of,
     step_of,
 )
 from tests.unit.rl.oracle import Rollout, Rules, Turn
+from training.rl.coefficients import MeanSettings, with_coefficients
+from training.rl.credit import credited
 from training.rl.entropy import EntropyBonus
+from training.rl.figures import nothing_to_learn
 from training.rl.passes import RowTrainer
 
 pytestmark = pytest.mark.ml
@@ -141,3 +146,16 @@ def test_an_adaptive_coefficient_moves_once_after_each_step() -> None:
         shares = [trainer.table.detach()[token].softmax(-1) for token in tokens]
         mean = sum(float(-(each * each.log()).sum()) for each in shares) / len(shares)
         assert trainer._metrics["train"]["entropy"] == pytest.approx([mean] * 5)
+
+
+def test_a_generation_of_equal_returns_is_said_to_teach_nothing() -> None:
+    groups = told([2, 3])
+    rules = Rules(average="constant", deviation=False, longest=100)
+    config = config_of(rules)
+    mean = MeanSettings.of(config, [Task("task", "")])
+    assert nothing_to_learn(with_coefficients(credited(records_of(groups), config), mean)) is None
+    for rollout in groups[0]:
+        rollout.reward = 0.25
+    said = nothing_to_learn(with_coefficients(credited(records_of(groups), config), mean))
+    assert said is not None
+    assert said.startswith("warning: generation 0 teaches nothing: within each group all rollouts have the same return")
