@@ -28,10 +28,6 @@ class JoinedTurns:
     row: LossRow
     turns: tuple[tuple[int, int, int], ...]
 
-    def split(self, line: Tensor) -> dict[int, Tensor]:
-        """The part of each turn, by its index, of a line (T,) of figures of the row's tokens."""
-        return {index: line[start:end] for index, start, end in self.turns}
-
 
 def joined(rows: Sequence[LossRow]) -> list[JoinedTurns]:
     """Rows of one turn each, those of a rollout in their order, in as few rows as can be."""
@@ -99,12 +95,9 @@ def by_turn(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What `measure` tells of rows of one turn each, (T,) for each of them, but measured where they are joined."""
     made = joined(rows)
-    first: dict[int, Tensor] = {}
-    second: dict[int, Tensor] = {}
-    for each, one, other in zip(made, *measure([each.row for each in made]), strict=True):
-        first |= each.split(one)
-        second |= each.split(other)
-    return [first[index] for index in range(len(rows))], [second[index] for index in range(len(rows))]
+    first, second = measure([each.row for each in made])
+    places = [(row, start, end) for row, each in enumerate(made) for _, start, end in each.turns]  # in their order
+    return [first[row][start:end] for row, start, end in places], [second[row][start:end] for row, start, end in places]
 
 
 def rows_per_rollout(rows: Sequence[LossRow]) -> float:

@@ -17,6 +17,8 @@ from PIL import Image
 
 from eval.config import ConfigError
 from tests.integration.rl.conftest import picture_gradients, rl_config
+from tests.integration.rl.worlds import STEPS
+from tests.unit.rl import oracle
 from training.rl import gate
 from training.rl.losses import LossSettings
 from training.rl.train import main, make_trainer
@@ -159,21 +161,52 @@ def _without_one(ids: tuple[int, ...], token: int) -> tuple[int, ...]:
     return ids[:at] + ids[at + 1 :]
 
 
+BONUS, QUANTILE = 0.2, 0.5
+
+
+def loop(trainer: Any, average: str) -> float:
+    """The loss of the trainer's generation by the plain loop over tokens, from the logits of each turn by itself."""
+    import torch
+
+    groups: list[list[oracle.Rollout]] = [
+        [oracle.Rollout(played.reward, []) for played in group.rollouts] for group in trainer.last.groups
+    ]
+    for record in turns_of(trainer.last):
+        with torch.no_grad():
+            lines = trainer.logits([record])[0].double()
+        shares = lines.softmax(-1)
+        entropies = (-(shares * shares.clamp(min=1e-300).log()).sum(-1)).tolist()
+        tokens = [
+            oracle.Token(logits, pick, float(share[pick].log()), sampled, entropy)
+            for logits, pick, share, sampled, entropy in zip(
+                lines.tolist(), record.turn.ids, shares, record.turn.logprobs, entropies, strict=True
+            )
+        ]
+        groups[record.at[0]][record.at[1]].turns.append(oracle.Turn(tokens))
+    rules = oracle.Rules(average=average, deviation=average != "constant", quantile=QUANTILE, bonus=BONUS)
+    rules.longest = STEPS * trainer.chosen.max_completion
+    return sum(oracle.generation(groups, rules).losses)
+
+
 @pytest.mark.parametrize("average", ["tokens", "constant"])
 def test_several_passes_have_the_loss_and_the_gradient_of_one(start: Path, tmp_path: Path, average: str) -> None:
-    """With a bonus of entropy, and only the more uncertain tokens. Each training plays the same rollouts."""
+    """That of the plain loop; with a bonus of entropy, and of the more uncertain tokens only. Each training plays the
+    same rollouts. The last one has no padding between the rows of a pass."""
     import torch
 
     found = []
-    for size in (64, 5, 1):
-        chosen = {"average": average, "scale_rewards": "none" if average == "constant" else "group"}
-        more = {"entropy_coef": 0.2, "top_entropy_quantile": 0.5}
-        trainer = make_trainer(rl_config(start, batch_size=size, trl=more, **chosen), tmp_path / str(size))
+    for size, free in ((64, False), (5, False), (1, False), (5, True)):
+        more = {"entropy_coef": BONUS, "top_entropy_quantile": QUANTILE}
+        scale = "none" if average == "constant" else "group"
+        chosen = rl_config(start, batch_size=size, padding_free=free, trl=more, average=average, scale_rewards=scale)
+        trainer = make_trainer(chosen, tmp_path / f"{size} {free}")
         trainer.create_optimizer()
         loss = trainer.training_step(trainer.model, {})
         trainer.teller.writer.cut()
         gradient = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
         found.append((float(loss), torch.cat(gradient)))
+        if size == 64:
+            assert float(loss) == pytest.approx(loop(trainer, average), abs=1e-5)
     loss, whole = found[0]
     assert abs(loss) > 1e-2
     assert float(whole.abs().max()) > 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 
 from tests.support.cases import every_case
-from training.rl.joined import joined, rows_per_rollout, split_warning
+from training.rl.joined import by_turn, joined, rows_per_rollout, split_warning
 from training.rl.policy import SampledTurn
 from training.rl.rows import LossRow
 
@@ -53,8 +54,16 @@ def test_by_hand() -> None:
     assert made.row.bonus == ()
     assert made.row.turn.logprobs == (-0.5, -1.0, 0.0, 0.0, 0.0, -2.0)
     assert made.row.tokens == 3
-    line = torch.arange(6.0)
-    assert {index: part.tolist() for index, part in made.split(line).items()} == {0: [0.0, 1.0], 1: [5.0]}
+    seen: list[LossRow] = []
+
+    def measure(whole: Sequence[LossRow]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        seen.extend(whole)
+        return [torch.arange(6.0)], [torch.arange(10.0, 16.0)]
+
+    likely, entropies = by_turn(rows, measure)
+    assert seen == [made.row]
+    assert [each.tolist() for each in likely] == [[0.0, 1.0], [5.0]]
+    assert [each.tolist() for each in entropies] == [[10.0, 11.0], [15.0]]
 
 
 @every_case("seed", range(200))
