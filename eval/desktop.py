@@ -164,6 +164,13 @@ class Score:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
+def checked(score: Score) -> Score:
+    """The score. Raises InfraError for a value that is no judgement: nothing is known of the episode then."""
+    if not 0 <= score.value <= 1:
+        raise InfraError(f"the checker gave the score {score.value}; allowed: from 0 to 1")
+    return score
+
+
 class Desktop(Protocol):
     """One environment, used for one episode at a time. Each call may raise InfraError."""
 

@@ -26,6 +26,7 @@ from eval.desktop import (
     Score,
     Task,
     ToolDesktop,
+    checked,
 )
 from eval.desktop_calls import timed
 from eval.episodes import Episode, EpisodeWriter, Step
@@ -146,7 +147,7 @@ class TaskRun:
                     self.waited = time.monotonic() - ready
                     failed = await self._steps(desktop, observation)
                 if self.judge:
-                    score = await timed(desktop.score(), self.limits.reset_timeout, "score")
+                    score = checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
                     self.state = score.success
             except BrokenByAgent as broken:
                 failed, score = str(broken), Score(0.0, False) if self.judge else None

@@ -35,6 +35,7 @@ from eval.prompts import PromptBuilder
 from eval.prompts.tokens import VISION_TOKENS
 from training.common.vllm_client import Client, Sampling
 from training.common.vllm_prompts import check_prompt_ids, processor_bounds, revisions
+from training.common.warm_up import from_the_first_step
 from training.grpo.colocate import CheckedEngine, engine_options
 from training.grpo.prompts import Prompts, name_of
 from training.grpo.tally import RewardTally
@@ -108,6 +109,11 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         if remote is not None:
             self.use_vllm = True  # after construction, TRL reads it only to correct for a separate sampler
             self._last_loaded_step = -1
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """A warm-up that moves the weights in the first step, too: its answers were sampled."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        return from_the_first_step(scheduler, self.args.get_warmup_steps(num_training_steps))
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         rows = self.train_dataset if dataset is None else dataset

@@ -1,21 +1,18 @@
-"""Advantages of a group of rollouts and the weights of their tokens: pure functions over plain data.
+"""Advantages of a group of rollouts: pure functions over plain data.
 
 A group is several rollouts of one task. Every function gives a number for each turn, as [rollout][turn]; all sampled
 tokens of a turn share it. A voided rollout (the desktop failed, or nothing could judge it) enters no mean, no deviation
 and no divisor, and each of its turns gets 0.
 
-The clipped losses that these numbers enter are TRL's and not written again here: `loss_type` grpo, dr_grpo, dapo, bnpo
-and cispo of its GRPOConfig, and GSPO as `importance_sampling_level="sequence"`. docs/explanation/algorithms.md has the
-definitions and where they come from.
+docs/explanation/algorithms.md has the definitions and where they come from.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Literal
 
 TurnValues = list[list[float]]  # [rollout][turn]
@@ -27,13 +24,11 @@ EPSILON: Final = 1e-4  # beside a standard deviation; TRL's number
 class TurnFacts:
     """One answer of the model.
 
-    tokens   how many were sampled
     anchor   the key of the state in which the turn began (`training.rl.anchors`); None: compared with no other turn
     reward   that came right after this turn, a part of the rollout's `total`
     entropy  mean entropy of the policy over the turn's tokens, in nats; None where it was not measured
     """
 
-    tokens: int
     anchor: str | None = None
     reward: float = 0.0
     entropy: float | None = None
@@ -137,43 +132,6 @@ def gigpo(group: TaskGroup, gamma: float = 0.95, weight: float = 1.0, scale: Sca
         for (index, number), step in zip(places, steps, strict=True):
             values[index][number] += weight * step
     return values
-
-
-def m_grpo_weights(groups: Sequence[TaskGroup]) -> list[TurnValues]:
-    """The weight of each token of a turn with which a mean over all tokens becomes M-GRPO's mean: over the tokens of a
-    turn, then the turns of a rollout, then the rollouts of a group, then the groups. As [group][rollout][turn].
-
-    The weights of all tokens sum to their number, where every valid rollout has turns and every turn tokens.
-    Source: WebAgent-R1 (arXiv 2505.16421).
-    """
-    tokens, counted = sampled_tokens(groups), sum(bool(group.valid) for group in groups)
-    out = []
-    for group in groups:
-        per_rollout = tokens / (counted * len(group.valid)) if group.valid else 0.0
-        out.append(group.each(partial(_shares, per_rollout)))
-    return out
-
-
-def _shares(whole: float, _: int, rollout: RolloutFacts) -> list[float]:
-    return [whole / (len(rollout.turns) * turn.tokens) if turn.tokens else 0.0 for turn in rollout.turns]
-
-
-def dr_grpo_weights(groups: Sequence[TaskGroup], longest: int) -> list[TurnValues]:
-    """The weight of each token with which a mean over all tokens becomes Dr. GRPO's sum / (rollouts * longest).
-
-    longest  sampled tokens that a rollout may have at most: answers only. TRL's loss_type dr_grpo divides by
-             max_completion_length, which with pictures in the row counts their tokens too
-
-    As [group][rollout][turn]. Source: Dr. GRPO (arXiv 2503.20783).
-    """
-    rollouts = sum(len(group.valid) for group in groups)
-    weight = sampled_tokens(groups) / (rollouts * longest) if rollouts else 0.0
-    return [group.each(lambda _, rollout: [weight] * len(rollout.turns)) for group in groups]
-
-
-def sampled_tokens(groups: Iterable[TaskGroup]) -> int:
-    """The tokens of all valid rollouts: the divisor of a mean over tokens."""
-    return sum(turn.tokens for group in groups for rollout in group.valid for turn in rollout.turns)
 
 
 def uncertain_turns(group: TaskGroup, share: float = 0.8) -> list[list[bool]]:

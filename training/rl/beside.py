@@ -1,17 +1,14 @@
-"""Rollouts beside the training, as the trainer uses them: its feed, and what corrects for weights of before."""
+"""Rollouts beside the training, as the trainer uses them: its feed, and the published weights of before."""
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import proxy
 
-import torch
 from torch import Tensor
 
 from eval.config import ConfigError
@@ -20,7 +17,7 @@ from training.rl.drawing import TaskDrawer
 from training.rl.feed import RolloutFeed, WorkerProcess
 from training.rl.following import PublishedWeights
 from training.rl.rollouts import RolloutGeneration
-from training.rl.rows import LossRow
+from training.rl.turns import TurnRecord
 
 
 class RolloutsBeside:
@@ -44,7 +41,7 @@ class RolloutsBeside:
             self.feed = feed
         return self.feed.collect(number, stop)
 
-    def at_sampling(self, rows: Sequence[LossRow], now: Sequence[Tensor], number: int) -> list[Tensor]:
+    def at_sampling(self, rows: Sequence[TurnRecord], now: Sequence[Tensor], number: int) -> list[Tensor]:
         """The log probabilities of each row by the loss's forward, with the weights that sampled it. `now`: with those
         of update `number`."""
         assert self.weights is not None
@@ -57,19 +54,6 @@ class RolloutsBeside:
             for place, line in zip(places, lines, strict=True):
                 found[place] = line
         return found
-
-    def weighed(self, rows: Sequence[LossRow], now: Sequence[Tensor]) -> tuple[list[LossRow], float]:
-        """The rows with truncated importance sampling, token by token, and the mean of the weights. `now`: their log
-        probabilities by the weights that learn."""
-        assert self.config.asynchronous is not None
-        cap, found, total, count = self.config.asynchronous.cap, [], 0.0, 0
-        for row, line in zip(rows, now, strict=True):
-            weights = truncated_weights(line, row.turn.logprobs, cap)
-            total, count = total + math.fsum(weights), count + len(weights)
-            before = (1.0,) * len(weights) if row.weights is None else row.weights
-            both = tuple(one * other for one, other in zip(before, weights, strict=True))
-            found.append(replace(row, weights=both))
-        return found, total / max(1, count)
 
     def close(self) -> None:
         """Ends the worker."""
@@ -91,10 +75,3 @@ def weights_folder(chosen: AsyncConfig) -> Path:
     if chosen.vllm is not None and chosen.vllm.mode == "server":
         folder.chmod(0o755)  # the servers may be another user
     return folder
-
-
-def truncated_weights(now: Tensor, then: Sequence[float], cap: float) -> tuple[float, ...]:
-    """min(p_now / p_then, cap) of each token, from log probabilities in nats. Each token has its own: the product over
-    a long answer leaves any bounds by noise alone."""
-    apart = now.double().cpu() - torch.tensor(then, dtype=torch.float64)
-    return tuple(apart.clamp(-20.0, 20.0).exp().clamp(max=cap).tolist())

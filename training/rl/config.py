@@ -15,8 +15,10 @@ from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.rl.sampler import SamplerConfig, visible
+from training.rl.trl_options import check_trl
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
+Average = Literal["tokens", "rollouts", "constant"]
 # beyond these bounds the probabilities of a float32 softmax are no numbers
 Temperature = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
 TOLERANCES = {"float32": 1e-3, "bf16": 0.1}  # nats
@@ -160,12 +162,12 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     critic                with gae: how the critic learns. It is a second model, as large as the first
     gamma                 discount of per_turn and gigpo for each further turn
     step_weight           with gigpo: of the part that compares turns
-    average               what the loss is the mean of: tokens; rollouts (of their turns, of their tokens: M-GRPO); or
-                          constant, Dr. GRPO's divisor of the longest rollout, which wants scale_rewards: none. The last
-                          two need loss dapo or cispo
+    average               what the loss is the mean of, over the whole generation: tokens; rollouts (of their turns, of
+                          their tokens: M-GRPO); or constant, Dr. GRPO's divisor of the longest rollout that any task of
+                          the training allows, which wants scale_rewards: none. The last two need loss dapo or cispo
     entropy_share         the share of each group's turns, those of the highest entropy, that are trained on
-    loss                  of a turn's tokens, as TRL has it: dapo and cispo are a mean over the tokens of the step, grpo
-                          and sapo over its rows. GSPO is loss grpo with importance sequence
+    loss                  of a turn's tokens: dapo and cispo are a mean over the tokens of the generation, grpo and sapo
+                          over its rows. GSPO is loss grpo with importance sequence
     importance            of which the importance ratio is: each token, or all sampled tokens of a row
     epsilon, epsilon_high how far the ratio may leave 1, down and up; epsilon_high None: as far as epsilon. For cispo
                           epsilon_high is the largest ratio itself, 1 or more, say 5
@@ -215,7 +217,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     critic: CriticConfig | None = None
     gamma: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     step_weight: NotNegative = 1.0
-    average: Literal["tokens", "rollouts", "constant"] = "tokens"
+    average: Average = "tokens"
     entropy_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     loss: Loss = "dapo"
     importance: Literal["token", "sequence"] = "token"
@@ -275,6 +277,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     def check(self) -> None:
         self._check_processes()  # first: what is missing here may be there in the job's image
         super().check()
+        check_trl(self.trl, taught=self.sdpo is not None and self.sdpo.solved == "sdpo")
         self.prompt.check()
         if self.steps is None:
             raise ConfigError("steps: give the optimiser steps; how many turns a pass has is known afterwards")

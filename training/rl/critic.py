@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from weakref import proxy
@@ -21,8 +22,8 @@ from eval.config import ResumeError
 from training.common.checkpoints import also_save
 from training.rl.advantages import decoupled_gae
 from training.rl.config import CriticConfig, RlConfig
-from training.rl.rollouts import RolloutGeneration
 from training.rl.rows import LossRow, parts
+from training.rl.turns import TurnRecord, learnt
 
 CRITIC: Final = "critic.pt"  # in a checkpoint: weights, and the state of their optimiser
 
@@ -113,16 +114,29 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
             found += [line[: len(row.turn.ids)].tolist() for row, line in zip(some, made, strict=True)]
         return found
 
-    def learn(self, made: RolloutGeneration, rows: Sequence[LossRow], number: int) -> list[tuple[float, ...]]:
-        """The advantage of each token of each row, by the values of before; then the critic learns from the rows."""
-        values = self.values(rows)
-        gains, targets = token_credit(made, rows, values, self.chosen)
+    def credited(self, records: Sequence[TurnRecord]) -> list[TurnRecord]:
+        """The stage: each token's advantage, by the values of before; then the critic learns from the records."""
+        own = learnt(records)
+        values = self.values(own)
+        gains, targets = token_credit(own, values, self.chosen)
+        self.learn(own, values, targets)
+        if self.config.scale_rewards == "group":
+            gains = whitened(gains)
+        done = list(records)
+        for record, line in zip(own, gains, strict=True):
+            done[record.number] = replace(record, gains=tuple(line))
+        return done
+
+    def learn(
+        self, records: Sequence[TurnRecord], values: Sequence[Sequence[float]], targets: Sequence[Sequence[float]]
+    ) -> None:
+        """Goes through a generation's records; `figures` are of it afterwards. `values`: what it said before."""
         losses = []
         for turn in range(self.chosen.epochs):
-            order = list(range(len(rows)))
-            random.Random(f"{self.config.seed} critic {number} {turn}").shuffle(order)
+            order = list(range(len(records)))
+            random.Random(f"{self.config.seed} critic {records[0].made.number} {turn}").shuffle(order)
             for some in parts(order, self.config.batch_size):
-                losses.append(self._step([rows[each] for each in some], [targets[each] for each in some]))
+                losses.append(self._step([records[each] for each in some], [targets[each] for each in some]))
         flat = list(itertools.chain.from_iterable(targets))
         said = list(itertools.chain.from_iterable(values))
         self.figures = {
@@ -130,9 +144,6 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
             "value_mean": sum(said) / len(said),
             "explained": _explained(said, flat),
         }
-        if self.config.scale_rewards == "group":
-            gains = whitened(gains)
-        return [tuple(line) for line in gains]
 
     def _step(self, rows: Sequence[LossRow], targets: Sequence[Sequence[float]]) -> float:
         assert self.network is not None
@@ -152,20 +163,19 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
 
 
 def token_credit(
-    made: RolloutGeneration, rows: Sequence[LossRow], values: Sequence[Sequence[float]], config: CriticConfig
+    records: Sequence[TurnRecord], values: Sequence[Sequence[float]], config: CriticConfig
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """(advantages, the critic's targets) of each row's sampled tokens.
+    """(advantages, the critic's targets) of each record's sampled tokens.
 
     All sampled tokens of a rollout are one sequence, its turns one after the other; prompts and pictures between them
     are no steps. The return comes with the last one. A turn that the loss cannot see is no part of the sequence.
     """
-    gains: list[list[float]] = [[] for _ in rows]
-    targets: list[list[float]] = [[] for _ in rows]
-    for places in _rollouts(rows):
-        group, rollout, _ = rows[places[0]].at
+    gains: list[list[float]] = [[] for _ in records]
+    targets: list[list[float]] = [[] for _ in records]
+    for places in _rollouts(records):
         said = [value for place in places for value in values[place]]
         rewards = [0.0] * len(said)
-        rewards[-1] = made.groups[group].rollouts[rollout].reward
+        rewards[-1] = records[places[0]].played.reward
         gained, wanted = decoupled_gae(
             rewards, said, gamma=1.0, critic=config.critic_lambda, policy=config.policy_lambda, alpha=config.alpha
         )

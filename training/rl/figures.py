@@ -6,14 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from training.rl.config import RlConfig
 from training.rl.rollouts import PlayedRollout, RolloutGeneration
-from training.rl.rows import LossRow
+from training.rl.teaching import UNTOLD
+from training.rl.turns import TurnRecord, learnt
 
 
-def figures(
-    made: RolloutGeneration, rows: Sequence[LossRow], faults: int, gate_told: Mapping[str, Any]
-) -> dict[str, float]:
-    """By name. `rows`: the turns that the loss can see, `faults`: how many it cannot."""
+def figures(made: RolloutGeneration, records: Sequence[TurnRecord], gate_told: Mapping[str, Any]) -> dict[str, float]:
+    """By name. `made`: what was played; `records`: of the turns, masked where the loss cannot see them."""
+    rows = learnt(records)
     played = [each for group in made.judged for each in group.rollouts]
     flat = [not group.signal for group in made.judged]
     return {
@@ -29,11 +30,36 @@ def figures(
         "dropped_groups": float(len(made.dropped)),
         "groups": float(len(made.groups)),
         "unused_groups": float(len(made.unused)),
-        "dropped": float(faults),
+        "dropped": float(len(records) - len(rows)),
         "gate_mean": gate_told["mean"],
         "gate_most": gate_told["most"],
         **_parts(played),
     }
+
+
+def stage_figures(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, float]:
+    """Of what the stages did."""
+    found: dict[str, float] = {}
+    if config.replay is not None:
+        found["replayed"] = float(sum(each.replayed for group in records[0].made.groups for each in group.rollouts))
+    if config.asynchronous is not None:
+        weights = [weight for record in learnt(records) for weight in record.weights]
+        found["weights"] = math.fsum(weights) / max(1, len(weights))
+    if config.sdpo is not None:
+        for name in ("success", "failure"):
+            found[f"told_{name}"] = float(len({record.at[:2] for record in records if record.shown == name}))
+        found["untold"] = float(sum(record.masked == UNTOLD for record in records))
+    return found
+
+
+def nothing_to_learn(records: Sequence[TurnRecord]) -> str | None:
+    """What is said of a generation whose steps change nothing; None where something is learnt."""
+    if any(any(record.coefficients) for record in learnt(records)):
+        return None
+    return (
+        f"warning: generation {records[0].made.number} teaches nothing: within each group all rollouts have the same "
+        "return, so every advantage is 0. Take tasks that are sometimes solved, larger groups, or most_groups"
+    )
 
 
 def _parts(played: Sequence[PlayedRollout]) -> dict[str, float]:

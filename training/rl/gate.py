@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
+from training.rl.turns import TurnRecord, learnt
 
 NAMED = 20  # turns that gate.json names, the worst first
 
@@ -31,6 +32,26 @@ class Gap:
     tokens: int
     mean: float
     most: float
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """
+    tolerance  of a turn's mean difference, nats
+    file       gate.json
+    """
+
+    tolerance: float
+    file: Path
+
+
+def passed(records: Sequence[TurnRecord], settings: GateSettings) -> dict[str, Any]:
+    """The stage: compares the turns of a generation that are in the loss, not those of replayed successes, which other
+    weights sampled. Gives what gate.json tells. Raises ConfigError."""
+    gaps = [
+        gap(record.where, record.turn.logprobs, record.then) for record in learnt(records) if not record.played.replayed
+    ]
+    return check(gaps, settings.tolerance, records[0].made.number, settings.file)
 
 
 def gap(where: str, rollout: Sequence[float], loss: Sequence[float]) -> Gap:

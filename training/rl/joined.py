@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import torch
 from torch import Tensor
 
 from training.rl.rows import LossRow
@@ -29,21 +28,21 @@ class JoinedTurns:
     row: LossRow
     turns: tuple[tuple[int, int, int], ...]
 
-    def split(self, line: Tensor) -> dict[int, Tensor]:
-        """The part of each turn, by its index, of a line (T,) of figures of the row's tokens."""
-        return {index: line[start:end] for index, start, end in self.turns}
-
 
 def joined(rows: Sequence[LossRow]) -> list[JoinedTurns]:
-    """Rows of one turn each, those of a rollout in their order, in as few rows as can be. An advantage is in the
-    `weights` of each token afterwards."""
-    chains: list[list[int]] = []
+    """Rows of one turn each, those of a rollout in their order, in as few rows as can be."""
+    return [_join(rows, chain) for chain in chains(rows)]
+
+
+def chains(rows: Sequence[LossRow]) -> list[list[int]]:
+    """The rows that stand in one row together, as indices."""
+    found: list[list[int]] = []
     for index, row in enumerate(rows):
-        if chains and _continues(rows[chains[-1][-1]], row):
-            chains[-1].append(index)
+        if found and _continues(rows[found[-1][-1]], row):
+            found[-1].append(index)
         else:
-            chains.append([index])
-    return [_join(rows, chain) for chain in chains]
+            found.append([index])
+    return found
 
 
 def _continues(before: LossRow, row: LossRow) -> bool:
@@ -62,31 +61,33 @@ def _join(rows: Sequence[LossRow], chain: Sequence[int]) -> JoinedTurns:
     first, last = rows[chain[0]], rows[chain[-1]]
     begun = len(first.turn.prompt_ids)
     ids = (*last.turn.prompt_ids, *last.turn.ids)[begun:]
-    logprobs, weights, learnt = [0.0] * len(ids), [0.0] * len(ids), [False] * len(ids)
     turns = []
     for index in chain:
-        row = rows[index]
-        start = len(row.turn.prompt_ids) - begun
-        end = start + len(row.turn.ids)
-        logprobs[start:end] = row.turn.logprobs
-        weights[start:end] = [row.advantage * each for each in row.weights or (1.0,) * len(row.turn.ids)]
-        learnt[start:end] = [True] * len(row.turn.ids)
-        turns.append((index, start, end))
-    turn = replace(first.turn, images=last.turn.images, ids=ids, logprobs=tuple(logprobs), cut=last.turn.cut)
-    whole = replace(first, turn=turn, advantage=1.0, weights=tuple(weights), learnt=tuple(learnt))
+        start = len(rows[index].turn.prompt_ids) - begun
+        turns.append((index, start, start + len(rows[index].turn.ids)))
+
+    def spread(of: Callable[[LossRow], tuple[float, ...]]) -> tuple[float, ...]:
+        """What each turn has for its tokens, 0 between the answers; nothing where the turns have nothing."""
+        line = [0.0] * len(ids)
+        for index, start, end in turns:
+            line[start:end] = of(rows[index]) or (0.0,) * (end - start)
+        return tuple(line) if any(of(rows[index]) for index in chain) else ()
+
+    sampled = [False] * len(ids)
+    for _, start, end in turns:
+        sampled[start:end] = [True] * (end - start)
+    logprobs = spread(lambda row: row.turn.logprobs)
+    turn = replace(first.turn, images=last.turn.images, ids=ids, logprobs=logprobs, cut=last.turn.cut)
+    whole = LossRow(
+        turn,
+        first.at,
+        first.where,
+        old=spread(lambda row: row.old),
+        coefficients=spread(lambda row: row.coefficients),
+        bonus=spread(lambda row: row.bonus),
+        learnt=tuple(sampled),
+    )
     return JoinedTurns(whole, tuple(turns))
-
-
-def whole_rollouts(rows: Sequence[LossRow], lines: Sequence[Tensor]) -> tuple[list[LossRow], list[Tensor]]:
-    """Rows of one turn each, joined; and what `lines` has for the tokens of each turn (T,), 0 between the answers."""
-    made = joined(rows)
-    spread = []
-    for each in made:
-        line = torch.zeros(len(each.row.turn.ids), device=lines[each.turns[0][0]].device)
-        for index, start, end in each.turns:
-            line[start:end] = lines[index]
-        spread.append(line)
-    return [each.row for each in made], spread
 
 
 def by_turn(
@@ -94,12 +95,9 @@ def by_turn(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What `measure` tells of rows of one turn each, (T,) for each of them, but measured where they are joined."""
     made = joined(rows)
-    first: dict[int, Tensor] = {}
-    second: dict[int, Tensor] = {}
-    for each, one, other in zip(made, *measure([each.row for each in made]), strict=True):
-        first |= each.split(one)
-        second |= each.split(other)
-    return [first[index] for index in range(len(rows))], [second[index] for index in range(len(rows))]
+    first, second = measure([each.row for each in made])
+    places = [(row, start, end) for row, each in enumerate(made) for _, start, end in each.turns]  # in their order
+    return [first[row][start:end] for row, start, end in places], [second[row][start:end] for row, start, end in places]
 
 
 def rows_per_rollout(rows: Sequence[LossRow]) -> float:

@@ -1,17 +1,15 @@
-"""What TRL computes of the rows of a generation: the loss and its gradient, in passes, and log probabilities.
+"""The passes of an optimiser step: forward and backward over a generation's rows, `batch_size` at a time.
 
-Written for TRL 1.16. Its seam: `_compute_loss` takes advantages of the shape (B, T), and
-`_get_per_token_logps_and_entropies` is the forward of that loss. A generation has any number of turns, so a step here
-is a loop over passes of `batch_size` rows, and the loss of each pass is weighed so that several passes have the
-gradient of one. TRL divides a generation into equal parts instead, which its rows must fill.
+Written for TRL 1.16. Its seam is `_get_per_token_logps_and_entropies`, a forward that never holds all logits. The loss
+is a sum over tokens, each with a final coefficient (`training.rl.coefficients`): how it is divided into passes and over
+processes changes nothing but the order of the sum.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,88 +18,110 @@ from trl import GRPOTrainer
 
 from training.common.sharding import is_sharded, reshard
 from training.rl.config import RlConfig
+from training.rl.entropy import EntropyBonus
 from training.rl.joined import by_turn
+from training.rl.losses import LossSettings, clipped, token_losses
 from training.rl.ranks import TrainingRanks, passes
-from training.rl.rows import LossRow, Pictures, parts, tensors
-from training.rl.sdpo import divergence, importance_weight, sdpo_loss, trust_region
+from training.rl.rows import LossRow, Pictures, parts, step_rows, tensors
+from training.rl.sdpo import divergence, importance_weight, trust_region
 from training.rl.teaching import Teaching
-
-WHOLE = ("dapo", "cispo")  # losses that divide by the tokens of the step themselves
-
-
-@dataclass
-class Prepared:
-    """Rows of one generation with the log probabilities that the loss's forward gave them before the first step."""
-
-    rows: list[LossRow]
-    before: list[Tensor]
+from training.rl.turns import TurnRecord
 
 
 class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     """
     chosen    the configuration
+    losses    of the tokens
+    bonus     of their entropy
     pictures  makes the inputs of a row's pictures
     teaching  SDPO's
     ranks     the processes of the training, where it has several
-    sampled   the rows of the generation, one of each turn, as `log_probabilities` was asked for them; by their places
+    sent      with several: the rows of the generation, one of each turn, in every process; None: it is not in the loss
     """
 
     chosen: RlConfig
+    losses: LossSettings
+    bonus: EntropyBonus
     pictures: Pictures
     teaching: Teaching | None
     ranks: TrainingRanks | None
-    sampled: dict[tuple[int, int, int], LossRow]
+    sent: list[LossRow | None]
 
-    def gradient(self, model: Any, prepared: Prepared, step: int) -> Tensor:
-        """Adds the gradient of an optimiser step's rows with advantages; gives their loss."""
-        loss = torch.zeros((), device=self.accelerator.device)
-        chunks = self._divided(self._rows_with_advantages(prepared, step))
-        for at, each in enumerate(self.passes(prepared, step)):
-            share = each.pop("share")
+    def gradient(self, model: Any, rows: Sequence[LossRow], step: int) -> Tensor:
+        """Adds the gradient of an optimiser step's rows with advantages; gives their loss. Figures are told."""
+        device = self.accelerator.device
+        loss, told = torch.zeros((), device=device), torch.zeros(6, device=device)
+        mine = [row for row in self.step_rows(rows, step) if row.lesson is None]
+        chunks = self._divided(mine)
+        for at, (some, counting) in enumerate(chunks):
+            own = [row if place < counting else _silent(row) for place, row in enumerate(some)]
             # whole models exchange their gradients once, after the last pass
             waits = self.ranks is not None and at < len(chunks) - 1 and not is_sharded(model)
             with self.accelerator.no_sync(model) if waits else nullcontext():
                 with self.compute_loss_context_manager():
-                    part = self.compute_loss(model, each) * share
+                    part, figures = self.loss_of(model, own)
+                part = part * self.args.world_size  # gradients are averaged over the processes
                 self.accelerator.backward(part)
             loss += part.detach()
+            told += figures
+        if mine:
+            told = self.accelerator.reduce(told, reduction="sum")
+            self._tell_step(told.tolist())
         return loss
 
-    def taught_gradient(self, prepared: Prepared, step: int) -> tuple[Tensor, list[tuple[float, float, int]]]:
+    def loss_of(self, model: Any, rows: Sequence[LossRow]) -> tuple[Tensor, Tensor]:
+        """The sum of the terms of some rows' tokens; and (6,) of these tokens: their number, the sum of their entropy,
+        how many are clipped below and above; of those that the entropy bonus is of, their number and the entropy."""
+        made = self.inputs(rows)
+        now, entropies = self.likely(model, made)
+        of, mask = made["coefficients"], made["learnt"]
+        terms, ratio = token_losses(now, made["old"], of, mask, self.losses)
+        loss = terms.sum()
+        if self.bonus.coefficient:
+            of_each = torch.where(made["bonus"] > 0, made["bonus"] * entropies, 0.0)
+            loss = loss - self.bonus.coefficient * of_each.sum()
+        with torch.no_grad():
+            known, kept = torch.where(mask, entropies, 0.0), mask & (made["bonus"] > 0)
+            sums = [mask.sum(), known.sum(), *clipped(ratio, of, mask, self.losses), kept.sum(), (known * kept).sum()]
+            return loss, torch.stack([each.float() for each in sums])
+
+    def _tell_step(self, told: Sequence[float]) -> None:
+        """Figures of a step, from the sums over all of its passes and processes; the entropy bonus follows them."""
+        tokens, entropy, low, high, kept, of_kept = told
+        figures = {"entropy": entropy / max(1.0, tokens)}
+        if self.losses.kind == "cispo":
+            figures["cispo_clip_ratio"] = high / max(1.0, tokens)
+        elif self.losses.kind != "sapo":
+            shares = {"low_mean": low, "high_mean": high, "region_mean": low + high}
+            figures |= {f"clip_ratio/{name}": count / max(1.0, tokens) for name, count in shares.items()}
+        if self.bonus.on:
+            self.bonus.follow(of_kept / max(1.0, kept))
+            figures["entropy_coef"] = self.bonus.weight
+        for name, value in figures.items():
+            self._metrics["train"][name].append(value)
+
+    def taught_gradient(self, rows: Sequence[LossRow], step: int) -> tuple[Tensor, list[tuple[float, float, int]]]:
         """Adds the gradient of an optimiser step's rows with lessons; gives their loss, and the sums of each pass that
         `distillation` tells."""
         loss = torch.zeros((), device=self.accelerator.device)
         found: list[tuple[float, float, int]] = []
-        for rows, before, tokens in self.taught(prepared, step):
+        mine = [row for row in self.step_rows(rows, step) if row.lesson is not None]
+        for some in parts(mine, self.chosen.batch_size):
             with self.compute_loss_context_manager():
-                part, sums = self.distillation(rows, before, tokens)
+                part, sums = self.distillation(some)
             self.accelerator.backward(part)
             loss += part.detach()
             found.append(sums)
         return loss, found
 
-    def step_rows(self, prepared: Prepared, step: int) -> tuple[list[int], int]:
-        """(the rows of an optimiser step, in their order; how many sampled tokens they have)."""
-        chosen = self.chosen
-        numbers = list(range(len(prepared.rows)))
-        random.Random(f"{chosen.seed} rows {step // chosen.steps_per_generation}").shuffle(numbers)
-        at, of = step % chosen.steps_per_generation, chosen.steps_per_generation
-        mine = numbers[at * len(numbers) // of : (at + 1) * len(numbers) // of]
-        return mine, sum(prepared.rows[number].tokens for number in mine)
+    def step_rows(self, rows: Sequence[LossRow], step: int) -> list[LossRow]:
+        """The rows of an optimiser step."""
+        return step_rows(rows, step, self.chosen.steps_per_generation, self.chosen.seed)
 
-    def taught(self, prepared: Prepared, step: int) -> Iterator[tuple[list[LossRow], list[Tensor], int]]:
-        """The rows of an optimiser step that learn from the teacher, in passes, with their log probabilities before
-        the first step and the divisor of the step's mean: the sampled tokens of all its rows."""
-        mine, tokens = self.step_rows(prepared, step)
-        mine = [number for number in mine if prepared.rows[number].lesson is not None]
-        for some in parts(mine, self.chosen.batch_size):
-            yield [prepared.rows[number] for number in some], [prepared.before[number] for number in some], tokens
-
-    def distillation(
-        self, rows: Sequence[LossRow], before: Sequence[Tensor], tokens: int
-    ) -> tuple[Tensor, tuple[float, float, int]]:
-        """SDPO's part of a step's loss, of some rows with lessons; and for `mean_figures` the sums over their sampled
-        tokens of the divergence and of the student's entropy, nats, with the number of these tokens."""
+    def distillation(self, rows: Sequence[LossRow]) -> tuple[Tensor, tuple[float, float, int]]:
+        """SDPO's part of a step's loss, of some rows with lessons: the sum of their tokens' divergences, each times its
+        importance and its coefficient; and for `mean_figures` the sums over these tokens of the divergence and of the
+        student's entropy, nats, with their number."""
         chosen = self.chosen.sdpo
         assert chosen is not None
         assert self.teaching is not None
@@ -114,17 +134,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
                 knowing = trust_region(knowing, self.logits(lessons), chosen.mix)
         made = self.inputs(rows)
         mine = self.logits(rows, made)
-        ids, mask = made["completion_ids"], made["completion_mask"]
+        ids, mask = made["completion_ids"], made["learnt"]
         likely = mine.log_softmax(-1)
         now = likely.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-        then = torch.zeros_like(now)
-        for number, line in enumerate(before):
-            then[number, : len(line)] = line
         apart = divergence(mine, knowing, chosen.alpha, chosen.top)
-        weights = importance_weight(now, then, chosen.most)
+        weights = importance_weight(now, made["old"], chosen.most)
         unsure = -(likely.exp() * likely).sum(-1)
         told = (float((apart.detach() * mask).sum()), float((unsure.detach() * mask).sum()), int(mask.sum()))
-        return sdpo_loss(apart, weights, mask, torch.ones(len(rows), device=mask.device), float(tokens)), told
+        return torch.where(mask, apart * weights * made["coefficients"], 0.0).sum(), told
 
     def logits(self, rows: Sequence[LossRow], made: dict[str, Any] | None = None) -> Tensor:
         """(B, T, V) in float32, by which each sampled token was drawn: at the temperature of the sampling."""
@@ -142,44 +159,36 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         found: Tensor = out.logits[:, -long - 1 : -1].float() / self.chosen.temperature
         return found
 
-    def passes(self, prepared: Prepared, step: int) -> Iterator[dict[str, Any]]:
-        """The inputs of the loss of advantages in each pass of an optimiser step, with the `share` that the pass's loss
-        has."""
-        _, tokens = self.step_rows(prepared, step)
-        mine = self._rows_with_advantages(prepared, step)
-        for some, counting in self._divided(mine):
-            rows = [prepared.rows[number] for number in some]
-            made = self.inputs(rows)
-            old = torch.zeros_like(made["advantages"])
-            for row, number in enumerate(some):
-                old[row, : len(prepared.before[number])] = prepared.before[number]
-            made["old_per_token_logps"] = old
-            made["num_items_in_batch"] = torch.tensor(float(tokens), device=old.device)
-            # several processes: gradients are averaged over them, and TRL multiplies a mean over tokens by their number
-            of_rows = len(rows) / len(mine) * self.args.world_size
-            made["share"] = 1.0 if self.loss_type in WHOLE else of_rows
-            made["completion_mask"][counting:] = 0  # not in the loss
-            yield made
-
-    def _rows_with_advantages(self, prepared: Prepared, step: int) -> list[int]:
-        return [number for number in self.step_rows(prepared, step)[0] if prepared.rows[number].lesson is None]
-
-    def _divided(self, numbers: Sequence[int]) -> list[tuple[Sequence[int], int]]:
+    def _divided(self, rows: Sequence[LossRow]) -> list[tuple[Sequence[LossRow], int]]:
         """The passes of this process over some rows, and how many rows of each count (`training.rl.ranks.passes`)."""
         if self.ranks is None:
-            return [(some, len(some)) for some in parts(numbers, self.chosen.batch_size)]
-        return passes(numbers, self.ranks.rank, self.ranks.count, self.chosen.batch_size)
+            return [(some, len(some)) for some in parts(rows, self.chosen.batch_size)]
+        return passes(rows, self.ranks.rank, self.ranks.count, self.chosen.batch_size)
 
     def inputs(self, rows: Sequence[LossRow]) -> dict[str, Any]:
         """The tensors of some rows (`training.rl.rows.tensors`)."""
         return tensors(rows, self.pictures, self._tokenizer.pad_token_id, self.accelerator.device)
 
+    def likely(self, model: Any, made: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """(log probability, entropy), both (B, T), nats, of every token after the rows' prompts."""
+        seen = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
+        likely, entropies, _ = self._get_per_token_logps_and_entropies(
+            model,
+            torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1),
+            torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1),
+            made["completion_ids"].size(1),
+            compute_entropy=True,
+            **{name: made.get(name) for name in seen},
+        )
+        return likely.float(), entropies.float()
+
     def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
-        """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,)."""
+        """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,). With
+        several processes the rows are records that were sent to all."""
         if self.ranks is None:
             return self._measured(rows)
-        new = [row for row in rows if row.at not in self.sampled]
-        found: tuple[list[Tensor], list[Tensor]] = self.ranks.run("measure", new, [row.at for row in rows])
+        numbers = [row.number for row in rows if isinstance(row, TurnRecord)]
+        found: tuple[list[Tensor], list[Tensor]] = self.ranks.run("measure", numbers)
         return found
 
     def _measured(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
@@ -200,17 +209,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         found: list[Tensor] = []
         entropies: list[Tensor] = []
         for some in chunks:
-            made = self.inputs(some)
-            ids = torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1)
-            mask = torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1)
-            seen = {
-                name: made.get(name) for name in ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
-            }
             with torch.no_grad(), self.compute_loss_context_manager():
-                likely, unsure, _ = self._get_per_token_logps_and_entropies(
-                    self.model, ids, mask, made["completion_ids"].size(1), compute_entropy=True, **seen
-                )
-            for row, line, each in zip(some, likely, unsure, strict=True):
-                found.append(line[: len(row.turn.ids)].float())
-                entropies.append(each[: len(row.turn.ids)].float())
+                likely, unsure = self.likely(self.model, self.inputs(some))
+            for row, line, each in zip(some, likely.cpu(), unsure.cpu(), strict=True):
+                found.append(line[: len(row.turn.ids)])
+                entropies.append(each[: len(row.turn.ids)])
         return found, entropies
+
+
+def _silent(row: LossRow) -> LossRow:
+    """A row that is computed, and counts for nothing."""
+    return replace(row, coefficients=(), bonus=(), learnt=(False,) * len(row.turn.ids))

@@ -73,24 +73,23 @@ class SuccessReplay(TrainerCallback):  # type: ignore[misc]
         if (checkpoint := self.resume()) is not None:
             self.restore(Path(checkpoint))
 
-    def take(self, made: RolloutGeneration) -> tuple[list[RolloutGroup], set[tuple[int, int]]]:
-        """The groups of a generation with successes in them where all failed; and which rollouts these replace: (group,
-        rollout), as indices in the generation."""
-        groups: list[RolloutGroup] = []
-        places: set[tuple[int, int]] = set()
-        for number, group in enumerate(made.groups):
-            outcomes = [bool(each.episode.success) for each in group.rollouts]
-            found = self.pool.replay(_key(group.task), outcomes, made.number)
-            if found is None:
-                groups.append(group)
-                continue
-            at, success = found
-            reward, turns = self.rollouts[success.rollout]
-            rollouts = list(group.rollouts)
-            rollouts[at] = replace(rollouts[at], reward=reward, turns=turns)
-            groups.append(replace(group, rollouts=tuple(rollouts)))
-            places.add((number, at))
-        return groups, places
+    def stand_in(self, made: RolloutGeneration) -> RolloutGeneration:
+        """The stage: the generation with successes in the place of rollouts of groups that failed as a whole. Its own
+        successes are kept."""
+        groups = [self._with_success(group, made.number) for group in made.groups]
+        self.note(made)
+        return replace(made, groups=groups)
+
+    def _with_success(self, group: RolloutGroup, generation: int) -> RolloutGroup:
+        outcomes = [bool(each.episode.success) for each in group.rollouts]
+        found = self.pool.replay(_key(group.task), outcomes, generation)
+        if found is None:
+            return group
+        at, success = found
+        reward, turns = self.rollouts[success.rollout]
+        rollouts = list(group.rollouts)
+        rollouts[at] = replace(rollouts[at], reward=reward, turns=turns, replayed=True)
+        return replace(group, rollouts=tuple(rollouts))
 
     def note(self, made: RolloutGeneration) -> None:
         """Keeps the newest success of each task of a generation, and forgets the oldest where there are too many."""

@@ -58,6 +58,7 @@ class PlayedRollout:
     version  of the weights that sampled its first turn; None: those of its generation
     asked    for SDPO: what each turn was asked
     end      for SDPO: the last screen
+    replayed a success of before stands in its place: `turns` and `reward` are that one's (`training.rl.replay`)
     """
 
     number: int  # in its group
@@ -69,6 +70,7 @@ class PlayedRollout:
     end: Observation | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     version: int | None = None
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -381,8 +383,8 @@ async def play_rollout(
     if turns is not None:
         limits = msgspec.structs.replace(limits, max_steps=turns)
     episode = await play(runner, make_desktop, task, environment=config.environment, limits=limits)
-    if episode.score is None or not math.isfinite(episode.score):
-        raise InfraError(f"the checker gave the score {episode.score}")
+    if episode.score is None:
+        raise InfraError("nothing judged the rollout")
     if len(runner.turns) != len(episode.steps):
         raise PolicyFailed(f"{len(runner.turns)} answers were kept of an episode with {len(episode.steps)} steps")
     outcome = episode.score if config.reward == "score" else float(bool(episode.success))

@@ -1,12 +1,13 @@
 """Rows of the loss: what was sampled, made into tensors again without tokenising anything.
 
-A row is one turn: its prompt, its pictures, its sampled tokens and their advantage. Or it is several turns of a rollout
-(`training.rl.joined`), with what was shown between the answers.
+A row is one turn: its prompt, its pictures, its sampled tokens and the coefficient of each. Or it is several turns of a
+rollout (`training.rl.joined`), with what was shown between the answers.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,25 +18,29 @@ from torch import Tensor
 from training.rl.policy import SampledTurn
 
 T = TypeVar("T")
+Place = tuple[int, int, int]  # group, rollout, turn, as indices in a generation
 
 
 @dataclass(frozen=True)
 class LossRow:
-    """
-    at         (group, rollout, turn), as indices in its generation; of several turns the first
-    where      the same in words
-    advantage  of each of its sampled tokens
-    weights    of each token, times its advantage; None: 1
-    learnt     whether each token of turn.ids was sampled and is in the loss; None: all of them
-    lesson     the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
+    """What the loss is computed from. The tuples have a number for each token of turn.ids, or none at all.
+
+    at            (group, rollout, turn), as indices in its generation; of several turns the first
+    where         the same in words
+    lesson        the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
+    old           log probability before the first step, nats: the ratio of the loss is to it
+    coefficients  what each token's term of the loss is multiplied by (`training.rl.coefficients`)
+    bonus         what each token's entropy is multiplied by, before the coefficient of the entropy bonus
+    learnt        whether each token was sampled and is in the loss; None: all of them
     """
 
     turn: SampledTurn
-    at: tuple[int, int, int]
+    at: Place
     where: str
-    advantage: float = 0.0
     lesson: SampledTurn | None = None
-    weights: tuple[float, ...] | None = None
+    old: tuple[float, ...] = ()
+    coefficients: tuple[float, ...] = ()
+    bonus: tuple[float, ...] = ()
     learnt: tuple[bool, ...] | None = None
 
     @property
@@ -79,46 +84,38 @@ class Pictures:
         return made["pixel_values"], made["image_grid_thw"]
 
 
-def usable(rows: Sequence[LossRow], pictures: Pictures) -> tuple[list[LossRow], list[str]]:
-    """The rows whose pictures fit their tokens, and why each other one is left out."""
-    faults = [pictures.fault(row) for row in rows]
-    kept = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
-    return kept, [fault for fault in faults if fault is not None]
-
-
 def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) -> dict[str, Any]:
-    """The inputs of TRL's loss for some rows, except what is computed by the model.
+    """The inputs of the loss for some rows, except what is computed by the model.
 
-    prompt_ids, prompt_mask (B, P) padded on the left; completion_ids, completion_mask, advantages (B, T) on the right;
-    pixel_values, image_grid_thw, mm_token_type_ids (B, P + T), num_images; with rows of several turns tool_mask (B, T),
-    1 for the tokens that are in the loss.
+    prompt_ids, prompt_mask (B, P) padded on the left; completion_ids, completion_mask (B, T) on the right, and of the
+    same shape old, coefficients and bonus, and learnt, True for the tokens that are in the loss; pixel_values,
+    image_grid_thw, mm_token_type_ids (B, P + T), num_images.
     """
     wide = max(len(row.turn.prompt_ids) for row in rows)
     long = max(len(row.turn.ids) for row in rows)
     prompts = torch.full((len(rows), wide), pad)
     answers = torch.full((len(rows), long), pad)
-    advantages = torch.zeros(len(rows), long)
-    prompt_mask, answer_mask, learnt = torch.zeros_like(prompts), torch.zeros_like(answers), torch.ones_like(answers)
+    prompt_mask, answer_mask = torch.zeros_like(prompts), torch.zeros_like(answers)
+    learnt = torch.zeros(len(rows), long, dtype=torch.bool)
+    lines = {name: torch.zeros(len(rows), long) for name in ("old", "coefficients", "bonus")}
     for number, row in enumerate(rows):
         before, after = len(row.turn.prompt_ids), len(row.turn.ids)
         prompts[number, wide - before :] = torch.tensor(row.turn.prompt_ids)
         prompt_mask[number, wide - before :] = 1
         answers[number, :after] = torch.tensor(row.turn.ids)
         answer_mask[number, :after] = 1
-        advantages[number, :after] = row.advantage
-        if row.weights is not None:
-            advantages[number, :after] *= torch.tensor(row.weights)
-        if row.learnt is not None:
-            learnt[number, :after] = torch.tensor(row.learnt)
+        learnt[number, :after] = True if row.learnt is None else torch.tensor(row.learnt)
+        for name, line in lines.items():
+            if given := getattr(row, name):
+                line[number, :after] = torch.tensor(given)
     made: dict[str, Any] = {
         "prompt_ids": prompts,
         "prompt_mask": prompt_mask,
         "completion_ids": answers,
         "completion_mask": answer_mask,
-        "advantages": advantages,
+        "learnt": learnt,
+        **lines,
     }
-    if any(row.learnt is not None for row in rows):
-        made["tool_mask"] = learnt
     if any(row.turn.images for row in rows):
         seen = [pictures.of(row) for row in rows if row.turn.images]
         made["pixel_values"] = torch.cat([patches for patches, _ in seen])
@@ -128,6 +125,15 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
     if "pixel_values" in made:
         made["num_images"] = [len(row.turn.images) for row in rows]
     return made
+
+
+def step_rows(rows: Sequence[T], step: int, steps: int, seed: int) -> list[T]:
+    """The rows of one optimiser step of the `steps` that a generation's are divided over: a part of them in an order of
+    chance, drawn anew each time that the generation is gone through."""
+    order = list(rows)
+    random.Random(f"{seed} rows {step // steps}").shuffle(order)
+    at = step % steps
+    return order[at * len(order) // steps : (at + 1) * len(order) // steps]
 
 
 def parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -72,28 +72,6 @@ def importance_weight(logprobs: torch.Tensor, sampled: torch.Tensor, most: float
     return (logprobs - sampled).detach().clamp(-20.0, 20.0).exp().clamp(max=most)
 
 
-def sdpo_loss(
-    per_token: torch.Tensor,
-    weights: torch.Tensor,
-    mask: torch.Tensor,
-    told: torch.Tensor,
-    tokens: torch.Tensor | float | None = None,
-) -> torch.Tensor:
-    """The mean of `per_token` * `weights` over the sampled tokens of the rows whose teacher knew something, a scalar.
-
-    per_token, weights, mask  (B, T); mask is 1 at sampled tokens
-    told    (B,), True where the teacher's prompt held a solution or feedback. Other rows are left out: there the
-            teacher is only the student of before
-    tokens  the divisor, where a step has several passes; None: the tokens of this pass
-
-    Nothing told: 0, with a gradient of 0.
-    """
-    kept = mask.bool() & told.bool().unsqueeze(-1)
-    total = torch.where(kept, per_token * weights, 0.0).sum()
-    count = kept.sum() if tokens is None else torch.as_tensor(tokens, device=total.device)
-    return total / count.clamp(min=1)
-
-
 def trust_region(start: torch.Tensor, student: torch.Tensor, mix: float) -> torch.Tensor:
     """The logits of a teacher between the model of the start and the student, both with the same hindsight:
     (1 - mix) start + mix student, that is probabilities in proportion to start^(1-mix) student^mix."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from weakref import proxy
 
 import torch
@@ -16,16 +14,18 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval.config import ResumeError
 from eval.episodes import frame_name
+from eval.prompts.demonstrations import Demonstration
 from training.common.checkpoints import also_save
 from training.rl.config import SdpoConfig
-from training.rl.credit import Place
 from training.rl.hindsight import TriedEpisode, hindsight
-from training.rl.policy import Policy, SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration
-from training.rl.rows import LossRow, Pictures
+from training.rl.policy import Policy
+from training.rl.rollouts import AskedTurn, PlayedRollout
+from training.rl.rows import Pictures
 from training.rl.teacher import SelfTeacher
+from training.rl.turns import TurnRecord, by_rollout
 
 TEACHER: Final = "teacher.safetensors"  # in a checkpoint
+UNTOLD: Final = "the teacher has nothing to tell of it"
 LOST: Final = 0.1  # nats: measured were .006 of a start that had seen such prompts, and .37 of one that had not
 
 
@@ -76,52 +76,46 @@ def read(checkpoint: Path) -> dict[str, torch.Tensor]:
         raise ResumeError(f"resume: {checkpoint / TEACHER} cannot be read: {error}") from None
 
 
-def lessons(
-    made: RolloutGeneration, policy: Policy, config: SdpoConfig
-) -> tuple[dict[Place, SampledTurn], Counter[str]]:
-    """Each turn that learns from the teacher, under the teacher's prompt; and how many rollouts were shown a `success`
-    and a `failure`."""
-    found: dict[Place, SampledTurn] = {}
-    shown: Counter[str] = Counter()
-    for number, group in enumerate(made.groups):
+@dataclass(frozen=True)
+class LessonSettings:
+    """
+    solved    `SdpoConfig.solved`
+    policy    whose prompts these are
+    pictures  checks the teacher's
+    """
+
+    solved: Literal["sdpo", "grpo"]
+    policy: Policy
+    pictures: Pictures
+
+
+def taught(records: Sequence[TurnRecord], settings: LessonSettings) -> list[TurnRecord]:
+    """The stage of SDPO: each turn's lesson, that is its answer under the teacher's prompt. Left out are turns that
+    learn from nothing: from no advantage, and no teacher who has something to tell."""
+    done = list(records)
+    made = records[0].made
+    for group, rollouts in zip(made.groups, by_rollout(records, made), strict=True):
         tried = [_tried(played) for played in group.rollouts]
-        for index, played in enumerate(group.rollouts):
-            if config.solved == "grpo" and played.episode.success:
+        for index, (played, turns) in enumerate(zip(group.rollouts, rollouts, strict=True)):
+            if settings.solved == "grpo" and played.episode.success:
                 continue
-            told = hindsight(index, tried, policy.builder)
-            if told is None:
-                continue
-            shown["success" if told.failed is None else "failure"] += 1
-            for at, (asked, turn) in enumerate(zip(played.asked, played.turns, strict=True)):
-                prompt, images = policy.prompt(asked.observation, asked.history, told)
-                found[number, index, at] = dataclasses.replace(turn, prompt_ids=prompt, images=images)
-    return found, shown
+            told = hindsight(index, tried, settings.policy.builder)
+            for record, asked in zip(turns, played.asked, strict=True):
+                if record.masked is None:
+                    done[record.number] = _lesson(record, told, asked, settings)
+    return done
 
 
-def taught_rows(
-    made: RolloutGeneration,
-    rows: Sequence[LossRow],
-    before: Sequence[torch.Tensor],
-    policy: Policy,
-    pictures: Pictures,
-    config: SdpoConfig,
-) -> tuple[list[LossRow], list[torch.Tensor], dict[str, int]]:
-    """The rows with their lessons, without those that learn from nothing: from no advantage, and no teacher who has
-    something to tell; what `before` has for each of them; and figures."""
-    found, shown = lessons(made, policy, config)
-    kept: list[tuple[LossRow, torch.Tensor]] = []
-    for row, line in zip(rows, before, strict=True):
-        group, rollout, _ = row.at
-        if config.solved == "grpo" and made.groups[group].rollouts[rollout].episode.success:
-            kept.append((row, line))
-        elif (lesson := found.get(row.at)) is not None:
-            fault = pictures.fault(dataclasses.replace(row, turn=lesson))
-            if fault is None:
-                kept.append((dataclasses.replace(row, advantage=0.0, lesson=lesson), line))
-            else:
-                print(f"generation {made.number}: left out: the teacher's prompt of {fault}", flush=True)
-    figures = {"told_success": shown["success"], "told_failure": shown["failure"], "untold": len(rows) - len(kept)}
-    return [row for row, _ in kept], [line for _, line in kept], figures
+def _lesson(record: TurnRecord, told: Demonstration | None, asked: AskedTurn, settings: LessonSettings) -> TurnRecord:
+    if told is None:
+        return replace(record, masked=UNTOLD)
+    record = replace(record, shown="success" if told.failed is None else "failure")
+    prompt, images = settings.policy.prompt(asked.observation, asked.history, told)
+    lesson = replace(record.turn, prompt_ids=prompt, images=images)
+    if (fault := settings.pictures.fault(replace(record, turn=lesson))) is None:
+        return replace(record, lesson=lesson)
+    print(f"generation {record.made.number}: left out: the teacher's prompt of {fault}", flush=True)
+    return replace(record, masked=UNTOLD)
 
 
 def mean_figures(sums: Sequence[tuple[float, float, int]]) -> dict[str, float]:

@@ -7,10 +7,9 @@ groups of each generation also the screens before their turns, as PNG files unde
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +20,6 @@ from eval.episodes import frame_name
 from eval.task_run import Rollout
 from training.common.evaluation import Scores
 from training.rl.config import RlConfig
-from training.rl.credit import Place
 from training.rl.evaluated import evaluation_entries
 from training.rl.records import (
     ActionEntry,
@@ -36,9 +34,11 @@ from training.rl.records import (
     TurnEntry,
     ValidationEntry,
 )
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts import PlayedRollout, RolloutGeneration
+from training.rl.turns import TurnRecord, by_rollout
 
 FLAT = "all rollouts have the same return"
+REPLACED = "a success of before stands in the rollout's place"
 BEGINNING = -1  # the step after which everything is told anew
 UNUSED = -1  # in place of a group's index in the generation
 
@@ -92,20 +92,10 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         if status not in ("started", "resumed"):
             self.writer.cut()
 
-    def generation(
-        self,
-        made: RolloutGeneration,
-        step: int,
-        advantages: Mapping[Place, float],
-        entropies: Mapping[Place, float],
-        taught: Collection[int] = (),
-        masked: Mapping[Place, str] = MappingProxyType({}),
-        by_token: Mapping[Place, list[float | None]] = MappingProxyType({}),
-    ) -> None:
-        """Tells of a generation before its first step, `step`. `taught`: the groups of which SDPO's teacher told
-        something, as indices in the generation. `masked`: why turns of kept groups are not in the loss. `entropies`:
-        of turns, nats, the mean over their tokens; `by_token`: at each of these tokens."""
-        self.writer.write(*self._entries(made, step, advantages, entropies, taught, masked, by_token))
+    def generation(self, made: RolloutGeneration, step: int, records: Sequence[TurnRecord]) -> None:
+        """Tells of a generation before its first step, `step`. `made`: what was played, `records`: what the stages made
+        of its turns; a rollout in whose place a success stands is told as it was played."""
+        self.writer.write(*self._entries(made, step, by_rollout(records, made)))
 
     def evaluation(
         self, phase: Literal["eval", "baseline"], step: int, scores: Scores, tried: Sequence[tuple[Task, Rollout]]
@@ -119,18 +109,16 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
         self,
         made: RolloutGeneration,
         step: int,
-        advantages: Mapping[Place, float],
-        entropies: Mapping[Place, float],
-        taught: Collection[int],
-        masked: Mapping[Place, str],
-        by_token: Mapping[Place, list[float | None]],
+        records: Sequence[Sequence[Sequence[TurnRecord]]],
     ) -> Iterator[Entry]:
         kept = {group.number: (index, group) for index, group in enumerate(made.groups)}
         kept |= {group.number: (UNUSED, group) for group in made.unused}
         for number, task in enumerate(made.tasks):
             index, group = kept.get(number, (0, None))
             dropped = "fewer than two valid rollouts" if group is None else None
-            if group is not None and index not in taught and not group.signal:
+            of_group = () if group is None or index == UNUSED else records[index]
+            learns = any(each.lesson is not None or each.played.replayed for turns in of_group for each in turns)
+            if group is not None and not learns and not group.signal:
                 dropped = FLAT
             yield GroupEntry(
                 phase="train",
@@ -145,7 +133,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
             for at, played in enumerate(() if group is None else group.rollouts):
                 assert group is not None
                 place = {"phase": "train", "step": step, "group": number, "rollout": played.number}
-                yield from self._turns(group, played, place, (index, at), advantages, entropies, masked, by_token)
+                yield from self._turns(played, place, of_group[at] if of_group else ())
                 yield from self._judged(played, place, self._pictures(made, number, played, place))
         for number, member, why in made.lost:
             yield RolloutEntry(
@@ -162,18 +150,10 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
                 time=time.time(),
             )
 
-    def _turns(
-        self,
-        group: RolloutGroup,
-        played: PlayedRollout,
-        place: Mapping[str, Any],
-        at: tuple[int, int],
-        advantages: Mapping[Place, float],
-        entropies: Mapping[Place, float],
-        masked: Mapping[Place, str],
-        by_token: Mapping[Place, list[float | None]],
-    ) -> Iterator[Entry]:
-        for number, (step, turn) in enumerate(zip(played.episode.steps, played.turns, strict=True)):
+    def _turns(self, played: PlayedRollout, place: Mapping[str, Any], records: Sequence[TurnRecord]) -> Iterator[Entry]:
+        replaced = any(record.played.replayed for record in records)
+        known = records if len(records) == len(played.turns) and not replaced else [None] * len(played.turns)
+        for number, (step, turn, record) in enumerate(zip(played.episode.steps, played.turns, known, strict=True)):
             yield TurnEntry(
                 **place,
                 turn=number,
@@ -181,13 +161,13 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
                 thought=step.thought,
                 parse_error=step.parse_error,
                 tokens=len(turn.ids),
-                advantage=advantages.get((*at, number)),
-                entropy=entropies.get((*at, number)),
+                advantage=None if record is None else record.advantage,
+                entropy=None if record is None else record.entropy,
                 token_ids=list(turn.ids),
                 logprobs=list(turn.logprobs),
                 texts=[self.text_of(token) for token in turn.ids] if self.text_of is not None else None,
-                entropies=by_token.get((*at, number)),
-                masked=masked.get((*at, number)),
+                entropies=list(record.entropies) if record is not None and record.entropies else None,
+                masked=REPLACED if replaced else None if record is None else record.masked,
             )
             for count, action in enumerate(step.actions):
                 refused = step.refused if count == len(step.actions) - 1 else None

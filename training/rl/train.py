@@ -1,8 +1,8 @@
 """Reinforcement learning over whole episodes: `python -m training.rl --config $SLIPWAY_CONFIG`.
 
-Rollouts of the model on desktops, by the loop of `eval`; TRL's loss on their turns. Writes under $SLIPWAY_OUTPUTS (or
---out): checkpoints/checkpoint-N, model/ (a LoRA merged in), results/ (summary.json, gate.json, records/ of all that was
-tried, rollouts/ with screens), and .done when the training is finished.
+Rollouts of the model on desktops, by the loop of `eval`; the loss has a term for every sampled token. Writes under
+$SLIPWAY_OUTPUTS (or --out): checkpoints/checkpoint-N, model/ (a LoRA merged in), results/ (summary.json, gate.json,
+records/ of all that was tried, rollouts/ with screens), and .done when the training is finished.
 
 After SIGTERM it throws the unfinished rollouts of the present generation away, saves, and exits 0 without .done;
 $SLIPWAY_RESUME names the checkpoint to resume from. What that generation had finished counts then, and the others are

@@ -1,10 +1,9 @@
-"""TRL's GRPOTrainer behind our rollouts: TRL computes the loss (`training.rl.passes`), everything before it is ours."""
+"""TRL's GRPOTrainer behind our rollouts: the stages from rollouts to rows of the loss, and the steps on these rows."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -15,30 +14,36 @@ from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
 
 from eval.config.progress import metric
-from eval.desktop import Desktop, InfraError, Task
+from eval.desktop import Desktop, Task
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
+from training.common.warm_up import from_the_first_step
 from training.rl import gate
 from training.rl.beside import RolloutsBeside
+from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
 from training.rl.collapse import SuccessWatch
 from training.rl.config import RlConfig
-from training.rl.credit import credit, turns_of, why_masked
+from training.rl.credit import credited
 from training.rl.critic import ValueLearning, ValueNetwork
 from training.rl.drawing import TaskDrawer
-from training.rl.figures import figures, in_words
+from training.rl.entropy import EntropyBonus
+from training.rl.figures import figures, in_words, nothing_to_learn, stage_figures
 from training.rl.finished import FinishedRollouts
 from training.rl.following import PublishedWeights
 from training.rl.idle import WorkerTimes
-from training.rl.joined import rows_per_rollout, split_warning, whole_rollouts
-from training.rl.passes import Prepared, RowTrainer
+from training.rl.joined import joined, rows_per_rollout, split_warning
+from training.rl.losses import LossSettings
+from training.rl.off_policy import corrected
+from training.rl.passes import RowTrainer
 from training.rl.policy import Policy
 from training.rl.ranks import GatheredWeights, TrainingRanks, WeightActs
 from training.rl.replay import SuccessReplay
 from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
-from training.rl.rows import LossRow, Pictures, usable
+from training.rl.rows import LossRow, Pictures
 from training.rl.successes import SuccessEpisodes
-from training.rl.teaching import Teaching, mean_figures, taught_rows, warning
+from training.rl.teaching import LessonSettings, Teaching, mean_figures, taught, warning
 from training.rl.telling import RecordTeller
+from training.rl.turns import TurnRecord, fitting, learnt, turns_of
 
 
 class Stopped(Exception):
@@ -89,7 +94,11 @@ class RolloutTrainer(RowTrainer):
         if self.args.world_size > 1:
             self.ranks = TrainingRanks(self._acts())
         first = self.ranks is None or self.ranks.first
-        self.sampled: dict[tuple[int, int, int], LossRow] = {}  # of this generation; in every process
+        self.sent: list[LossRow | None] = []
+        self.losses = LossSettings.of(self.args)
+        self.bonus = EntropyBonus(self)
+        self.mean = MeanSettings.of(chosen, tasks, self.args.top_entropy_quantile)
+        self.gate = gate.GateSettings(chosen.tolerance, out / "results" / "gate.json")
         self.teller: RecordTeller | None = None
         if first:
             self.teller = RecordTeller(chosen, out / "results", lambda token: str(self._tokenizer.decode([token])))
@@ -114,25 +123,30 @@ class RolloutTrainer(RowTrainer):
         self.beside = RolloutsBeside(self, chosen, self.drawer) if first and chosen.asynchronous is not None else None
         self.policy = policy(self.model, self.compute_loss_context_manager)
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
-        self.prepared: Prepared | None = None
+        self.rows: list[LossRow] | None = None  # of the present generation
         self.last: RolloutGeneration | None = None
         self.left = time.monotonic()  # when the last rollouts were there
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset if dataset is None else dataset)
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """A warm-up that moves the weights in the first step, too: its rollouts were played."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        return from_the_first_step(scheduler, self.args.get_warmup_steps(num_training_steps))
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """One optimiser step's gradient; at the first step of a generation, its rollouts before. Raises Stopped."""
-        if self.prepared is None or self.state.global_step % self.chosen.period == 0:
-            self.prepared = self.prepare(self.state.global_step // self.chosen.period)
+        if self.rows is None or self.state.global_step % self.chosen.period == 0:
+            self.rows = self.prepare(self.state.global_step // self.chosen.period)
         if self.critic is not None and self.critic.only(self.state.global_step // self.chosen.period):
             self._step += 1
             return torch.zeros((), device=self.accelerator.device)  # without gradients the optimiser changes nothing
         model.train()
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
-        loss = self.gradient(model, self.prepared, self.state.global_step)
-        further, found = self.taught_gradient(self.prepared, self.state.global_step)
+        loss = self.gradient(model, self.rows, self.state.global_step)
+        further, found = self.taught_gradient(self.rows, self.state.global_step)
         for name, value in mean_figures(found).items():
             self.note(name, value)
             if name == "divergence" and not self.state.global_step and (told := warning(value)):
@@ -144,17 +158,18 @@ class RolloutTrainer(RowTrainer):
         """What the first of several processes asks all of them for."""
         weights = WeightActs(lambda: self.model)
 
-        def measure(
-            new: Sequence[LossRow], places: Sequence[tuple[int, int, int]]
-        ) -> tuple[list[Tensor], list[Tensor]]:
-            self.sampled |= {row.at: row for row in new}
-            return self._measured([self.sampled[place] for place in places])
+        def send(rows: list[LossRow | None]) -> None:
+            self.sent = rows
+
+        def measure(numbers: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+            return self._measured([row for number in numbers if (row := self.sent[number]) is not None])
 
         def asked() -> bool:
             assert self.ranks is not None
             return self.ranks.any(self.stops.asked())
 
         return {
+            "send": send,
             "measure": measure,
             "asked": asked,
             "leave": self._leave,
@@ -173,101 +188,88 @@ class RolloutTrainer(RowTrainer):
             return self.stops.asked()
         return bool(self.ranks.run("asked"))
 
-    def prepare(self, number: int) -> Prepared:
+    def prepare(self, number: int) -> list[LossRow]:
         """The rows of a generation, in every process. Raises Stopped, ConfigError, InfraError."""
-        self.sampled = {}
         if self.ranks is None:
-            rows, before = self.learn_from(number)
+            rows = [record.row() for record in learnt(self.learn_from(number))]
         elif self.ranks.first:
             with self.ranks.leading(unless=Stopped):
-                rows, before = self.learn_from(number)
-            self.ranks.release(
-                [(row.at, row.advantage, row.weights, line.cpu()) for row, line in zip(rows, before, strict=True)]
-            )
+                own = learnt(self.learn_from(number))
+            self.ranks.release([(each.number, each.old, each.coefficients, each.bonus) for each in own])
+            rows = [record.row() for record in own]
         else:
-            given = self.ranks.follow()
             rows = [
-                replace(self.sampled[at], advantage=advantage, weights=weights) for at, advantage, weights, _ in given
+                replace(row, old=old, coefficients=of, bonus=bonus)
+                for at, old, of, bonus in self.ranks.follow()
+                if (row := self.sent[at]) is not None
             ]
-            before = [line for *_, line in given]
-        return self._whole(rows, before, number) if self.chosen.rows == "trajectory" else Prepared(rows, before)
+        return self._whole(rows, number) if self.chosen.rows == "trajectory" else rows
 
-    def _whole(self, rows: Sequence[LossRow], before: Sequence[Tensor], number: int) -> Prepared:
-        joined, lines = whole_rollouts(rows, before)
-        share = rows_per_rollout(joined)
+    def _whole(self, rows: Sequence[LossRow], number: int) -> list[LossRow]:
+        whole = [each.row for each in joined(rows)]
+        share = rows_per_rollout(whole)
         self.note("rows_per_rollout", share)
         if not number and self.is_world_process_zero() and (warned := split_warning(share)):
             print(warned, flush=True)
-        return Prepared(joined, lines)
+        return whole
 
-    def learn_from(self, number: int) -> tuple[list[LossRow], list[Tensor]]:
-        """The rollouts of a generation, as rows of one turn each that passed the gate, with their log probabilities by
-        the loss's forward. Raises Stopped, ConfigError, InfraError."""
+    def learn_from(self, number: int) -> list[TurnRecord]:
+        """The rollouts of a generation, stage by stage, to one final coefficient for every token. Raises Stopped,
+        ConfigError, InfraError."""
         made = self.roll_out(number)
+        self._keep(made)
+        records = turns_of(made if self.replay is None else self.replay.stand_in(made))
+        records = self._measure(fitting(records, self.pictures))
+        self._tell_of(figures(made, records, gate.passed(records, self.gate)), in_words(made, len(learnt(records))))
+        records = credited(records, self.chosen) if self.critic is None else self.critic.credited(records)
+        if self.chosen.asynchronous is not None:
+            records = corrected(records, self.chosen.asynchronous)
+        if self.chosen.sdpo is not None:
+            records = taught(records, LessonSettings(self.chosen.sdpo.solved, self.policy, self.pictures))
+        records = with_coefficients(uncertain_tokens(records, self.mean), self.mean)
+        self._tell_of(self._stage_figures(records), nothing_to_learn(records))
+        self._record(made, records)
+        return records
+
+    def _keep(self, made: RolloutGeneration) -> None:
+        """What outlives a generation: its last one, its successes, and what the order of the tasks learns from it."""
         self.last = made
         if self.chosen.successes is not None:
             SuccessEpisodes(self.out / "episodes", self.chosen.successes).keep(made)
         self.drawer.note(made)
+
+    def _measure(self, records: Sequence[TurnRecord]) -> list[TurnRecord]:
+        """The stage of the loss's forward: the log probabilities and entropies of all records that fit."""
+        if self.ranks is not None:
+            self.ranks.run("send", [record.row() if record.masked is None else None for record in records])
+        own, done = learnt(records), list(records)
+        now, entropies = self.log_probabilities(own)
+        then = now if self.beside is None else self.beside.at_sampling(own, now, own[0].made.number)
+        for record, line, sampled, unsure in zip(own, now, then, entropies, strict=True):
+            # the ratio of a replayed turn is to the policy that sampled it
+            old = record.turn.logprobs if record.played.replayed else tuple(line.tolist())
+            done[record.number] = replace(
+                record, old=old, then=tuple(sampled.tolist()), entropies=tuple(unsure.tolist())
+            )
+        return done
+
+    def _stage_figures(self, records: Sequence[TurnRecord]) -> dict[str, float]:
+        told = stage_figures(records, self.chosen)
         if self.drawer.fresh is not None:
-            self.note("fresh_tasks", len(self.drawer.fresh.made))
-        told_of, replayed = made, set[tuple[int, int]]()
-        if self.replay is not None:
-            groups, replayed = self.replay.take(made)
-            self.replay.note(made)
-            made = replace(made, groups=groups)
-        sampled, faults = usable(list(turns_of(made)), self.pictures)
-        for fault in faults[:3]:
-            print(f"generation {number}: left out: {fault}", flush=True)
-        if not sampled:
-            why = faults[0] if faults else "no rollout had a turn"
-            raise InfraError(f"generation {number}: not one turn is left: {why}")
-        before, entropies = self.log_probabilities(sampled)
-        then = before if self.beside is None else self.beside.at_sampling(sampled, before, number)
-        gaps = [
-            gate.gap(row.where, row.turn.logprobs, line.tolist())
-            for row, line in zip(sampled, then, strict=True)
-            if row.at[:2] not in replayed
-        ]
-        told = gate.check(gaps, self.chosen.tolerance, number, self.out / "results" / "gate.json")
-        for name, value in figures(told_of, sampled, len(faults), told).items():
+            told["fresh_tasks"] = float(len(self.drawer.fresh.made))
+        return told if self.critic is None else told | self.critic.figures
+
+    def _tell_of(self, told: Mapping[str, float], line: str | None = None) -> None:
+        for name, value in told.items():
             self.note(name, value)
-        print(in_words(told_of, len(sampled)), flush=True)
-        unsure = {row.at: float(line.mean()) for row, line in zip(sampled, entropies, strict=True)}
-        tokens: dict[tuple[int, int, int], tuple[float, ...]] = {}
-        if self.critic is not None:
-            tokens = dict(zip((row.at for row in sampled), self.critic.learn(made, sampled, number), strict=True))
-            for name, value in self.critic.figures.items():
-                self.note(name, value)
-        values = {at: math.fsum(line) / len(line) for at, line in tokens.items()} or credit(made, unsure, self.chosen)
-        uncertain = set(values)
-        kept = [number for number, row in enumerate(sampled) if row.at in values]
-        rows = [replace(sampled[number], advantage=values[sampled[number].at]) for number in kept]
-        if tokens:
-            rows = [replace(row, advantage=1.0, weights=tokens[row.at]) for row in rows]
-        before = [  # a replayed turn's are those of the policy that sampled it
-            torch.tensor(row.turn.logprobs, device=before[number].device) if row.at[:2] in replayed else before[number]
-            for row, number in zip(rows, kept, strict=True)
-        ]
-        if self.beside is not None:
-            rows, mean = self.beside.weighed(rows, before)
-            self.note("weights", mean)
-        if self.chosen.sdpo is not None:
-            rows, before, shown = taught_rows(made, rows, before, self.policy, self.pictures, self.chosen.sdpo)
-            for name, count in shown.items():
-                self.note(name, count)
-            values = {row.at: row.advantage for row in rows if row.lesson is None}
-        taught = {row.at[0] for row in rows if row.lesson is not None} | {group for group, _ in replayed}
-        if self.replay is not None:
-            self.note("replayed", len(replayed))
-            values = {at: value for at, value in values.items() if at[:2] not in replayed}
-            unsure = {at: value for at, value in unsure.items() if at[:2] not in replayed}
-        masked = why_masked(told_of, sampled, uncertain, [row.at for row in rows], replayed)
-        by_token = {row.at: line.tolist() for row, line in zip(sampled, entropies, strict=True) if row.at in unsure}
+        if line is not None:
+            print(line, flush=True)
+
+    def _record(self, made: RolloutGeneration, records: Sequence[TurnRecord]) -> None:
         assert self.teller is not None
-        self.teller.generation(told_of, self.state.global_step + 1, values, unsure, taught, masked, by_token)
+        self.teller.generation(made, self.state.global_step + 1, records)
         if self.collapse is not None:
-            self.collapse.note(told_of)
-        return rows, before
+            self.collapse.note(made)
 
     def note(self, name: str, value: float) -> None:
         """A figure of a generation, for the log and as a metric; the first process tells it."""

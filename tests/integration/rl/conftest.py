@@ -102,8 +102,7 @@ def picture_gradients(made: Any, rows: Sequence[LossRow]) -> list[float]:
     likely, _, _ = made._get_per_token_logps_and_entropies(
         made.model, ids, mask, inputs["completion_ids"].size(1), pixel_values=pixels, **seen
     )
-    sampled = inputs["completion_mask"] * inputs.get("tool_mask", 1)
-    likely[sampled.bool()].sum().backward()
+    likely[inputs["learnt"]].sum().backward()
     made.model.zero_grad()
     patches = [int(grid.prod()) for grid in inputs["image_grid_thw"]]
     assert len(patches) == sum(inputs["num_images"])

@@ -22,9 +22,10 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, written
 from tests.support.waiting import until
 from training.common.entry import read_state
-from training.rl.beside import RolloutsBeside, truncated_weights
+from training.rl.beside import RolloutsBeside
 from training.rl.config import AsyncConfig, RlConfig
 from training.rl.following import PublishedWeights
+from training.rl.off_policy import truncated_weights
 from training.rl.train import main, make_trainer, train
 
 pytestmark = [
@@ -196,5 +197,5 @@ def test_the_gate_compares_with_the_weights_that_sampled(
 
 def test_truncated_weights_by_hand() -> None:
     """p_now / p_then of .5/.25 = 2, .1/.2 = .5 and .9/.1 = 9, which is cut at 2."""
-    now, then = torch.tensor([0.5, 0.1, 0.9]).log(), [math.log(0.25), math.log(0.2), math.log(0.1)]
+    now, then = [math.log(0.5), math.log(0.1), math.log(0.9)], [math.log(0.25), math.log(0.2), math.log(0.1)]
     assert truncated_weights(now, then, 2.0) == pytest.approx((2.0, 0.5, 2.0))

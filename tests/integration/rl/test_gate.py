@@ -10,16 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from PIL import Image
 
 from eval.config import ConfigError
 from tests.integration.rl.conftest import picture_gradients, rl_config
+from tests.integration.rl.worlds import STEPS
+from tests.unit.rl import oracle
 from training.rl import gate
-from training.rl.credit import turns_of
-from training.rl.rows import LossRow, usable
+from training.rl.losses import LossSettings
 from training.rl.train import main, make_trainer
+from training.rl.turns import TurnRecord, fitting, learnt, turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -35,18 +38,18 @@ def made(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rows(made: Any) -> list[LossRow]:
+def rows(made: Any) -> list[TurnRecord]:
     """The turns of eight rollouts on two tasks."""
     return list(turns_of(made.roll_out(0)))
 
 
-def judged(made: Any, rows: list[LossRow], file: Path) -> dict[str, Any]:
+def judged(made: Any, rows: list[TurnRecord], file: Path) -> dict[str, Any]:
     before, _ = made.log_probabilities(rows)
     gaps = [gate.gap(row.where, row.turn.logprobs, line.tolist()) for row, line in zip(rows, before, strict=True)]
     return gate.check(gaps, made.chosen.tolerance, 0, file)
 
 
-def test_the_gate_holds_for_what_was_sampled(made: Any, rows: list[LossRow], tmp_path: Path) -> None:
+def test_the_gate_holds_for_what_was_sampled(made: Any, rows: list[TurnRecord], tmp_path: Path) -> None:
     assert {len(row.turn.images) for row in rows} == {1, 2}
     assert len({len(row.turn.prompt_ids) for row in rows}) > 1  # so that there is padding
     ends = {made.processing_class.tokenizer.eos_token_id}
@@ -57,7 +60,7 @@ def test_the_gate_holds_for_what_was_sampled(made: Any, rows: list[LossRow], tmp
     assert 0 < told["most"] < 1e-4
 
 
-def swapped(rows: list[LossRow], made: Any) -> list[LossRow]:
+def swapped(rows: list[TurnRecord], made: Any) -> list[TurnRecord]:
     """The pictures of two turns of different tasks change places."""
     first = next(row for row in rows if row.at[0] == 0 and len(row.turn.images) == 1)
     other = next(row for row in rows if row.at[0] == 1 and len(row.turn.images) == 1)
@@ -68,7 +71,7 @@ def swapped(rows: list[LossRow], made: Any) -> list[LossRow]:
     return [new.get(row.at, row) for row in rows]
 
 
-def truncated(rows: list[LossRow], made: Any) -> list[LossRow]:
+def truncated(rows: list[TurnRecord], made: Any) -> list[TurnRecord]:
     """The lower half of one picture is lost, as of a file that was cut and read all the same."""
     row = rows[4]
     broken = row.turn.images[-1].copy()
@@ -76,13 +79,13 @@ def truncated(rows: list[LossRow], made: Any) -> list[LossRow]:
     return [*rows[:4], replace(row, turn=replace(row.turn, images=(*row.turn.images[:-1], broken))), *rows[5:]]
 
 
-def other_template(rows: list[LossRow], made: Any) -> list[LossRow]:
+def other_template(rows: list[TurnRecord], made: Any) -> list[TurnRecord]:
     """Another chat template, which begins with a system prompt."""
     more = tuple(made.processing_class.tokenizer("<|im_start|>system\nYou help.<|im_end|>\n")["input_ids"])
     return [replace(row, turn=replace(row.turn, prompt_ids=(*more, *row.turn.prompt_ids))) for row in rows]
 
 
-def tokenised_again(rows: list[LossRow], made: Any) -> list[LossRow]:
+def tokenised_again(rows: list[TurnRecord], made: Any) -> list[TurnRecord]:
     """The answers' texts are tokenised anew, without the token that ended them."""
     tokenizer = made.processing_class.tokenizer
     out = []
@@ -95,7 +98,7 @@ def tokenised_again(rows: list[LossRow], made: Any) -> list[LossRow]:
 
 @pytest.mark.parametrize("wrong", [swapped, truncated, other_template, tokenised_again])
 def test_what_the_loss_sees_wrongly_is_caught(
-    made: Any, rows: list[LossRow], tmp_path: Path, wrong: Callable[[list[LossRow], Any], list[LossRow]]
+    made: Any, rows: list[TurnRecord], tmp_path: Path, wrong: Callable[[list[TurnRecord], Any], list[TurnRecord]]
 ) -> None:
     changed = wrong(rows, made)
     apart = {row.where for row, now in zip(rows, changed, strict=True) if row != now}
@@ -126,11 +129,13 @@ def test_what_is_no_number_is_outside(tmp_path: Path) -> None:
         gate.gap("a", [-1.0, -1.0], [-1.0])
 
 
-def test_every_picture_has_a_gradient(made: Any, rows: list[LossRow]) -> None:
+def test_every_picture_has_a_gradient(made: Any, rows: list[TurnRecord]) -> None:
     assert all(each > 0 for each in picture_gradients(made, rows[:6]))
 
 
-def test_one_broken_picture_loses_one_turn_and_no_picture_of_the_others(made: Any, rows: list[LossRow]) -> None:
+def test_one_broken_picture_loses_one_turn_and_no_picture_of_the_others(
+    made: Any, rows: list[TurnRecord], capsys: pytest.CaptureFixture[str]
+) -> None:
     import torch
 
     file = io.BytesIO()
@@ -140,11 +145,13 @@ def test_one_broken_picture_loses_one_turn_and_no_picture_of_the_others(made: An
     given = list(rows)
     given[2] = replace(rows[2], turn=replace(rows[2].turn, images=(broken, *rows[2].turn.images[1:])))
     given[5] = replace(rows[5], turn=short)
-    kept, faults = usable(given, made.pictures)
+    records = fitting(given, made.pictures)
+    kept = learnt(records)
     assert kept == [row for number, row in enumerate(rows) if number not in (2, 5)]
-    assert [fault.partition(": ")[0] for fault in faults] == [rows[2].where, rows[5].where]
-    assert "cannot be read" in faults[0]
-    assert "image tokens" in faults[1]
+    assert len(records) == len(rows)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"generation 0: left out: {rows[2].where}: a picture cannot be read")
+    assert second.startswith(f"generation 0: left out: {rows[5].where}: its prompt has")
     seen, whole = made.inputs(kept[:4]), made.inputs([rows[0], rows[1], rows[3], rows[4]])
     assert torch.equal(seen["pixel_values"], whole["pixel_values"])
 
@@ -154,51 +161,92 @@ def _without_one(ids: tuple[int, ...], token: int) -> tuple[int, ...]:
     return ids[:at] + ids[at + 1 :]
 
 
-def test_several_passes_have_the_gradient_of_one(made: Any, rows: list[LossRow], start: Path, tmp_path: Path) -> None:
-    """For each loss; the largest difference over the largest gradient."""
+BONUS, QUANTILE = 0.2, 0.5
+
+
+def loop(trainer: Any, average: str) -> float:
+    """The loss of the trainer's generation by the plain loop over tokens, from the logits of each turn by itself."""
     import torch
 
-    from training.rl.passes import Prepared
+    groups: list[list[oracle.Rollout]] = [
+        [oracle.Rollout(played.reward, []) for played in group.rollouts] for group in trainer.last.groups
+    ]
+    for record in turns_of(trainer.last):
+        with torch.no_grad():
+            lines = trainer.logits([record])[0].double()
+        shares = lines.softmax(-1)
+        entropies = (-(shares * shares.clamp(min=1e-300).log()).sum(-1)).tolist()
+        tokens = [
+            oracle.Token(logits, pick, float(share[pick].log()), sampled, entropy)
+            for logits, pick, share, sampled, entropy in zip(
+                lines.tolist(), record.turn.ids, shares, record.turn.logprobs, entropies, strict=True
+            )
+        ]
+        groups[record.at[0]][record.at[1]].turns.append(oracle.Turn(tokens))
+    rules = oracle.Rules(average=average, deviation=average != "constant", quantile=QUANTILE, bonus=BONUS)
+    rules.longest = STEPS * trainer.chosen.max_completion
+    return sum(oracle.generation(groups, rules).losses)
+
+
+@pytest.mark.parametrize("average", ["tokens", "constant"])
+def test_several_passes_have_the_loss_and_the_gradient_of_one(start: Path, tmp_path: Path, average: str) -> None:
+    """That of the plain loop; with a bonus of entropy, and of the more uncertain tokens only. Each training plays the
+    same rollouts. The last one has no padding between the rows of a pass."""
+    import torch
+
+    found = []
+    for size, free in ((64, False), (5, False), (1, False), (5, True)):
+        more = {"entropy_coef": BONUS, "top_entropy_quantile": QUANTILE}
+        scale = "none" if average == "constant" else "group"
+        chosen = rl_config(start, batch_size=size, padding_free=free, trl=more, average=average, scale_rewards=scale)
+        trainer = make_trainer(chosen, tmp_path / f"{size} {free}")
+        trainer.create_optimizer()
+        loss = trainer.training_step(trainer.model, {})
+        trainer.teller.writer.cut()
+        gradient = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
+        found.append((float(loss), torch.cat(gradient)))
+        if size == 64:
+            assert float(loss) == pytest.approx(loop(trainer, average), abs=1e-5)
+    loss, whole = found[0]
+    assert abs(loss) > 1e-2
+    assert float(whole.abs().max()) > 1e-3
+    for other, gradient in found[1:]:
+        assert other == pytest.approx(loss, abs=1e-5)
+        assert float((gradient - whole).abs().max() / whole.abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("loss", ["dapo", "grpo", "cispo", "sapo"])
+def test_every_loss_has_a_gradient_that_does_not_know_of_passes(
+    made: Any, rows: list[TurnRecord], monkeypatch: pytest.MonkeyPatch, loss: Any
+) -> None:
+    """The largest difference over the largest gradient."""
+    import torch
 
     before, _ = made.log_probabilities(rows)
-    credited = [replace(row, advantage=1.0 if number % 3 else -0.5) for number, row in enumerate(rows)]
-    prepared = Prepared(credited, before)
+    weighed = [
+        replace(row, old=tuple(line.tolist()), coefficients=((1.0 if number % 3 else -0.5) / 100,) * row.tokens)
+        for number, (row, line) in enumerate(zip(rows, before, strict=True))
+    ]
+    monkeypatch.setattr(made, "losses", LossSettings(kind=loss, high=5.0 if loss == "cispo" else 0.2))
 
     def gradient(size: int) -> Any:
-        made.chosen = replace_struct(made.chosen, batch_size=size)
+        monkeypatch.setattr(made, "chosen", msgspec.structs.replace(made.chosen, batch_size=size))
         made.model.zero_grad()
-        for each in made.passes(prepared, 0):
-            share = each.pop("share")
-            (made.compute_loss(made.model, each) * share).backward()
+        made.gradient(made.model, weighed, 0)
         return torch.cat([weight.grad.flatten() for weight in made.model.parameters() if weight.grad is not None])
 
-    usual, made.current_gradient_accumulation_steps = made.chosen, 1
-    try:
-        for loss in ("dapo", "grpo", "cispo", "sapo"):
-            made.loss_type = loss
-            made.epsilon_high = 5.0 if loss == "cispo" else 0.2
-            one, several = gradient(len(rows)), gradient(5)
-            assert float(one.abs().max()) > 1e-3
-            assert float((one - several).abs().max() / one.abs().max()) < 1e-5, loss
-    finally:
-        made.chosen, made.loss_type, made.epsilon_high = usual, "dapo", 0.2
-        made.model.zero_grad()
-
-
-def replace_struct(config: Any, **changes: Any) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(config, **changes)
+    one, several = gradient(len(rows)), gradient(5)
+    made.model.zero_grad()
+    assert float(one.abs().max()) > 1e-3
+    assert float((one - several).abs().max() / one.abs().max()) < 1e-5
 
 
 def test_a_training_that_sees_other_pictures_stops_before_its_first_step(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import msgspec
-
     from training.rl import trainer
 
-    monkeypatch.setattr(trainer, "usable", lambda rows, pictures: (swapped(rows, None), []))
+    monkeypatch.setattr(trainer, "fitting", lambda records, pictures: swapped(records, None))
     file = tmp_path / "rl.yaml"
     given = msgspec.to_builtins(rl_config(start))
     file.write_text(yaml.safe_dump({name: value for name, value in given.items() if value is not None}))

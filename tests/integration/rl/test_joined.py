@@ -15,12 +15,13 @@ import torch
 from eval.config import ConfigError
 from tests.integration.rl.conftest import CHAT, picture_gradients, rl_config
 from training.rl import gate
+from training.rl.coefficients import TOKENS, MeanSettings, with_coefficients
 from training.rl.config import AsyncConfig, CriticConfig, ReplayConfig
-from training.rl.credit import turns_of
-from training.rl.joined import joined, whole_rollouts
-from training.rl.passes import Prepared
+from training.rl.joined import joined
+from training.rl.losses import LossSettings
 from training.rl.rows import LossRow
 from training.rl.train import make_trainer, train
+from training.rl.turns import TurnRecord, turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -41,13 +42,15 @@ def made(chat_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rows(made: Any) -> list[LossRow]:
+def rows(made: Any) -> list[TurnRecord]:
     """The turns of eight rollouts on two tasks, with advantages that differ from turn to turn."""
-    found = list(turns_of(made.roll_out(0)))
-    return [replace(row, advantage=1.0 - 0.3 * (number % 5)) for number, row in enumerate(found)]
+    found = turns_of(made.roll_out(0))
+    return [replace(row, gains=(1.0 - 0.3 * (number % 5),) * row.tokens) for number, row in enumerate(found)]
 
 
-def test_a_turn_has_the_same_log_probabilities_in_its_rollouts_row_as_by_itself(made: Any, rows: list[LossRow]) -> None:
+def test_a_turn_has_the_same_log_probabilities_in_its_rollouts_row_as_by_itself(
+    made: Any, rows: list[TurnRecord]
+) -> None:
     whole = joined(rows)
     assert max(len(each.turns) for each in whole) > 2
     # this model is so little taught that some answers' texts are tokenised otherwise than they were sampled
@@ -61,16 +64,13 @@ def test_a_turn_has_the_same_log_probabilities_in_its_rollouts_row_as_by_itself(
         assert torch.allclose(one, torch.tensor(row.turn.logprobs), atol=1e-4, rtol=0)
 
 
-def gradient(made: Any, rows: list[LossRow], before: list[torch.Tensor], size: int, turns: bool) -> torch.Tensor:
+def gradient(made: Any, rows: list[LossRow], size: int) -> torch.Tensor:
     """Of a step's loss, all in one vector."""
     usual = made.chosen
     made.chosen = msgspec.structs.replace(usual, batch_size=size)
     made.model.zero_grad()
-    made.current_gradient_accumulation_steps = 1
     try:
-        for each in made.passes(Prepared(rows, before) if turns else Prepared(*whole_rollouts(rows, before)), 0):
-            share = each.pop("share")
-            (made.compute_loss(made.model, each) * share).backward()
+        made.gradient(made.model, rows, 0)
         grads = [weight.grad.flatten() for weight in made.model.parameters() if weight.grad is not None]
         return torch.cat(grads).clone()
     finally:
@@ -78,43 +78,41 @@ def gradient(made: Any, rows: list[LossRow], before: list[torch.Tensor], size: i
         made.model.zero_grad()
 
 
-def off(before: list[torch.Tensor]) -> list[torch.Tensor]:
-    """As if the weights had moved since the sampling: some ratios leave the clipping range."""
+def weighed(made: Any, rows: list[TurnRecord], loss: Any, whole: bool) -> list[LossRow]:
+    """With coefficients, as if the weights had moved since the sampling: some ratios leave the clipping range."""
     torch.manual_seed(0)
-    return [line + 0.3 * torch.randn_like(line) for line in before]
+    off = [line + 0.3 * torch.randn_like(line) for line in made.log_probabilities(rows)[0]]
+    records = [replace(row, old=tuple(line.tolist())) for row, line in zip(rows, off, strict=True)]
+    done = with_coefficients(records, MeanSettings(by_row=loss not in TOKENS, whole=whole))
+    return [each.row for each in joined(done)] if whole else [record.row() for record in done]
 
 
 @pytest.mark.parametrize("loss", ["dapo", "cispo"])
 def test_losses_that_are_a_mean_over_tokens_have_the_gradient_of_separate_turns(
-    made: Any, rows: list[LossRow], loss: str
+    made: Any, rows: list[TurnRecord], monkeypatch: pytest.MonkeyPatch, loss: Any
 ) -> None:
-    before = off(made.log_probabilities(rows)[0])
-    made.loss_type, made.epsilon_high = loss, 5.0 if loss == "cispo" else 0.2
-    try:
-        apart = gradient(made, rows, before, 64, True)
-        for size in (64, 2):
-            together = gradient(made, rows, before, size, False)
-            assert float(apart.abs().max()) > 1e-3
-            assert float((apart - together).abs().max() / apart.abs().max()) < 1e-5
-    finally:
-        made.loss_type, made.epsilon_high = "dapo", 0.2
+    monkeypatch.setattr(made, "losses", LossSettings(kind=loss, high=5.0 if loss == "cispo" else 0.2))
+    apart = gradient(made, weighed(made, rows, loss, False), 64)
+    for size in (64, 2):
+        together = gradient(made, weighed(made, rows, loss, True), size)
+        assert float(apart.abs().max()) > 1e-3
+        assert float((apart - together).abs().max() / apart.abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("importance", ["token", "sequence"])
 def test_losses_that_are_a_mean_over_rows_take_a_rollout_as_one_answer(
-    made: Any, rows: list[LossRow], importance: str
+    made: Any, rows: list[TurnRecord], monkeypatch: pytest.MonkeyPatch, importance: str
 ) -> None:
     """Against the definition, in double precision: GRPO's mean over the sampled tokens of each row, then over rows;
     GSPO's ratio is the exponential of the mean log ratio of these tokens (arXiv 2507.18071, equation 7)."""
-    before = off(made.log_probabilities(rows)[0])
     now = made.log_probabilities(rows)[0]
-    whole = joined(rows)
+    whole, separate = joined(rows), weighed(made, rows, "grpo", False)
     expected = 0.0
     for each in whole:
         ratios, gains = [], []
         for index, _, _ in each.turns:
-            ratios += [float(a) - float(b) for a, b in zip(now[index], before[index], strict=True)]
-            gains += [rows[index].advantage] * len(now[index])
+            ratios += [float(a) - b for a, b in zip(now[index], separate[index].old, strict=True)]
+            gains += rows[index].gains
         if importance == "sequence":
             ratios = [sum(ratios) / len(ratios)] * len(ratios)
         losses = []
@@ -122,20 +120,15 @@ def test_losses_that_are_a_mean_over_rows_take_a_rollout_as_one_answer(
             weight = 2.718281828459045**ratio
             losses.append(-min(weight * gain, min(max(weight, 0.8), 1.2) * gain))
         expected += sum(losses) / len(losses) / len(whole)
-    made.loss_type, made.importance_sampling_level, made.current_gradient_accumulation_steps = "grpo", importance, 1
-    found = 0.0
-    try:
-        for each in made.passes(Prepared(*whole_rollouts(rows, before)), 0):
-            share = each.pop("share")
-            found += float(made.compute_loss(made.model, each).detach()) * share
-    finally:
-        made.loss_type, made.importance_sampling_level = "dapo", "token"
-    assert found == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr(made, "losses", LossSettings(kind="grpo", sequence=importance == "sequence"))
+    found = made.gradient(made.model, weighed(made, rows, "grpo", True), 0)
+    made.model.zero_grad()
+    assert float(found) == pytest.approx(expected, abs=1e-5)
     assert abs(expected) > 1e-2
 
 
 def test_pictures_that_change_places_within_a_rollout_are_caught(
-    made: Any, rows: list[LossRow], tmp_path: Path
+    made: Any, rows: list[TurnRecord], tmp_path: Path
 ) -> None:
     whole, other = next(
         (each, place)
@@ -158,7 +151,7 @@ def test_pictures_that_change_places_within_a_rollout_are_caught(
     assert outside <= {rows[index].where for index in places}
 
 
-def test_every_picture_of_a_row_has_a_gradient(made: Any, rows: list[LossRow]) -> None:
+def test_every_picture_of_a_row_has_a_gradient(made: Any, rows: list[TurnRecord]) -> None:
     whole = [each.row for each in joined(rows) if len(each.turns) > 2][:3]
     found = picture_gradients(made, whole)
     assert len(found) > len(whole)

@@ -14,8 +14,8 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import same
 from tests.support.made_once import made_once
 from training.rl.config import CriticConfig, RlConfig
-from training.rl.credit import turns_of
 from training.rl.train import make_trainer, train
+from training.rl.turns import turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -75,7 +75,7 @@ def test_a_value_is_that_of_the_place_from_which_its_token_was_drawn_and_the_cri
     critic.on_train_begin(trainer.args, trainer.state, trainer.control)
     torch.nn.init.normal_(critic.network.head.weight)
     made = trainer.roll_out(0)
-    rows = list(turns_of(made))
+    rows = turns_of(made)
     for row, found in zip(rows[:3], critic.values(rows)[:3], strict=True):
         alone = trainer.inputs([row])
         seen = {name: alone[name] for name in ("pixel_values", "image_grid_thw", "mm_token_type_ids")}
@@ -87,7 +87,7 @@ def test_a_value_is_that_of_the_place_from_which_its_token_was_drawn_and_the_cri
                     input_ids=ids, attention_mask=torch.ones_like(ids), **{**seen, "mm_token_type_ids": kinds}
                 ).last_hidden_state
             assert critic.network.head(hidden[0, -1]).item() == pytest.approx(value, abs=1e-4)
-    first, last = (critic.learn(made, rows, turn) and critic.figures["value_loss"] for turn in (0, 0))
+    first, last = (critic.credited(rows) and critic.figures["value_loss"] for _ in range(2))
     for _ in range(5):
-        critic.learn(made, rows, 0)
+        critic.credited(rows)
     assert critic.figures["value_loss"] < min(first, last)

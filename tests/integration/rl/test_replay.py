@@ -58,6 +58,7 @@ def test_a_success_of_the_first_generation_is_trained_on_again_in_the_second(
         for weight in trainer.model.parameters():
             weight.mul_(1.1)
     prepared = trainer.prepare(1)
+    tokens = sum(row.tokens for row in prepared)  # the divisor of the mean
     trainer.teller.writer.cut()
     keys = [group.task.task_id for group in trainer.last.groups]
     solved = {
@@ -68,19 +69,19 @@ def test_a_success_of_the_first_generation_is_trained_on_again_in_the_second(
     assert solved
     assert len(trainer.replay.pool.stored) == len(solved)
     for number in range(2):
-        both = [(row, then) for row, then in zip(prepared.rows, prepared.before, strict=True) if row.at[0] == number]
-        rows = [row for row, _ in both]
+        rows = [row for row in prepared if row.at[0] == number]
         if number not in solved:
-            assert {row.advantage for row in rows} == {0.0}
+            assert {each for row in rows for each in row.coefficients} == {0.0}
             continue
         theirs = [row for row in rows if row.at[1] == 3]
         assert tuple(row.turn for row in theirs) == solved[number].turns
         for row in rows:
-            assert row.advantage == pytest.approx(1.4997 if row in theirs else -0.4999, abs=1e-4)
+            advantage = 1.4997 if row in theirs else -0.4999
+            assert [tokens * each for each in row.coefficients] == pytest.approx([advantage] * row.tokens, abs=1e-4)
         now, _ = trainer.log_probabilities(rows)
-        for (row, then), line in zip(both, now, strict=True):
-            assert then.tolist() == pytest.approx(list(row.turn.logprobs), abs=1e-3)
-            assert (then.tolist() == pytest.approx(line.tolist(), abs=1e-3)) == (row not in theirs)
+        for row, line in zip(rows, now, strict=True):
+            assert list(row.old) == pytest.approx(list(row.turn.logprobs), abs=1e-3)
+            assert (list(row.old) == pytest.approx(line.tolist(), abs=1e-3)) == (row not in theirs)
     # the gate looks at what this generation sampled, and records tell what was played
     turns = sum(len(each.turns) for group in trainer.last.groups for each in group.rollouts)
     gate = json.loads((tmp_path / "results" / "gate.json").read_text())

@@ -97,10 +97,16 @@ def test_the_desktops_of_sixteen_rollouts_step_at_once(batching: str) -> None:
     assert rounds == [["begin"] * 16 + ["end"] * 16] * STEPS
 
 
-@pytest.mark.parametrize("fails", ["desktop", "checker", "nan"])
+@pytest.mark.parametrize("fails", ["desktop", "checker", "nan", "five", "minus"])
 def test_what_fails_once_is_tried_again_and_counted(fails: str) -> None:
     made = generate(Fixed(), planned([fails]), tasks(2), config(), 0)
     assert (made.retried, made.void.total(), [len(group.rollouts) for group in made.groups]) == (1, 0, [4, 4])
+
+
+def test_a_score_that_is_none_is_void_and_said() -> None:
+    log = iter(["five", "", "", "", "", "", "", "", "five"])  # the first rollout, and its second attempt
+    made = generate(Fixed(), lambda: Faulty(OPTIONS, next(log, "")), tasks(2), config(), 0)
+    assert dict(made.void) == {"InfraError: the checker gave the score 5.0; allowed: from 0 to 1": 1}
 
 
 def test_what_fails_every_time_is_void_and_leaves_its_group() -> None:

@@ -8,7 +8,7 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, same, written
 from training.common.entry import read_state
 from training.rl.config import RlConfig, SdpoConfig
-from training.rl.credit import turns_of
 from training.rl.rows import LossRow
 from training.rl.teaching import warning
 from training.rl.train import make_trainer, train
+from training.rl.turns import turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -44,9 +44,17 @@ def made(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     """A trainer of which no step was taken, with its teacher and the rollouts of a generation in `last`."""
     trainer = make_trainer(config(start, reward="success"), tmp_path_factory.mktemp("sdpo"))
     trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
-    trainer.prepared = trainer.prepare(0)
+    trainer.rows = trainer.prepare(0)
     yield trainer
     trainer.teller.writer.cut()
+
+
+def weighed(rows: Sequence[LossRow], before: Sequence[Any], tokens: int) -> list[LossRow]:
+    """Of a mean over so many tokens. `before`: the log probabilities at sampling."""
+    return [
+        replace(row, old=tuple(line.tolist()), coefficients=(1 / tokens,) * row.tokens)
+        for row, line in zip(rows, before, strict=True)
+    ]
 
 
 def said(trainer: Any, row: LossRow, turn: Any) -> Any:
@@ -81,7 +89,7 @@ def by_hand(trainer: Any, row: LossRow, knowing: Any = None) -> list[float]:
 def test_at_the_start_the_teacher_says_what_the_student_says(made: Any) -> None:
     import torch
 
-    rows = list(turns_of(made.last))
+    rows = turns_of(made.last)
     asked = [turn for group in made.last.groups for played in group.rollouts for turn in played.asked]
     assert [made.policy.prompt(each.observation, each.history) for each in asked] == [
         (row.turn.prompt_ids, row.turn.images) for row in rows
@@ -93,11 +101,13 @@ def test_at_the_start_the_teacher_says_what_the_student_says(made: Any) -> None:
         assert torch.equal(made.logits(some), knowing)
     own = [replace(row, lesson=row.turn) for row in some]
     before, _ = made.log_probabilities(some)
-    assert float(made.distillation(own, before, 10)[0].detach()) == pytest.approx(0.0, abs=1e-6)  # of sums of float32
+    assert float(made.distillation(weighed(own, before, 10))[0].detach()) == pytest.approx(
+        0.0, abs=1e-6
+    )  # of sums of float32
 
 
 def test_the_logits_are_those_that_the_tokens_were_drawn_by(made: Any) -> None:
-    rows = list(turns_of(made.last))[:5]
+    rows = turns_of(made.last)[:5]
     found = made.logits(rows).detach().log_softmax(-1)
     for row, line in zip(rows, found, strict=True):
         likely = [float(line[at, token]) for at, token in enumerate(row.turn.ids)]
@@ -108,7 +118,7 @@ def test_the_teacher_is_shown_a_sibling_s_success_or_the_failure(made: Any) -> N
     """In words and in pictures."""
     decode = made.processing_class.tokenizer.decode
     kinds = set()
-    for row in made.prepared.rows:
+    for row in made.rows:
         group = made.last.groups[row.at[0]].rollouts
         solved = [played for played in group if played.episode.success and played is not group[row.at[1]]]
         told = decode(row.lesson.prompt_ids)
@@ -129,10 +139,10 @@ def test_the_teacher_is_shown_a_sibling_s_success_or_the_failure(made: Any) -> N
 
 
 def test_the_loss_is_the_divergence_by_hand_and_goes_to_the_student_alone(made: Any) -> None:
-    rows = sorted(made.prepared.rows, key=lambda row: row.at)[:4]
+    rows = sorted(made.rows, key=lambda row: row.at)[:4]
     before, _ = made.log_probabilities(rows)
     made.model.zero_grad()
-    loss, (divergence, entropy, tokens) = made.distillation(rows, before, 50)
+    loss, (divergence, entropy, tokens) = made.distillation(weighed(rows, before, 50))
     expected = sum(sum(by_hand(made, row)) for row in rows) / 50
     assert expected > 1e-4
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-3)
@@ -152,7 +162,7 @@ def test_a_trust_region_lies_between_the_model_of_the_start_and_the_student(star
     region = SdpoConfig(top=TOP, alpha=ALPHA, rate=0.0, mix=0.25)
     trainer = make_trainer(config(start, sdpo=region), tmp_path)
     trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
-    rows = trainer.prepare(0).rows[:3]
+    rows = trainer.prepare(0)[:3]
     trainer.teller.writer.cut()
     first = [said(trainer, row, row.lesson) for row in rows]
     with torch.no_grad():
@@ -165,16 +175,16 @@ def test_a_trust_region_lies_between_the_model_of_the_start_and_the_student(star
     )
     other = sum(sum(by_hand(trainer, row, one)) for row, one in zip(rows, first, strict=True))
     assert expected != pytest.approx(other, rel=0.01)
-    assert float(trainer.distillation(rows, sampled, 1)[0].detach()) == pytest.approx(expected, rel=1e-3)
+    assert float(trainer.distillation(weighed(rows, sampled, 1))[0].detach()) == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_the_student_says_now_weighs_a_token_and_at_most_twice(made: Any) -> None:
     """Its log probability was 0.5 lower at sampling: e^0.5 = 1.6487; or 3 lower: e^3 is above 2."""
-    rows = sorted(made.prepared.rows, key=lambda row: row.at)[:3]
+    rows = sorted(made.rows, key=lambda row: row.at)[:3]
     before, _ = made.log_probabilities(rows)
-    once = float(made.distillation(rows, before, 50)[0].detach())
-    half = float(made.distillation(rows, [line - 0.5 for line in before], 50)[0].detach())
-    far = float(made.distillation(rows, [line - 3.0 for line in before], 50)[0].detach())
+    once = float(made.distillation(weighed(rows, before, 50))[0].detach())
+    half = float(made.distillation(weighed(rows, [line - 0.5 for line in before], 50))[0].detach())
+    far = float(made.distillation(weighed(rows, [line - 3.0 for line in before], 50))[0].detach())
     assert (half / once, far / once) == pytest.approx((1.6487, 2.0), rel=1e-3)
 
 
@@ -191,7 +201,7 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer.training_step(trainer.model, {})
     trainer.teller.writer.cut()
-    rows, tokens, expected, apart = trainer.prepared.rows, 0, 0.0, 0.0
+    rows, tokens, expected, apart = trainer.rows, 0, 0.0, 0.0
     assert {row.at for row in rows} == {row.at for row in turns_of(trainer.last)}
     for row in rows:
         group = trainer.last.groups[row.at[0]].rollouts

@@ -91,9 +91,12 @@ class Redrawn(Easy):
         return self.tasks(1, seed, options)[0]
 
 
+ODD = {"nan": float("nan"), "five": 5.0, "minus": -0.5}
+
+
 class Faulty(RightSide):
-    """A desktop in which something fails: `start`, `desktop` (a step), `checker`, `nan` (what the checker gives),
-    or "" for nothing."""
+    """A desktop in which something fails: `start`, `desktop` (a step), `checker`, `nan`, `five` or `minus` (what the
+    checker gives), or "" for nothing."""
 
     def __init__(self, options: login.LoginOptions, fails: str) -> None:
         super().__init__(options)
@@ -112,8 +115,8 @@ class Faulty(RightSide):
     async def score(self) -> Score:
         if self.fails == "checker":
             raise ValueError("the checker has a fault")
-        if self.fails == "nan":
-            return Score(float("nan"), False)
+        if self.fails in ODD:
+            return Score(ODD[self.fails], True)
         return await super().score()
 
 

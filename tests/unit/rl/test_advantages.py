@@ -23,7 +23,6 @@ def random_group(draw: random.Random, *, entropy: bool = False) -> TaskGroup:
     for _ in range(draw.randint(1, 8)):
         turns = tuple(
             TurnFacts(
-                tokens=draw.randint(1, 30),
                 anchor=draw.choice([None, "a", "b", "c", f"only {draw.random()}"]),
                 reward=draw.choice([0.0, 0.0, 0.25, -0.125]),
                 entropy=draw.choice([0.5, draw.random()]) if entropy else None,
@@ -129,8 +128,8 @@ def test_gigpo_by_hand() -> None:
     """
     group = TaskGroup(
         (
-            RolloutFacts(1.0, (TurnFacts(3, "s"), TurnFacts(2, "after a click"))),
-            RolloutFacts(0.0, (TurnFacts(3, "s"), TurnFacts(2, "after a wrong click"))),
+            RolloutFacts(1.0, (TurnFacts("s"), TurnFacts("after a click"))),
+            RolloutFacts(0.0, (TurnFacts("s"), TurnFacts("after a wrong click"))),
         )
     )
     got = ours.gigpo(group, gamma=0.5, weight=1.0)
@@ -144,7 +143,7 @@ def test_grpo_and_per_turn_by_hand() -> None:
     Over turns, the first rollout with two of them: 1, 1, 1, 0, 0: mean .6, squares 3 * .16 + 2 * .36 = 1.2, deviation
     sqrt(1.2 / 4) = .54772; .4 / .54782 = .73017 and -.6 / .54782 = -1.09525.
     """
-    one, two = (TurnFacts(1),), (TurnFacts(1), TurnFacts(1))
+    one, two = (TurnFacts(),), (TurnFacts(), TurnFacts())
     group = TaskGroup((RolloutFacts(1.0, two), RolloutFacts(1.0, one), RolloutFacts(0.0, one), RolloutFacts(0.0, one)))
     assert flat(ours.grpo(group)) == pytest.approx([0.86588] * 3 + [-0.86588] * 2, abs=1e-5)
     assert flat(ours.grpo(group, "none")) == [0.5, 0.5, 0.5, -0.5, -0.5]
@@ -159,71 +158,10 @@ def test_a_voided_rollout_changes_nothing_for_the_others() -> None:
         for function in (ours.grpo, ours.per_turn, ours.gigpo):
             mixed = [row for row, rollout in zip(function(group), group.rollouts, strict=True) if rollout.valid]
             assert mixed == function(alone), (number, function.__name__)
-        for weights in (ours.m_grpo_weights, lambda groups: ours.dr_grpo_weights(groups, 64)):
-            (mixed_weights,), (alone_weights,) = weights([group]), weights([alone])
-            kept = [row for row, rollout in zip(mixed_weights, group.rollouts, strict=True) if rollout.valid]
-            assert kept == alone_weights, number
         kept_turns = [
             row for row, rollout in zip(ours.uncertain_turns(group), group.rollouts, strict=True) if rollout.valid
         ]
         assert kept_turns == ours.uncertain_turns(alone), number
-
-
-def test_m_grpo_weights_turn_a_mean_over_tokens_into_its_mean() -> None:
-    """sum(w l) / tokens of random losses is the mean over tokens, then turns, then rollouts, then groups."""
-    for number in range(CASES):
-        draw = trial(number)
-        groups = [random_group(draw) for _ in range(draw.randint(1, 4))]
-        losses = [[[[draw.gauss(0, 1) for _ in range(t.tokens)] for t in r.turns] for r in g.rollouts] for g in groups]
-        per_group = []
-        for group, of_group in zip(groups, losses, strict=True):
-            per_rollout = [
-                np.mean([np.mean(of_turn) for of_turn in of_rollout]) if of_rollout else 0.0
-                for rollout, of_rollout in zip(group.rollouts, of_group, strict=True)
-                if rollout.valid
-            ]
-            if per_rollout:
-                per_group.append(np.mean(per_rollout))
-        wanted = float(np.mean(per_group)) if per_group else 0.0
-        assert weighted_mean(groups, losses, ours.m_grpo_weights(groups)) == pytest.approx(wanted, abs=1e-9), number
-
-
-def test_dr_grpo_weights_divide_by_a_constant() -> None:
-    for number in range(CASES):
-        draw = trial(number)
-        groups = [random_group(draw) for _ in range(draw.randint(1, 4))]
-        losses = [[[[draw.gauss(0, 1) for _ in range(t.tokens)] for t in r.turns] for r in g.rollouts] for g in groups]
-        everything = [
-            loss
-            for group, of_group in zip(groups, losses, strict=True)
-            for rollout, of_rollout in zip(group.rollouts, of_group, strict=True)
-            if rollout.valid
-            for of_turn in of_rollout
-            for loss in of_turn
-        ]
-        rollouts = sum(r.valid for g in groups for r in g.rollouts)
-        wanted = math.fsum(everything) / (rollouts * 210) if rollouts else 0.0
-        assert weighted_mean(groups, losses, ours.dr_grpo_weights(groups, 210)) == pytest.approx(wanted, abs=1e-9)
-
-
-def weighted_mean(groups: list[TaskGroup], losses: list, weights: list) -> float:  # type: ignore[type-arg]
-    total = sum(
-        w * sum(ls)
-        for g, gw in zip(losses, weights, strict=True)
-        for r, rw in zip(g, gw, strict=True)
-        for ls, w in zip(r, rw, strict=True)
-    )
-    return float(total) / max(1, ours.sampled_tokens(groups))
-
-
-def test_m_grpo_weights_by_hand() -> None:
-    """One group of two rollouts, five tokens in all. Rollout 1: turns of 1 and 3 tokens; rollout 2: one of 1 token.
-
-    A rollout weighs 1/2; a turn of the first 1/4, and a token 1/4 / 1 and 1/4 / 3. Times 5 tokens: 5/4, 5/12 and 5/2.
-    Sum over the tokens: 5/4 + 3 * 5/12 + 5/2 = 5.
-    """
-    group = TaskGroup((RolloutFacts(1.0, (TurnFacts(1), TurnFacts(3))), RolloutFacts(0.0, (TurnFacts(1),))))
-    assert ours.m_grpo_weights([group])[0] == [[pytest.approx(5 / 4), pytest.approx(5 / 12)], [pytest.approx(5 / 2)]]
 
 
 def test_uncertain_turns_are_the_most_uncertain_share() -> None:
@@ -249,15 +187,15 @@ def test_uncertain_turns_are_the_most_uncertain_share() -> None:
 
 def test_uncertain_turns_by_hand() -> None:
     """Four of five turns: ceil(.8 * 5) = 4; the one with .1 is left out."""
-    turns = tuple(TurnFacts(1, entropy=entropy) for entropy in (0.3, 0.1, 0.9, 0.5, 0.2))
+    turns = tuple(TurnFacts(entropy=entropy) for entropy in (0.3, 0.1, 0.9, 0.5, 0.2))
     assert ours.uncertain_turns(TaskGroup((RolloutFacts(1.0, turns),))) == [[True, False, True, True, True]]
     with pytest.raises(ValueError, match="1 of 2 turns have no entropy"):
-        ours.uncertain_turns(TaskGroup((RolloutFacts(1.0, (TurnFacts(1), TurnFacts(1, entropy=1.0))),)))
+        ours.uncertain_turns(TaskGroup((RolloutFacts(1.0, (TurnFacts(), TurnFacts(entropy=1.0))),)))
 
 
 def test_a_group_without_signal_has_no_advantage() -> None:
     def group(*totals: float) -> TaskGroup:
-        return TaskGroup(tuple(RolloutFacts(total, (TurnFacts(1),), not math.isnan(total)) for total in totals))
+        return TaskGroup(tuple(RolloutFacts(total, (TurnFacts(),), not math.isnan(total)) for total in totals))
 
     solved, failed, alone = group(1, 1), group(0, 0), group(1, math.nan)
     assert flat(ours.grpo(solved)) == flat(ours.gigpo(failed)) == flat(ours.grpo(alone)) == [0.0, 0.0]
@@ -265,8 +203,8 @@ def test_a_group_without_signal_has_no_advantage() -> None:
 
 def test_a_valid_rollout_has_a_finite_return() -> None:
     with pytest.raises(ValueError, match="voided"):
-        RolloutFacts(math.nan, (TurnFacts(1),))
-    RolloutFacts(math.nan, (TurnFacts(1),), valid=False)
+        RolloutFacts(math.nan, (TurnFacts(),))
+    RolloutFacts(math.nan, (TurnFacts(),), valid=False)
 
 
 def test_overlong_and_efficiency() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 from eval.config import convert
 from eval.desktop import Task
 from eval.episodes import Episode
+from training.rl.coefficients import MeanSettings, with_coefficients
 from training.rl.config import RlConfig
-from training.rl.credit import Place, credit, turns_of
+from training.rl.credit import credited
 from training.rl.policy import SampledTurn
 from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.turns import TurnRecord, learnt, turns_of
 
 pytestmark = pytest.mark.ml
 STEPS, LONGEST = 4, 16
+TASKS = [Task("t", "do")]
 BASE: dict[str, Any] = {
     "model": "hf://owner/name",
     "environment": "login",
@@ -37,13 +41,13 @@ def played(draw: random.Random, reward: float) -> PlayedRollout:
     )
 
 
-def drawn(draw: random.Random) -> tuple[RolloutGeneration, dict[Place, float]]:
+def drawn(draw: random.Random) -> tuple[RolloutGeneration, list[TurnRecord]]:
     groups = [
         RolloutGroup(Task("t", "do"), tuple(played(draw, draw.choice([0.0, 1.0])) for _ in range(draw.randint(2, 4))))
         for _ in range(draw.randint(1, 3))
     ]
     made = RolloutGeneration(0, groups)
-    return made, {row.at: draw.random() for row in turns_of(made)}
+    return made, [replace(record, entropies=(draw.random(),) * record.tokens) for record in turns_of(made)]
 
 
 @pytest.mark.parametrize("share", [1.0, 0.8, 0.3])
@@ -54,12 +58,11 @@ def test_a_turn_that_is_not_trained_on_adds_nothing_and_changes_no_divisor(avera
     config = convert({**BASE, "average": average, "entropy_share": share}, RlConfig, "test")
     for number in range(200):
         draw = random.Random(number)
-        made, entropies = drawn(draw)
-        values = credit(made, entropies, config)
-        losses = {place: Fraction(draw.randint(-9, 9)) for place in entropies}
-        lengths = {row.at: len(row.turn.ids) for row in turns_of(made)}
-        learnt = sum(lengths[place] for place in values)
-        mean = sum(value * float(losses[place]) * lengths[place] for place, value in values.items()) / learnt
+        made, records = drawn(draw)
+        records = with_coefficients(credited(records, config), MeanSettings.of(config, TASKS))
+        losses = {record.at: Fraction(draw.randint(-9, 9)) for record in records}
+        values = {record.at for record in learnt(records)}
+        mean = sum(each * float(losses[record.at]) for record in records for each in record.coefficients)
         wanted = Fraction(0)
         rollouts = sum(len(group.rollouts) for group in made.groups)
         for g, group in enumerate(made.groups):

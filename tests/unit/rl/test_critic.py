@@ -13,7 +13,7 @@ from training.rl.config import CriticConfig
 from training.rl.critic import token_credit, whitened
 from training.rl.policy import SampledTurn
 from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.rows import LossRow
+from training.rl.turns import turns_of
 
 pytestmark = pytest.mark.ml
 
@@ -22,15 +22,6 @@ def played(reward: float, lengths: list[int]) -> PlayedRollout:
     episode = Episode(episode_id="e", task_id="t", instruction="i", screen=(1, 1), success=False, score=0.0)
     turns = tuple(SampledTurn((1,), (), (2,) * length, (-0.5,) * length) for length in lengths)
     return PlayedRollout(0, episode, turns, reward)
-
-
-def rows_of(made: RolloutGeneration) -> list[LossRow]:
-    return [
-        LossRow(turn, (group, rollout, number), "here")
-        for group, each in enumerate(made.groups)
-        for rollout, one in enumerate(each.rollouts)
-        for number, turn in enumerate(one.turns)
-    ]
 
 
 def test_each_token_has_the_sum_of_discounted_surprises_of_its_whole_rollout() -> None:
@@ -50,12 +41,12 @@ def test_each_token_has_the_sum_of_discounted_surprises_of_its_whole_rollout() -
             for _ in range(draw.randint(1, 2))
         ]
         made = RolloutGeneration(0, groups=groups)
-        rows = [row for row in rows_of(made) if draw.random() < 0.9] or rows_of(made)
+        rows = [row for row in turns_of(made) if draw.random() < 0.9] or turns_of(made)
         draw.shuffle(rows)
         values = [[draw.gauss(0, 1) for _ in row.turn.ids] for row in rows]
         alpha = draw.choice([0.05, 0.3, 1.0])
         given = draw.choice([None, 0.0, 0.9, 1.0])
-        gains, targets = token_credit(made, rows, values, CriticConfig(policy_lambda=given, alpha=alpha))
+        gains, targets = token_credit(rows, values, CriticConfig(policy_lambda=given, alpha=alpha))
         for group, each in enumerate(groups):
             for rollout, one in enumerate(each.rollouts):
                 mine = sorted((row.at[2], place) for place, row in enumerate(rows) if row.at[:2] == (group, rollout))
@@ -80,7 +71,7 @@ def test_two_turns_by_hand() -> None:
     """Values .5 | .2, .8 and a return of 1, lambda .5: surprises .2 - .5 = -.3, .8 - .2 = .6 and 1 - .8 = .2; so .2 at
     last, .6 + .5 * .2 = .7 before it, and -.3 + .5 * .7 = .05 at first."""
     made = RolloutGeneration(0, groups=[RolloutGroup(Task("t", "do"), (played(1.0, [1, 2]),))])
-    gains, targets = token_credit(made, rows_of(made), [[0.5], [0.2, 0.8]], CriticConfig(policy_lambda=0.5))
+    gains, targets = token_credit(turns_of(made), [[0.5], [0.2, 0.8]], CriticConfig(policy_lambda=0.5))
     assert [*gains[0], *gains[1]] == pytest.approx([0.05, 0.7, 0.2])
     assert [*targets[0], *targets[1]] == pytest.approx([1.0, 1.0, 1.0])
 

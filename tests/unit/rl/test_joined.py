@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 
 from tests.support.cases import every_case
-from training.rl.joined import joined, rows_per_rollout, split_warning, whole_rollouts
+from training.rl.joined import by_turn, joined, rows_per_rollout, split_warning
 from training.rl.policy import SampledTurn
 from training.rl.rows import LossRow
 
@@ -27,8 +28,8 @@ def chat(rollout: int, turns: int, draw: random.Random, group: int = 0) -> list[
         turn = SampledTurn(
             tuple(asked), (SCREEN,) * (number + 1), tuple(said), tuple(draw.uniform(-3, 0) for _ in said)
         )
-        advantage = draw.uniform(-1, 1)
-        found.append(LossRow(turn, (group, rollout, number), f"{rollout}.{number}", advantage))
+        of = (draw.uniform(-1, 1),) * len(said)
+        found.append(LossRow(turn, (group, rollout, number), f"{rollout}.{number}", coefficients=of))
         asked += [*said, 5, 7, 9]
     return found
 
@@ -37,7 +38,10 @@ def test_by_hand() -> None:
     """Two turns: the prompt 1 7 9 is answered with 20 21, then 5 7 9 is shown and answered with 30."""
     first = SampledTurn((1, 7, 9), (SCREEN,), (20, 21), (-0.5, -1.0))
     second = SampledTurn((1, 7, 9, 20, 21, 5, 7, 9), (SCREEN, SCREEN), (30,), (-2.0,), cut=True)
-    rows = [LossRow(first, (0, 3, 0), "a", 0.5), LossRow(second, (0, 3, 1), "b", -1.0, weights=(0.25,))]
+    rows = [
+        LossRow(first, (0, 3, 0), "a", old=(-0.6, -1.1), coefficients=(0.5, 0.25)),
+        LossRow(second, (0, 3, 1), "b", old=(-2.1,), coefficients=(-0.25,)),
+    ]
     (made,) = joined(rows)
     assert made.turns == ((0, 0, 2), (1, 5, 6))
     assert made.row.turn.prompt_ids == (1, 7, 9)
@@ -45,14 +49,21 @@ def test_by_hand() -> None:
     assert made.row.turn.images == (SCREEN, SCREEN)
     assert made.row.turn.cut
     assert made.row.learnt == (True, True, False, False, False, True)
-    assert (made.row.advantage, made.row.weights) == (1.0, (0.5, 0.5, 0.0, 0.0, 0.0, -0.25))
+    assert made.row.coefficients == (0.5, 0.25, 0.0, 0.0, 0.0, -0.25)
+    assert made.row.old == (-0.6, -1.1, 0.0, 0.0, 0.0, -2.1)
+    assert made.row.bonus == ()
     assert made.row.turn.logprobs == (-0.5, -1.0, 0.0, 0.0, 0.0, -2.0)
     assert made.row.tokens == 3
-    line = torch.arange(6.0)
-    assert {index: part.tolist() for index, part in made.split(line).items()} == {0: [0.0, 1.0], 1: [5.0]}
-    whole, spread = whole_rollouts(rows, [torch.tensor([-0.6, -1.1]), torch.tensor([-2.1])])
-    assert whole == [made.row]
-    assert torch.equal(spread[0], torch.tensor([-0.6, -1.1, 0.0, 0.0, 0.0, -2.1]))
+    seen: list[LossRow] = []
+
+    def measure(whole: Sequence[LossRow]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        seen.extend(whole)
+        return [torch.arange(6.0)], [torch.arange(10.0, 16.0)]
+
+    likely, entropies = by_turn(rows, measure)
+    assert seen == [made.row]
+    assert [each.tolist() for each in likely] == [[0.0, 1.0], [5.0]]
+    assert [each.tolist() for each in entropies] == [[10.0, 11.0], [15.0]]
 
 
 @every_case("seed", range(200))
@@ -73,7 +84,7 @@ def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
     for each in made:
         ids, learnt = each.row.turn.ids, each.row.learnt
         assert learnt is not None
-        assert len(ids) == len(learnt) == len(each.row.weights or ()) == len(each.row.turn.logprobs)
+        assert len(ids) == len(learnt) == len(each.row.coefficients) == len(each.row.turn.logprobs)
         assert each.row.tokens == sum(len(rows[index].turn.ids) for index, _, _ in each.turns)
         assert {rows[index].at[:2] for index, _, _ in each.turns} == {each.row.at[:2]}
         for index, start, end in each.turns:
@@ -83,8 +94,7 @@ def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
             assert ids[start:end] == turn.ids
             assert each.row.turn.images[: len(turn.images)] == turn.images
             assert all(learnt[start:end])
-            assert each.row.weights is not None
-            assert set(each.row.weights[start:end]) == {rows[index].advantage}
+            assert each.row.coefficients[start:end] == rows[index].coefficients
     # as few as can be: a row ends only where the next turn does not continue it
     for before, after in itertools.pairwise(made):
         last, first = rows[before.turns[-1][0]], rows[after.turns[0][0]]

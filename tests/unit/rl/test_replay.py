@@ -47,12 +47,17 @@ def replay(resume: Path | None = None, **options: int) -> SuccessReplay:
     return SuccessReplay(trainer, ReplayConfig(**options), lambda: None if resume is None else str(resume))
 
 
+def replaced(groups: list[RolloutGroup]) -> set[tuple[int, int]]:
+    """(group, rollout) in whose place a success stands."""
+    return {(number, at) for number, each in enumerate(groups) for at, one in enumerate(each.rollouts) if one.replayed}
+
+
 def test_the_newest_success_takes_the_place_of_the_last_failure_of_a_group_that_failed() -> None:
     kept = replay()
     kept.note(generation(0, group(0, True, False, True, mark=1), group(1, False, False)))
     failed = generation(1, group(0, False, False, mark=50), group(1, False, False), group(2, True, False))
-    groups, places = kept.take(failed)
-    assert places == {(0, 1)}
+    groups = kept.stand_in(failed).groups
+    assert replaced(groups) == {(0, 1)}
     assert [each.turns for each in groups[0].rollouts] == [failed.groups[0].rollouts[0].turns, (turn(21), turn(22))]
     assert [each.reward for each in groups[0].rollouts] == [0.0, 0.9]
     assert groups[1:] == failed.groups[1:]
@@ -65,8 +70,8 @@ def test_a_success_gets_too_old_and_too_many_are_forgotten() -> None:
     kept.note(generation(1, group(2, True, False)))
     kept.note(generation(2, group(1, True, False)))  # the newest of task 1
     lost = [group(task, False, False) for task in (0, 1, 2)]
-    assert kept.take(generation(3, *lost))[1] == {(1, 1), (2, 1)}
-    assert kept.take(generation(4, *lost))[1] == {(1, 1)}  # that of task 2 is three generations old
+    assert replaced(kept.stand_in(generation(3, *lost)).groups) == {(1, 1), (2, 1)}
+    assert replaced(kept.stand_in(generation(4, *lost)).groups) == {(1, 1)}  # that of task 2 is three generations old
     assert sorted(kept.rollouts) == ["1-2-0", "2-1-0"]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.rl.sdpo import divergence, importance_weight, sdpo_loss, trust_region
+from training.rl.sdpo import divergence, importance_weight, trust_region
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that it is experimental
@@ -133,21 +133,6 @@ def test_importance_weight_is_trl_s_and_capped() -> None:
         for got, a, b in zip(ours.flatten().tolist(), now.flatten().tolist(), then.flatten().tolist(), strict=True):
             assert got == pytest.approx(min(math.exp(max(-20.0, min(20.0, a - b))), 2.0), rel=1e-4)
     assert importance_weight(torch.tensor([1e9]), torch.tensor([0.0])).item() == 2.0  # not inf
-
-
-def test_the_loss_leaves_out_rows_that_were_told_nothing() -> None:
-    """Rows of 2 and 1 sampled tokens, weights 1: (1 + 3 + 5) / 3; only the first told: (1 + 3) / 2; nothing: 0."""
-    values = torch.tensor([[1.0, 3.0, torch.nan], [5.0, 7.0, 9.0]], requires_grad=True)
-    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    ones = torch.ones(2, 3)
-    assert sdpo_loss(values, ones, mask, torch.tensor([True, True])).item() == 3.0
-    assert sdpo_loss(values, ones, mask, torch.tensor([True, False])).item() == 2.0
-    assert sdpo_loss(values, ones, mask, torch.tensor([True, False]), tokens=8).item() == 0.5
-    nothing = sdpo_loss(values, ones, mask, torch.tensor([False, False]))
-    assert nothing.item() == 0.0
-    nothing.backward()
-    assert values.grad is not None
-    assert not values.grad[1].any()
 
 
 def test_a_trust_region_is_a_geometric_mean() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,8 @@ from launcher.results.training_records import read_folder
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
 from training.rl.policy import SampledTurn
 from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.telling import FLAT, RecordTeller
+from training.rl.telling import FLAT, REPLACED, RecordTeller
+from training.rl.turns import UNFIT, turns_of
 
 pytestmark = pytest.mark.ml
 STATE = SimpleNamespace(global_step=0)
@@ -65,7 +67,10 @@ def generation() -> RolloutGeneration:
 def told(folder: Path, **changes: Any) -> list[Any]:
     teller = RecordTeller(config(**changes), folder)
     teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
-    teller.generation(generation(), 1, {(0, 0, 0): 0.5, (0, 0, 1): -0.5}, {(0, 0, 0): 0.25})
+    made = generation()
+    first, second, *others = turns_of(made)
+    records = [replace(first, gains=(0.5, 0.5), entropies=(0.0, 0.5)), replace(second, gains=(-0.75, -0.25)), *others]
+    teller.generation(made, 1, records)
     teller.status("done", 1)
     return list(read_folder(folder))
 
@@ -85,8 +90,11 @@ def test_groups_say_whether_they_taught_something(tmp_path: Path) -> None:
 
 def test_tokens_have_their_texts_and_masked_turns_their_reason(tmp_path: Path) -> None:
     teller = RecordTeller(config(), tmp_path, lambda token: f"<{token}>")
-    teller.generation(generation(), 1, {}, {}, (), {(0, 1, 0): "its pictures do not fit its tokens"})
-    teller.generation(generation(), 2, {}, {(0, 0, 1): 0.75}, by_token={(0, 0, 1): [0.5, 1.0]})
+    made = generation()
+    masked = [replace(each, masked=UNFIT) if each.at == (0, 1, 0) else each for each in turns_of(made)]
+    measured = [replace(each, entropies=(0.5, 1.0)) if each.at == (0, 0, 1) else each for each in turns_of(made)]
+    teller.generation(made, 1, masked)
+    teller.generation(made, 2, measured)
     teller.writer.cut()
     every = of(reading.RlTurn, list(read_folder(tmp_path)))
     assert [(turn.turn, turn.entropies, turn.entropy) for turn in every if turn.entropies] == [(1, [0.5, 1.0], 0.75)]
@@ -192,11 +200,30 @@ def test_a_group_that_the_teacher_told_of_is_not_dropped(tmp_path: Path) -> None
     """All of task 2 solved it: no advantage, and a lesson where SDPO tells of another's success."""
     teller = RecordTeller(config(sdpo=SdpoConfig()), tmp_path)
     teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
-    teller.generation(generation(), 1, {}, {}, {1})
+    made = generation()
+    teller.generation(
+        made, 1, [replace(each, lesson=each.turn) if each.at[0] == 1 else each for each in turns_of(made)]
+    )
     teller.status("done", 1)
     lines = list(read_folder(tmp_path))
     assert [line.dropped for line in of(reading.RlGroup, lines)] == [None, "fewer than two valid rollouts", None]
     assert [line.method for line in of(reading.RlTraining, lines)] == ["sdpo"]
+
+
+def test_a_rollout_in_whose_place_a_success_stands_is_told_as_it_was_played(tmp_path: Path) -> None:
+    made = generation()
+    first = made.groups[0]
+    success = replace(first.rollouts[0], replayed=True)  # of two turns, in place of one turn
+    learnt = replace(made, groups=[replace(first, rollouts=(first.rollouts[0], success)), *made.groups[1:]])
+    teller = RecordTeller(config(), tmp_path)
+    teller.generation(made, 1, [replace(each, gains=(1.0, 1.0)) for each in turns_of(learnt)])
+    teller.writer.cut()
+    turns = [turn for turn in of(reading.RlTurn, list(read_folder(tmp_path))) if turn.group == 0]
+    assert [(turn.rollout, turn.turn, turn.advantage, turn.masked) for turn in turns] == [
+        (0, 0, 1.0, None),
+        (0, 1, 1.0, None),
+        (2, 0, None, REPLACED),
+    ]
 
 
 def evaluated() -> list[tuple[Task, Rollout]]:
