@@ -34,7 +34,7 @@ from training.common.evaluation import (
 from training.common.measured import UNTRAINED, KeptWeights, Measured, checkpoint, measured_rows
 from training.common.models import load_weights
 from training.common.predictions import predict
-from training.common.reporting import StopRequest, agreed
+from training.common.reporting import StopRequest, agreed, from_first
 from training.common.validation import HeldOutLoss
 from training.data.samples import Sample
 
@@ -168,7 +168,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
                     scores = evaluate(self.config, agent, self.builder, self.tried.extend, lambda: self.stop.asked)
                 except Interrupted:
                     scores = None
-        return _from_first(args, scores)
+        return from_first(args, scores)
 
     def _told(self, state: TrainerState, scores: Scores, phase: Literal["eval", "baseline"] = "eval") -> Estimate:
         """Tells the scores; gives the one that decides. Raises ConfigError when it is not among them."""
@@ -241,7 +241,7 @@ def take_weights(trainer: Any, config: EvaluationConfig | None, seed: int, out: 
     if step != last:
         kept, model = seen.best_weights(out / "checkpoints"), trainer.accelerator.unwrap_model(trainer.model)
         if sharding.is_sharded(model):  # the first process reads for all, whose disks may be others
-            kept = _from_first(trainer.args, kept)
+            kept = from_first(trainer.args, kept)
         told = f"that of step {step}"
         if kept is None:
             told, step = f"the last, of step {last}: the weights of step {step} are gone", last
@@ -310,14 +310,3 @@ def carry(source: Path, folder: Path) -> None:
             os.link(file, place)
         except OSError:
             shutil.copyfile(file, place)
-
-
-def _from_first(args: TrainingArguments, value: T) -> T:
-    """The first process's value, in every process."""
-    import torch
-
-    if args.world_size < 2:
-        return value
-    given = [value]
-    torch.distributed.broadcast_object_list(given, src=0)
-    return given[0]
