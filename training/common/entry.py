@@ -181,6 +181,7 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
 
     from training.common import ema, sharding, trackers
     from training.common.models import check_tied, load_weights
+    from training.common.parts import check_parts
     from training.common.precision import float32_masters
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
@@ -189,6 +190,9 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     check_tied(trainer.accelerator.unwrap_model(trainer.model), config)
     float32_masters(trainer.model, config)
     give_rates(trainer, config)
+    told = check_parts(trainer.accelerator.unwrap_model(trainer.model), config)
+    if trainer.is_world_process_zero():
+        print(told, flush=True)
     if resume is not None:
         restore_counts(trainer, resume)
     identify(trainer, config, resume)

@@ -14,9 +14,9 @@ from typing import Any
 from eval.config import ConfigError, ResumeError
 from eval.config.models import source
 from training.common import sharding
+from training.common.parts import VISION, towers
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
-VISION = "visual"  # the vision tower's module in Qwen2.5-VL and Qwen3-VL
 # of a LoRA's weights: which side of them has the layer's width, and the layer's name of it
 WIDTHS = {"A": (1, "in_features"), "embedding_A": (1, "num_embeddings"), "embedding_B": (0, "embedding_dim")}
 
@@ -98,7 +98,7 @@ def start_model(config: TrainerConfig) -> Any:
     from transformers import AutoModelForImageTextToText
 
     name, where = source(config.model)
-    where = {**where, **quantized(config)}
+    where = {**where, **quantized(config, name, where)}
     if config.attention is not None:
         where["attn_implementation"] = config.attention
     with reading(config.model, "its weights"):
@@ -135,9 +135,12 @@ def refuse_opencua(name: str, where: dict[str, Any]) -> None:
         raise ConfigError(OPENCUA)
 
 
-def quantized(config: TrainerConfig) -> dict[str, Any]:
+def quantized(config: TrainerConfig, name: str, where: dict[str, Any]) -> dict[str, Any]:
     """The arguments of from_pretrained for QLoRA (Dettmers et al. 2023: NF4, double quantisation); {} without
-    quantisation. Raises ConfigError without a GPU."""
+    quantisation. Raises ConfigError without a GPU.
+
+    name, where  of the model, as from_pretrained takes them
+    """
     import torch
 
     if config.quantization is None:
@@ -146,19 +149,29 @@ def quantized(config: TrainerConfig) -> dict[str, Any]:
         raise ConfigError(f"quantization: {config.quantization} needs a GPU; there is none here")
     from transformers import BitsAndBytesConfig
 
-    # the vision tower is small, and quantisation harms it most
+    whole = unquantised(name, where)
     settings = (
-        BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head", VISION])
+        BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=whole)
         if config.quantization == "8bit"
         else BitsAndBytesConfig(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
-            llm_int8_skip_modules=["lm_head", VISION],
+            llm_int8_skip_modules=whole,
         )
     )
     return {"quantization_config": settings, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
+
+
+def unquantised(name: str, where: dict[str, Any]) -> list[str]:
+    """The layers that stay whole, by their whole names, because transformers 5 matches from the start of a name: the
+    head, and the vision tower, which is small, and which quantisation harms most. Nothing is loaded."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    with reading(name, "its configuration"), torch.device("meta"):
+        return towers(AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(name, **where)))
 
 
 def freeze_vision(model: Any) -> None:

@@ -201,12 +201,13 @@ def test_pairs_double_the_batch_and_a_reference_is_a_copy_unless_there_is_a_lora
 def test_a_learned_reward_and_vllm_beside_the_model_are_counted(tmp_path: Path) -> None:
     from training.grpo.config import GrpoConfig
 
-    (tmp_path / "model.safetensors").write_bytes(b"0" * 1000)
+    header = json.dumps({"weight": {"dtype": "BF16", "shape": [50, 5], "data_offsets": [0, 500]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(500))
     values = {key: value for key, value in BASE.items() if key != "episodes"}
     values |= {"data": "episodes", "num_generations": 2, "lora": {}}
     values["rewards"] = [{"name": "reward_model", "args": {"path": str(tmp_path)}}]
     made = plan.configuration.convert(values, GrpoConfig, "test")
-    assert describe(made, "grpo", Shape(), 1).estimate.components["weights: other models"] == 1000
+    assert describe(made, "grpo", Shape(), 1).estimate.components["weights: other models"] == 4 * 250
     values["generation"] = {"backend": "vllm", "mode": "colocate", "memory": 0.5}
     beside = plan.configuration.convert(values, GrpoConfig, "test")
     alone = describe(beside, "grpo", Shape(), 1).estimate
