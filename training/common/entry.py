@@ -25,7 +25,7 @@ from training.common.checkpoints import also_save
 from training.common.modelcard import write_cards
 from training.common.trackers import close as close_trackers
 from training.memory import plan
-from training.options import TrainerConfig, computed
+from training.options import TrainerConfig, computed, installed
 
 C = TypeVar("C", bound=Config)
 STATE: Final = "trainer_state.json"
@@ -54,7 +54,8 @@ def entry(
     def run() -> int:
         config = configuration.load(Path(arguments.config), kind)
         if arguments.plan and isinstance(config, TrainerConfig):
-            return plan.show(config, prog.removeprefix("training."), size=plan.device_size())
+            bitsandbytes = installed("bitsandbytes")
+            return plan.show(config, prog.removeprefix("training."), size=plan.device_size(), bitsandbytes=bitsandbytes)
         identity.ANYWAY.set(arguments.resume_anyway)
         out = configuration.output_folder(arguments.out)
         if isinstance(config, TrainerConfig):

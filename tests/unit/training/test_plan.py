@@ -64,6 +64,42 @@ def test_what_can_not_fit_is_refused_in_one_line_that_says_what_to_change(
     assert "it would with" in line
 
 
+@pytest.mark.parametrize(
+    ("image", "offered"),
+    [
+        ("trl-grpo", True),
+        ("registry.example.com:5000/slipway/unsloth-sft:0.1.0@sha256:aa", True),
+        ("slipway-cpu", False),
+        ("me/own:1", False),
+        (None, True),
+    ],
+)
+def test_a_remedy_names_only_what_the_job_s_image_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], image: str | None, offered: bool
+) -> None:
+    job = {"command": ["python", "-m", "training.sft"], "config": {**BASE, "optimizer": "adamw_torch", "lora": {}}}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job if image is None else {"image": image, **job}))
+    assert plan.main(["--config", str(file), "--gpu", "14GiB"]) == 78
+    said = capsys.readouterr().err
+    assert ("quantization: 4bit" in said or "adamw_bnb_8bit" in said) == offered
+
+
+def test_the_images_that_have_bitsandbytes_are_known() -> None:
+    locks = Path(__file__).parents[3].joinpath("images").glob("*/requirements.lock")
+    having = {lock.parent.name for lock in locks if "\nbitsandbytes==" in lock.read_text()}
+    assert having == set(plan.WITH_BITSANDBYTES)
+
+
+def test_a_remedy_is_none_that_the_trainer_refuses() -> None:
+    """A quantised reward model, and one beside vLLM, are refused by their configurations."""
+    from training.reward.train import RewardConfig
+
+    values = {**{key: value for key, value in BASE.items() if key not in ("episodes", "predictions")}, "pairs": "pairs"}
+    made = plan.configuration.convert({**values, "lora": {}}, RewardConfig, "test")
+    assert "quantization" not in plan.remedies(made, "reward", Shape(), 1, 8 * GIB)
+
+
 def test_a_peak_that_only_lacks_the_reserve_is_warned_of_and_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
     made = describe(config(lora={}), "sft", Shape(), 1)
     size = made.estimate.total - plan.reserve(made.estimate) / 2
