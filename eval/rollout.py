@@ -20,6 +20,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from eval.agents.base import Agent
 from eval.agents.batcher import looping_of
 from eval.agents.computer import LoopingAgent
@@ -31,8 +33,9 @@ from eval.desktop import (
     Task,
 )
 from eval.episodes import Episode, jsonl
+from eval.keeping import KeptEpisodes
 from eval.limits import RolloutLimits, scoring_rules
-from eval.records import EPISODES, RECORDS, TaskRecord
+from eval.records import RECORDS, TaskRecord
 from eval.sharing import Ranks, WorkQueue, digest_of, helping, serving
 from eval.task_run import Rollout, TaskRun, episode_id
 
@@ -62,7 +65,8 @@ async def rollout(
                    there already is not run again, one that was `infra` is
     version        of the benchmark, and `options` of the environment: both are written into the records
     interface      what the agents may use, on desktops that have tools
-    keep_episodes  only the first N tasks keep their folder with pictures; None keeps all
+    keep_episodes  of the tasks in their order, the first N that failed and the first N that were solved keep their
+                   folder with pictures (`eval.keeping`); None keeps all
     on_end         called as each task ends, also for those found in `out`
     lenient        whether the agent's answers are repaired, which its rules then say
     ranks          the processes that share the tasks; all but rank 0 write nothing, and give []
@@ -88,51 +92,56 @@ async def rollout(
         told = (limits, folder, agent.name, benchmark, environment, version, rules)
         return TaskRun(looping, make_desktop, task, *told, interface=interface, turns=turns)
 
-    def kept(index: int) -> bool:
-        return keep_episodes is None or index < keep_episodes
-
     if ranks is not None and not ranks.leads:
         async with _looping(agent, limits) as looping:
 
             async def help_with(index: int, folder: Path) -> TaskRecord:
-                return (await run_of(tasks[index], looping, folder if kept(index) else None).attempts()).record
+                return (await run_of(tasks[index], looping, None if keep_episodes == 0 else folder).attempts()).record
 
             await helping(ranks, slots, digest_of(tasks, agent.name), help_with)
         return []
 
     records = jsonl.read(path, TaskRecord)
     known = go_on(out, records, tasks, (benchmark, agent.name, version), rules, limits.steps_of)
-    results = {index: Rollout(known[key_of(task)]) for index, task in enumerate(tasks) if key_of(task) in known}
+    kept = KeptEpisodes(out, tasks, keep_episodes)
+    standing = {index: known[key_of(task)] for index, task in enumerate(tasks) if key_of(task) in known}
+    kept.go_on(standing)
+    results = {index: Rollout(record) for index, record in standing.items()}
     for found in results.values():
         on_end(found)
     queue = WorkQueue(index for index in longest_first(tasks, records, limits.steps_of) if index not in results)
 
     def ended(index: int, done: Rollout) -> None:
+        done = msgspec.structs.replace(done, record=kept.ended(index, done.record))
         jsonl.append(path, [done.record])
         results[index] = done
         on_end(done)
 
     async def slot(looping: LoopingAgent) -> None:
         while (index := await queue.take()) is not None:
-            folder = out / EPISODES / episode_id(tasks[index]) if kept(index) else None
-            done = await run_of(tasks[index], looping, folder).attempts()
+            done = await run_of(tasks[index], looping, kept.place(index)).attempts()
             if await queue.finish(index):
                 ended(index, done)
 
     async def from_afar(index: int, record: TaskRecord, files: dict[str, bytes]) -> None:
-        folder = out / EPISODES / episode_id(tasks[index])
-        for name, data in files.items():
+        folder = kept.place(index)
+        if folder is not None and files:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
+            for name, data in files.items():
+                (folder / name).write_bytes(data)
         ended(index, Rollout(record))
 
     async with _looping(agent, limits) as looping, AsyncExitStack() as stack:
+        stack.enter_context(kept.recording())
         if ranks is not None:
-            await stack.enter_async_context(serving(ranks, queue, digest_of(tasks, agent.name), from_afar))
+            await stack.enter_async_context(serving(ranks, queue, digest_of(tasks, agent.name), from_afar, kept.wanted))
         async with asyncio.TaskGroup() as group:
             for _ in range(slots):
                 group.create_task(slot(looping))
-    done = [results[index] for index in range(len(tasks))]
+    done = [
+        msgspec.structs.replace(results[index], record=kept.told(index, results[index].record))
+        for index in range(len(tasks))
+    ]
     jsonl.write(path, [each.record for each in done])
     return done
 

@@ -1,7 +1,8 @@
 """Evaluates an agent, and the baselines beside it, in a closed loop: `python -m eval.run --config $SLIPWAY_CONFIG`.
 
-Writes results/ under $SLIPWAY_OUTPUTS: summary.json, tasks.jsonl, episodes/ (the first `keep_episodes` tasks with their
-pictures), and baselines/<name>/tasks.jsonl. Started again, it continues with the tasks that have no score yet.
+Writes results/ under $SLIPWAY_OUTPUTS: summary.json, tasks.jsonl, episodes/ (of `keep_episodes` tasks that failed and
+as many that were solved, with their pictures), and baselines/<name>/tasks.jsonl. Started again, it continues with the
+tasks that have no score yet.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class RunConfig(Config, frozen=True):
                    and pass_at/N, the chance that one of N trials solves a task
     earlier        the folder of results of another run, such as $SLIPWAY_INPUTS/earlier: its judged tasks are not run
                    again, where the rules allow it. A limit of steps may be higher here, and the task set newer
-    keep_episodes  how many tasks keep their episode folder with pictures
+    keep_episodes  of the tasks in their order, so many that failed, and so many that were solved, keep their episode
+                   folder with pictures; failures are what a person looks at first
     within         numbers of answers, such as [15, 50]: the results also say which tasks were solved by an episode of
                    so many. Each is a lower bound: an agent that has a limit may hurry. A published score has a run of
                    its own, with its own limit

@@ -26,6 +26,7 @@ import msgspec
 from eval.config import ConfigError
 from eval.continuing import content_of
 from eval.desktop import InfraError, Task
+from eval.keeping import ENDS, End, end_of
 from eval.records import TaskRecord
 
 LOST: Final = 180.0  # seconds of silence after which a worker counts as gone; a model on CPU may hold its loop for some
@@ -124,11 +125,16 @@ def digest_of(tasks: Sequence[Task], agent: str) -> str:
 
 @contextlib.asynccontextmanager
 async def serving(
-    ranks: Ranks, queue: WorkQueue, digest: str, keep: Callable[[int, TaskRecord, dict[str, bytes]], Awaitable[None]]
+    ranks: Ranks,
+    queue: WorkQueue,
+    digest: str,
+    keep: Callable[[int, TaskRecord, dict[str, bytes]], Awaitable[None]],
+    wanted: Callable[[int], Sequence[End]] = lambda number: ENDS,
 ) -> AsyncIterator[None]:
     """Hands out the tasks of this phase while the block runs, and tells every rank when they are over.
 
-    keep  takes the first record of a task with the files of its episode
+    keep    takes the first record of a task with the files of its episode
+    wanted  the ends of a task with which these files are sent
     """
     open_: set[asyncio.Task[None]] = set()
     phase = ranks.phase  # a connection that this phase has taken may be read when the next one has begun
@@ -138,7 +144,7 @@ async def serving(
         assert task is not None
         open_.add(task)
         try:
-            await _serve(ranks, phase, queue, digest, keep, reader, writer)
+            await _serve(ranks, phase, queue, digest, keep, wanted, reader, writer)
         except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError, TimeoutError, ValueError):
             pass  # what it held was given back
         finally:
@@ -187,6 +193,7 @@ async def _serve(
     queue: WorkQueue,
     digest: str,
     keep: Callable[[int, TaskRecord, dict[str, bytes]], Awaitable[None]],
+    wanted: Callable[[int], Sequence[End]],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
@@ -212,7 +219,7 @@ async def _serve(
                 if held is None:
                     ranks.told.add(str(hello.rank))
                     return await _write(writer, {"say": "over"})
-                await _write(writer, {"say": "task", "number": held})
+                await _write(writer, {"say": "task", "number": held, "wanted": list(wanted(held))})
             elif message.get("say") == "done":
                 done = msgspec.convert(message, _Done)
                 if not all(FILE.fullmatch(name) for name in done.files):
@@ -331,7 +338,8 @@ class _Slot:
             with tempfile.TemporaryDirectory() as folder:
                 record = await self.work(answer["number"], Path(folder) / "episode")
                 told = msgspec.to_builtins(record)
-                self.made = {"say": "done", "number": answer["number"], "record": told, "files": _files(Path(folder))}
+                files = _files(Path(folder)) if end_of(record) in answer["wanted"] else {}
+                self.made = {"say": "done", "number": answer["number"], "record": told, "files": files}
 
 
 async def _beat(writer: asyncio.StreamWriter) -> None:

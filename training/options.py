@@ -86,8 +86,9 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     precision      float32; or bf16: computes in bfloat16, while the trained weights, their gradients and the
                    optimiser's state stay float32, because a small step is lost in a bfloat16 weight's rounding. Frozen
                    weights under a LoRA are stored in bfloat16
-    attention      sdpa, eager, or flash_attention_2 (needs a GPU, flash-attn and precision bf16); a model that does not
-                   have it is refused; None lets transformers choose
+    attention      sdpa, eager, or flash_attention_2 (needs a GPU, precision bf16, and flash-attn, which no image of
+                   Slipway has: put it into one of your own); a model that does not have it is refused; None lets
+                   transformers choose
     padding_free   the language model computes a batch as one row without padding, each sample by itself: less time and
                    memory where lengths differ, the same gradients. For Qwen2.5-VL and Qwen3-VL with attention sdpa or
                    flash_attention_2

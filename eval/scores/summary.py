@@ -31,6 +31,7 @@ class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
 
     seeds     the seeds that the tasks were drawn with
     clusters  behind an interval by cluster (episodes, trajectories); None where the observations are independent
+    steps     of a training: the optimiser steps after which its weights were those that the number was measured on
     """
 
     benchmark: str
@@ -45,6 +46,7 @@ class MetricRow(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     agent: str
     clusters: int | None = None
+    steps: list[int] | None = None
 
 
 def row(
@@ -57,6 +59,7 @@ def row(
     infra: int,
     seed: int,
     agent: str,
+    steps: list[int] | None = None,
 ) -> MetricRow:
     """An estimate as a row; None becomes a row without a value, so that no metric is missing."""
     return MetricRow(
@@ -72,6 +75,7 @@ def row(
         seeds=[seed],
         agent=agent,
         clusters=estimate.clusters if estimate else None,
+        steps=steps,
     )
 
 
@@ -210,7 +214,7 @@ def table(rows: Sequence[MetricRow]) -> str:
     lines: list[tuple[Any, ...]] = [("agent", "metric", "value", "95 % interval", "n", "infra")]
     for r in rows:
         if r.value is None or r.ci_low is None or r.ci_high is None:
-            lines.append((r.agent, r.metric, "-", "-", r.n, r.infra_failures))
+            lines.append((r.agent, r.metric, "-" if r.value is None else f"{r.value:.3f}", "-", r.n, r.infra_failures))
         else:
             mark = " *" if r.clusters is not None and few(r.clusters, r.value) else ""
             interval = f"{r.ci_low:.3f} to {r.ci_high:.3f}{mark}"

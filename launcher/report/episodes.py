@@ -46,21 +46,27 @@ def list_episodes(
     pictures: ReportPictures,
     problems: list[str],
 ) -> list[ShownEpisode]:
-    """The episodes, those of the last evaluation first, and of these the ones that a reader looks at first."""
+    """The episodes, those of the last evaluation first, and of these the failures."""
+    told: dict[tuple[str, str], tuple[AgentResults, DetailedResult]] = {}
+    for agent in agents:
+        told |= {(agent.run, task.episode): (agent, task) for task in agent.tasks if task.episode is not None}
+
+    def solved(facts: Facts, folder: str) -> bool:
+        match = told.get((facts.name, folder))
+        return match is None or bool(match[1].success)
+
     kept: list[tuple[Facts, StoredOutput, str, bool]] = []  # the folder of an episode, and whether it is shown open
     opened = False
     for facts, output in reversed(outputs):
         first = [] if opened else choose(output)
         opened = opened or bool(first)
         rest = [folder for folder in folders_of(output) if folder not in first]
+        rest.sort(key=lambda folder, facts=facts: solved(facts, folder))  # type: ignore[misc]
         kept += [(facts, output, folder, folder in first) for folder in (*first, *rest)]
     if len(kept) > LISTED_REPLAYS:
         problems.append(f"{len(kept) - LISTED_REPLAYS} more episodes are in the store, without a replay here")
     kept = kept[:LISTED_REPLAYS]
     pictures.plan(size for _, output, folder, _ in kept for size in _sizes(output, folder))
-    told: dict[tuple[str, str], tuple[AgentResults, DetailedResult]] = {}
-    for agent in agents:
-        told |= {(agent.run, task.episode): (agent, task) for task in agent.tasks if task.episode is not None}
     shown: list[ShownEpisode] = []
     seen: set[int] = set()
     for facts, output, folder, is_open in kept:

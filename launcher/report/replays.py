@@ -101,7 +101,7 @@ def folders_of(output: StoredOutput) -> list[str]:
 
 
 def choose(output: StoredOutput, count: int = SHOWN) -> list[str]:
-    """The folders of the episodes to look at first: the first successes and the first failure among the scored ones."""
+    """The folders of the episodes to look at first: the first failures and the first success among the scored ones."""
     folders = folders_of(output)
     good: list[str] = []
     bad: list[str] = []
@@ -113,9 +113,9 @@ def choose(output: StoredOutput, count: int = SHOWN) -> list[str]:
             continue
         kind = other if head.outcome != "scored" or head.success is None else good if head.success else bad
         kind.append(folder)
-        if bad and len(good) >= count - 1:
+        if good and len(bad) >= count - 1:
             break
-    chosen = good[: count - 1] + bad[:1] + good[count - 1 :] + bad[1:] + other
+    chosen = bad[: count - 1] + good[:1] + bad[count - 1 :] + good[1:] + other
     return chosen[:count]
 
 

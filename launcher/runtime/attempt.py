@@ -82,7 +82,8 @@ class MemberAttempt:
         self.idle = IdleGpus(context)
         self.sync = Sync(context, self.checkpointed, self.state)
         self.started = time.time()
-        self.data: dict[str, str] = {}  # input -> digest
+        self.verified: dict[str, str] = {}  # input -> digest
+        self.data: dict[str, str] = {}  # the same, where this rank has recorded it
         self.resume: Path | None = None
         self.outcome: Outcome | None = None
 
@@ -147,8 +148,9 @@ class MemberAttempt:
         met = peers.meet(self.context, self.member)
         if isinstance(met, Stop):
             raise AttemptStopped(met)
+        context = self.context
         own = command.variables(
-            self.context.job, self.context.address, self.context.folders, self.context.attempt, self.resume, met
+            context.job, context.address, context.folders, context.attempt, self.resume, met, self.verified
         )
         argv = command.argv(self.context.job, self.context.address, own)
         env = command.environment(
@@ -185,7 +187,7 @@ class MemberAttempt:
             return
         self.state.phase = "fetching"
         earlier = self.insisted(lambda: inputs.recorded(self.context))
-        digests = inputs.fetch_all(self.context, earlier, self.report, self.insist, self.check)
+        digests = self.verified = inputs.fetch_all(self.context, earlier, self.report, self.insist, self.check)
         if self.context.leader:
             self.insist(inputs.record(self.context, digests))
             self.data, self.state.events = digests, 1

@@ -21,6 +21,7 @@ from launcher.errors import BadInput
 from launcher.reasons import Reason
 from launcher.runtime.credentials import for_command
 from launcher.runtime.folders import Folders
+from launcher.runtime.inputs.hub import names_commit
 from launcher.runtime.settings import AttemptError, MemberAddress
 from launcher.spec.model import ResolvedJob
 from launcher.spec.threads import PROCESSES, THREADS, threads, whole
@@ -54,13 +55,24 @@ class Peers:
 
 
 def variables(
-    job: ResolvedJob, address: MemberAddress, folders: Folders, attempt: int, resume: Path | None, peers: Peers
+    job: ResolvedJob,
+    address: MemberAddress,
+    folders: Folders,
+    attempt: int,
+    resume: Path | None,
+    peers: Peers,
+    digests: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The SLIPWAY_* variables of a command (docs/reference/runtime.md). SLIPWAY_RESUME is empty if there is no
-    checkpoint to continue from."""
+    checkpoint to continue from. `digests`: by input, as they were verified."""
+    verified = {
+        name: {"digest": digest, "pinned": job.inputs[name].digest is not None or names_commit(job.inputs[name].url)}
+        for name, digest in (digests or {}).items()
+    }
     values = {
         "SLIPWAY_CONFIG": str(folders.config) if job.config is not None else "",
         "SLIPWAY_INPUTS": str(folders.inputs),
+        "SLIPWAY_INPUT_DIGESTS": json.dumps(verified, sort_keys=True),
         "SLIPWAY_OUTPUTS": str(folders.outputs),
         "SLIPWAY_RESUME": str(resume) if resume else "",
         "SLIPWAY_RUN": address.run,

@@ -19,6 +19,7 @@ REFERENCE: Final = r"(\$?)\$(?:\{(SLIPWAY_[A-Z0-9_]+)\}|(SLIPWAY_[A-Z0-9_]+))"
 NAMES: Final = (
     "SLIPWAY_CONFIG",
     "SLIPWAY_INPUTS",
+    "SLIPWAY_INPUT_DIGESTS",
     "SLIPWAY_OUTPUTS",
     "SLIPWAY_RESUME",
     "SLIPWAY_RUN",

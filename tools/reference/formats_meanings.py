@@ -130,6 +130,7 @@ ROW: Final = {
     "seeds": "the seeds that the tasks were drawn with",
     "agent": "the name of the agent",
     "clusters": "episodes or trajectories behind an interval by cluster; null where the observations are independent",
+    "steps": "of a training: the optimiser steps after which the weights were those that were measured; else null",
 }
 RECORD: Final = {
     "benchmark": "the name of the benchmark or environment",

@@ -130,6 +130,12 @@ OTHERS: Final = (
         "which successes each task has, with their tokens and log probabilities; their pictures lie beside it",
     ),
     (
+        "checkpoints/checkpoint-N/identity.json",
+        "every trainer",
+        "by part (model, adapter, each source of data) the digests of its content: `{path, state, input, pinned, spec, "
+        "files, digest}`; `state` is of its files' sizes and times, `input` what the runtime verified",
+    ),
+    (
         "checkpoints/checkpoint-N/weights.json",
         "`training.rl`",
         "the name of these weights, which the rollouts that they sampled carry: `{name}`",

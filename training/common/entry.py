@@ -20,10 +20,12 @@ import msgspec
 from eval import config as configuration
 from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
+from training.common import identity
+from training.common.checkpoints import also_save
 from training.common.modelcard import write_cards
 from training.common.trackers import close as close_trackers
 from training.memory import plan
-from training.options import TrainerConfig, computed
+from training.options import TrainerConfig, computed, installed
 
 C = TypeVar("C", bound=Config)
 STATE: Final = "trainer_state.json"
@@ -45,13 +47,16 @@ def entry(
     parser = config_help.parser(prog, description, kind)
     parser.add_argument("--out", help="where everything goes; default $SLIPWAY_OUTPUTS")
     parser.add_argument("--resume", help="a checkpoint to go on from; default $SLIPWAY_RESUME")
+    parser.add_argument("--resume-anyway", action="store_true", help="go on with another model or other data")
     parser.add_argument("--plan", action="store_true", help="print the estimate of its memory, and stop")
     arguments = parser.parse_args(argv)
 
     def run() -> int:
         config = configuration.load(Path(arguments.config), kind)
         if arguments.plan and isinstance(config, TrainerConfig):
-            return plan.show(config, prog.removeprefix("training."), size=plan.device_size())
+            bitsandbytes = installed("bitsandbytes")
+            return plan.show(config, prog.removeprefix("training."), size=plan.device_size(), bitsandbytes=bitsandbytes)
+        identity.ANYWAY.set(arguments.resume_anyway)
         out = configuration.output_folder(arguments.out)
         if isinstance(config, TrainerConfig):
             plan.check(config, prog.removeprefix("training."))
@@ -176,14 +181,22 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     from transformers import PrinterCallback, TrainerState
 
     from training.common import ema, sharding, trackers
-    from training.common.models import load_weights
+    from training.common.models import check_tied, load_weights
+    from training.common.parts import check_parts
     from training.common.precision import float32_masters
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
 
     sharding.ensure(trainer, config)
+    check_tied(trainer.accelerator.unwrap_model(trainer.model), config)
     float32_masters(trainer.model, config)
     give_rates(trainer, config)
+    told = check_parts(trainer.accelerator.unwrap_model(trainer.model), config)
+    if trainer.is_world_process_zero():
+        print(told, flush=True)
+    if resume is not None:
+        restore_counts(trainer, resume)
+    identify(trainer, config, resume)
     trainer.remove_callback(PrinterCallback)  # Reporting prints
     if resume is not None and is_over(trainer, read_state(resume)):
         load_weights(trainer.model, Path(resume))  # all steps are done: only what follows them is missing
@@ -192,8 +205,6 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
             if hasattr(callback, "resume"):
                 callback.resume = resume
         return True
-    if resume is not None:
-        restore_counts(trainer, resume)
     warm_up(trainer, config)
     with StopRequest() as stop:
         for callback in trainer.callback_handler.callbacks:
@@ -238,7 +249,7 @@ def restore_counts(trainer: Any, resume: str) -> None:
     """
     saved = read_state(resume).get("stateful_callbacks", {}).get("Reporting", {}).get("attributes", {})
     now = len(trainer.train_dataset)
-    if (before := saved.get("samples", now)) != now:
+    if (before := saved.get("samples", now)) != now and not identity.ANYWAY.get():
         raise ResumeError(
             f"resume: {resume} was made with {before} samples, and the data has {now} now: it has "
             f"{'shrunk' if now < before else 'grown'} since; give the same data, or start anew without a checkpoint"
@@ -257,6 +268,24 @@ def warm_up(trainer: Any, config: TrainerConfig) -> None:
     steps = math.ceil(config.epochs * max(1, math.ceil(passes / config.accumulate)))
     config.check_warmup(steps)
     trainer.args.warmup_steps = config.warmup(steps)
+
+
+def identify(trainer: Any, config: TrainerConfig, resume: str | None) -> None:
+    """Lets each checkpoint say of which content the training is. Raises ResumeError when `resume` is of another."""
+    from training.common.reporting import from_first
+
+    problem: ConfigError | None = None
+    if trainer.is_world_process_zero():
+        try:
+            found = identity.identity(config, None if resume is None else identity.load(resume))
+            for line in [] if resume is None else identity.check(found, resume):
+                print(line, flush=True)
+        except ConfigError as error:
+            problem = error
+        else:
+            also_save(trainer, lambda checkpoint: identity.save(found, checkpoint))
+    if (said := from_first(trainer.args, None if problem is None else str(problem))) is not None:
+        raise ResumeError(said)
 
 
 def newest(out: Path, step: int) -> str:

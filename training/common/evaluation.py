@@ -69,7 +69,7 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     minimum      patience counts only once the metric has reached this value: a model often learns nothing visible at
                  first
     at_start     evaluates before the first step as well, for comparison: those weights are never kept
-    keep         which weights model/ gets: the best by `metric`, or the last
+    keep         which weights model/ gets: the best by `metric`, or the last; the summary has the number of those
     """
 
     environment: str | None = None

@@ -216,11 +216,19 @@ def _metrics(results: Path | None) -> list[str]:
         return []
     if not rows:
         return []
-    lines = ["| benchmark | split | metric | value | 95 % interval | n |", "|---|---|---|---:|---|---:|"]
+    lines = ["| benchmark | split | metric | value | 95 % interval | n | weights |", "|---|---|---|---:|---|---:|---|"]
     for row in rows:
         value, low, high = (row.get(name) for name in ("value", "ci_low", "ci_high"))
         shown = "-" if value is None else f"{value:.4g}"
         interval = "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
         names = " | ".join(_cell(str(row.get(name, ""))) for name in ("benchmark", "split", "metric"))
-        lines.append(f"| {names} | {shown} | {interval} | {row.get('n', '')} |")
+        lines.append(f"| {names} | {shown} | {interval} | {row.get('n', '')} | {_weights(row)} |")
     return lines
+
+
+def _weights(row: Mapping[str, Any]) -> str:
+    """The weights that a row was measured on: these, or others of the training."""
+    steps = row.get("steps") or []
+    told = ", ".join(f"step {step}" for step in steps[:1]) + (f" to {steps[-1]}" if len(steps) > 1 else "")
+    agent = str(row.get("agent", ""))
+    return _cell(", ".join(filter(None, (agent, told))))

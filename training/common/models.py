@@ -14,10 +14,12 @@ from typing import Any, Final
 from eval.config import ConfigError, ResumeError
 from eval.config.models import source
 from training.common import sharding
+from training.common.parts import VISION, towers
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
-VISION = "visual"  # the vision tower's module in Qwen2.5-VL and Qwen3-VL
 HEAD: Final = "the losses multiply by its weights alone, so that a LoRA on it would never be trained"
+# of a LoRA's weights: which side of them has the layer's width, and the layer's name of it
+WIDTHS = {"A": (1, "in_features"), "embedding_A": (1, "num_embeddings"), "embedding_B": (0, "embedding_dim")}
 
 
 def load_processor(model: str, max_pixels: int | None = None, min_pixels: int | None = None) -> Any:
@@ -97,7 +99,7 @@ def start_model(config: TrainerConfig) -> Any:
     from transformers import AutoModelForImageTextToText
 
     name, where = source(config.model)
-    where = {**where, **quantized(config)}
+    where = {**where, **quantized(config, name, where)}
     if config.attention is not None:
         where["attn_implementation"] = config.attention
     with reading(config.model, "its weights"):
@@ -134,9 +136,12 @@ def refuse_opencua(name: str, where: dict[str, Any]) -> None:
         raise ConfigError(OPENCUA)
 
 
-def quantized(config: TrainerConfig) -> dict[str, Any]:
+def quantized(config: TrainerConfig, name: str, where: dict[str, Any]) -> dict[str, Any]:
     """The arguments of from_pretrained for QLoRA (Dettmers et al. 2023: NF4, double quantisation); {} without
-    quantisation. Raises ConfigError without a GPU."""
+    quantisation. Raises ConfigError without a GPU.
+
+    name, where  of the model, as from_pretrained takes them
+    """
     import torch
 
     if config.quantization is None:
@@ -145,19 +150,29 @@ def quantized(config: TrainerConfig) -> dict[str, Any]:
         raise ConfigError(f"quantization: {config.quantization} needs a GPU; there is none here")
     from transformers import BitsAndBytesConfig
 
-    # the vision tower is small, and quantisation harms it most
+    whole = unquantised(name, where)
     settings = (
-        BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head", VISION])
+        BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=whole)
         if config.quantization == "8bit"
         else BitsAndBytesConfig(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
-            llm_int8_skip_modules=["lm_head", VISION],
+            llm_int8_skip_modules=whole,
         )
     )
     return {"quantization_config": settings, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
+
+
+def unquantised(name: str, where: dict[str, Any]) -> list[str]:
+    """The layers that stay whole, by their whole names, because transformers 5 matches from the start of a name: the
+    head, and the vision tower, which is small, and which quantisation harms most. Nothing is loaded."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    with reading(name, "its configuration"), torch.device("meta"):
+        return towers(AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(name, **where)))
 
 
 def freeze_vision(model: Any) -> None:
@@ -206,7 +221,7 @@ def check_adapter(folder: Path, model: Any, base: str) -> None:
     layers, plain = dict(model.named_modules()), dict(model.named_parameters())
     other = f"adapter: {folder} is for another base model than {base}"
     for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)
-        path, _, rest = name.removeprefix("base_model.model.").partition(".lora_")
+        path, _, rest = name.removeprefix("base_model.model.").replace(".base_layer.", ".").partition(".lora_")
         shape = tensors.get_slice(name).get_shape()
         if not rest:  # a full weight that was trained together with the LoRA
             if path not in plain or list(plain[path].shape) != shape:
@@ -214,7 +229,7 @@ def check_adapter(folder: Path, model: Any, base: str) -> None:
             continue
         if (layer := layers.get(path)) is None:
             raise ConfigError(f"{other}: there is no layer {path}")
-        side, width = (1, "in_features") if rest.startswith("A") else (0, "out_features")
+        side, width = WIDTHS.get(rest.partition(".")[0], (0, "out_features"))
         if (want := getattr(layer, width, None)) is not None and shape[side] != want:
             raise ConfigError(f"{other}: {path} has {width} {want}, not {shape[side]}")
 
@@ -366,7 +381,7 @@ def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Pat
         adapter = folder.with_name("adapter")
         model.save_pretrained(partial, state_dict=weights)
         replace(partial, adapter)
-        model = merged(model) if weights is None else whole(model, adapter)
+        model = merged(model if weights is None else whole(model, adapter), trainer.processing_class)
         weights = None
     if model is None:
         return
@@ -377,15 +392,39 @@ def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Pat
     replace(partial, folder)
 
 
-def merged(model: Any) -> Any:
-    """The model with its LoRA merged into its weights; None when the weights are quantised."""
+def check_tied(model: Any, config: TrainerConfig) -> None:
+    """Raises ConfigError where vLLM would sample with other weights than the trained ones: a LoRA on an embedding whose
+    weights are the head's, too. vLLM gets it merged into the one tensor that it has for both, or refuses it."""
+    from training.weights.merging import on_tied
+
+    generation, beside = getattr(config, "generation", None), getattr(config, "asynchronous", None)
+    if getattr(generation, "backend", None) != "vllm" and getattr(beside, "vllm", None) is None:
+        return
+    if hasattr(model, "get_base_model") and on_tied(model.get_base_model()):
+        raise ConfigError(
+            "lora.targets: the embedding and the head of this model share their weights, and vLLM has one tensor for "
+            "both: no LoRA may lie on them; leave them out, or generate with transformers"
+        )
+
+
+def merged(model: Any, processor: Any, otherwise: str = "model/ was not written; adapter/ has what was trained") -> Any:
+    """The model with its LoRA merged into its weights; None when the weights are quantised.
+
+    otherwise  what the error says of files
+
+    Raises ConfigError when it does not answer as base and adapter do together.
+    """
     if getattr(model, "is_quantized", False):
         return None
-    return model.merge_and_unload()
+    from eval.prompts import PromptConfig
+    from training.weights import merging, same
+
+    inputs = same.probes(processor, None, PromptConfig(), 1)
+    return merging.merged(model, lambda each: same.logits(each, inputs), otherwise=otherwise)[0]
 
 
 def whole(model: Any, adapter: Path) -> Any:
-    """The base model, loaded again unsharded, with the adapter merged in."""
+    """The base model, loaded again unsharded, with the adapter on it."""
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
 
@@ -393,7 +432,7 @@ def whole(model: Any, adapter: Path) -> Any:
     peft_config = model.peft_config[model.active_adapter]
     where = {} if peft_config.revision is None else {"revision": peft_config.revision}
     fresh = AutoModelForImageTextToText.from_pretrained(peft_config.base_model_name_or_path, dtype=model.dtype, **where)
-    return PeftModel.from_pretrained(fresh, str(adapter)).merge_and_unload()
+    return PeftModel.from_pretrained(fresh, str(adapter))
 
 
 def replace(partial: Path, folder: Path) -> None:

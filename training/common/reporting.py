@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
@@ -24,6 +24,7 @@ NAMES = {
     "entropy": "train/entropy",
     "num_tokens": "train/tokens",
 }
+T = TypeVar("T")
 EVERY = 1.0  # seconds between two lines of progress
 
 
@@ -54,6 +55,17 @@ def agreed(args: TrainingArguments, asked: bool) -> bool:
     flag = torch.tensor(int(asked), device=device)
     torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
     return bool(flag.item())
+
+
+def from_first(args: TrainingArguments, value: T) -> T:
+    """The first process's value, in every process."""
+    import torch
+
+    if args.world_size < 2:
+        return value
+    given = [value]
+    torch.distributed.broadcast_object_list(given, src=0)
+    return given[0]
 
 
 class Reporting(TrainerCallback, ExportableState):  # type: ignore[misc]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from msgspec.structs import replace
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
@@ -16,6 +17,7 @@ from eval.config import ConfigError
 from eval.config.progress import metric
 from eval.prompts import PromptBuilder
 from eval.scores.stats import Estimate
+from eval.scores.summary import MetricRow, row
 from training.common import sharding
 from training.common.evaluation import (
     LOSS,
@@ -29,9 +31,10 @@ from training.common.evaluation import (
     told_of_hacking,
     undisturbed,
 )
+from training.common.measured import UNTRAINED, KeptWeights, Measured, checkpoint, measured_rows
 from training.common.models import load_weights
 from training.common.predictions import predict
-from training.common.reporting import StopRequest, agreed
+from training.common.reporting import StopRequest, agreed, from_first
 from training.common.validation import HeldOutLoss
 from training.data.samples import Sample
 
@@ -97,9 +100,8 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.now: tuple[Path, int] | None = None  # folder of the checkpoints, current step
         self.best: float | None = None
         self.best_step: int | None = None
-        self.interval: list[float] = []  # of the best: low, high, n, and the clusters if it is by cluster
+        self.measured: list[Measured] = []  # of the metric, in order; the first is the baseline if `at_start`
         self.with_box: list[float] = []  # of the held-out steps: the share that has a box, and their number
-        self.first: list[float] = []  # the metric before the first step: value, and what `interval` holds
         self.waited = 0  # evaluations since the best
         self.pending = False  # the current step's evaluation was interrupted
         self.stopped = False
@@ -111,7 +113,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
             folder, step = self.now
             if (best := self.best_weights(folder)) is not None:
                 carry(best, folder / f"checkpoint-{step}" / BEST)
-        names = ("best", "best_step", "interval", "with_box", "first", "waited", "pending", "stopped")
+        names = ("best", "best_step", "measured", "with_box", "waited", "pending", "stopped")
         return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
 
     def best_weights(self, checkpoints: Path) -> Path | None:
@@ -126,8 +128,10 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def restore(self, state: TrainerState) -> None:
         saved = state.stateful_callbacks.setdefault("Watch", {})  # absent in a checkpoint made without evaluation
-        for name, value in saved.get("attributes", {}).items():
-            setattr(self, name, value)
+        attributes = saved.get("attributes", {})
+        for name in ("best", "best_step", "with_box", "waited", "pending", "stopped"):
+            setattr(self, name, attributes.get(name, getattr(self, name)))
+        self.measured = measured_rows(attributes)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: Any, **kwargs: Any
@@ -138,8 +142,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         elif self.config.at_start and state.global_step == 0:
             scores = self._scores(args, state, model)
             if scores is not None:  # else interrupted: nothing is trained, and the next attempt begins here again
-                value = self._told(state, scores, "baseline")
-                self.first = [value.value, *_interval(value)]
+                self.measured = [Measured.of(0, self._told(state, scores, "baseline"))]
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: Any, **kwargs: Any
@@ -165,7 +168,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
                     scores = evaluate(self.config, agent, self.builder, self.tried.extend, lambda: self.stop.asked)
                 except Interrupted:
                     scores = None
-        return _from_first(args, scores)
+        return from_first(args, scores)
 
     def _told(self, state: TrainerState, scores: Scores, phase: Literal["eval", "baseline"] = "eval") -> Estimate:
         """Tells the scores; gives the one that decides. Raises ConfigError when it is not among them."""
@@ -190,9 +193,14 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         return value
 
     def _better(self, value: float) -> bool:
-        if self.best is None:
-            return True
-        return value < self.best if self.loss is not None else value > self.best
+        return self.best is None or self.better(value, self.best)
+
+    def better(self, value: float, other: float) -> bool:
+        return value < other if self.config.decides == LOSS else value > other
+
+    def at(self, step: int) -> Measured | None:
+        """What was measured on the weights after a step."""
+        return next((each for each in self.measured if each.step == step), None)
 
     def _evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any) -> None:
         scores = self._scores(args, state, model)
@@ -200,10 +208,10 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if scores is None:
             return
         value, step = self._told(state, scores), state.global_step
+        self.measured.append(Measured.of(step, value))
+        self.with_box = [scores[WITH_BOX].value, scores[WITH_BOX].n] if WITH_BOX in scores else []
         if self._better(value.value):
             self.best, self.best_step, self.waited = value.value, step, 0
-            self.interval = _interval(value)
-            self.with_box = [scores[WITH_BOX].value, scores[WITH_BOX].n] if WITH_BOX in scores else []
             state.best_metric, state.best_global_step = self.best, step  # the trainer keeps that checkpoint
             control.should_save = True
         elif self.loss is not None or (self.best or 0.0) >= self.config.minimum:
@@ -215,67 +223,81 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
                 print(f"stopped early: best {self.best:.3f} at step {self.best_step}", flush=True)
 
 
-def take_best(trainer: Any, config: EvaluationConfig | None, seed: int, out: Path) -> list[Any]:
-    """Loads the best weights into the model if the configuration asks for them. Returns the best step's rows for the
-    summary, or no row without an evaluation. `seed`: the training's, to choose held-out steps."""
-    from eval.scores.summary import row
-
+def take_weights(trainer: Any, config: EvaluationConfig | None, seed: int, out: Path) -> KeptWeights:
+    """Leaves in the model the weights that model/ gets: those of the best step if the configuration asks for them, else
+    the last. Gives the step that they have, and the rows of what was measured. `seed`: the training's, to choose
+    held-out steps."""
+    last = int(trainer.state.global_step)
     if config is None:
-        return []
+        return KeptWeights(last, [])
     (seen,) = (callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Watch))
     # Only the process that saves checkpoints brings the trainer's state up to date: in the others it is that of the
     # begin. It is needed where nothing was trained, because the checkpoint had ended the training.
-    if seen.best is None:
+    if not seen.measured:
         seen.restore(trainer.state)
-    if seen.best is None or seen.best_step is None:
-        return []
-    at = seen.best_step
-    if config.keep == "best" and at != trainer.state.global_step:
+    if seen.best_step is None:
+        return KeptWeights(last, [])
+    step = seen.best_step if config.keep == "best" else last
+    if step != last:
         kept, model = seen.best_weights(out / "checkpoints"), trainer.accelerator.unwrap_model(trainer.model)
         if sharding.is_sharded(model):  # the first process reads for all, whose disks may be others
-            kept = _from_first(trainer.args, kept)
-        told = f"the last: the weights of step {at} are gone"
-        if kept is not None:
+            kept = from_first(trainer.args, kept)
+        told = f"that of step {step}"
+        if kept is None:
+            told, step = f"the last, of step {last}: the weights of step {step} are gone", last
+        else:
             load_weights(model, kept)
-            told = f"that of step {at}"
         if trainer.is_world_process_zero():
             print(f"model/ is {told}", flush=True)
+    if trainer.is_world_process_zero() and (warning := got_worse(seen)) is not None:
+        print(warning, flush=True)
+    return KeptWeights(step, evaluated_rows(seen, step, seed))
+
+
+def got_worse(seen: Watch) -> str | None:
+    """A warning, where the last evaluation is worse than the first."""
+    first, last = seen.measured[0], seen.measured[-1]
+    if not seen.better(first.value, last.value):
+        return None
+    told = f"{seen.config.decides} {last.value:.4g} at step {last.step}, {first.value:.4g} at step {first.step}"
+    return f"warning: the last evaluation is worse than the first: {told}"
+
+
+def evaluated_rows(seen: Watch, kept: int, seed: int) -> list[MetricRow]:
+    """Of the weights in model/, of the best step where those are others, and of the weights before the first step.
+
+    kept  the step of the weights in model/; where they were not evaluated, no row tells of them
+    """
+    config = seen.config
     described: dict[str, Any] = {
         "benchmark": config.environment or ("held-out episodes" if config.episodes is not None else "held-out pairs"),
         "version": "1" if config.environment else STEPS_VERSION,
-        "split": f"chosen by it, at step {seen.best_step}",
         "infra": 0,
         "seed": config.tasks.seed if config.environment else seed,
-        "agent": "trained",
     }
-    rows = [_row(config, seen.best, seen.interval, described)]
-    if seen.with_box:
-        share, steps = seen.with_box
-        rows.append(row(WITH_BOX, Estimate(share, share, share, int(steps)), **described))
-    if seen.first:
-        described |= {"split": "before the first step", "agent": "untrained"}
-        rows.append(_row(config, seen.first[0], seen.first[1:], described))
+    rows = []
+    for step in dict.fromkeys((kept, seen.best_step, 0)):
+        found = None if step is None else seen.at(step)
+        if found is None:
+            continue
+        if step == kept:
+            who = "trained"
+            split = f"chosen by it, at step {step}" if step == seen.best_step else f"at the last step, {step}"
+        else:
+            who = UNTRAINED if step == 0 else checkpoint(found.step)
+            split = f"the best, at step {step}" if step else "before the first step"
+        of_it = {**described, "agent": who, "split": split, "steps": [step]}
+        rows.append(_row(config, found.estimate, of_it))
+        if step == kept and seen.with_box:
+            share, steps = seen.with_box
+            rows.append(row(WITH_BOX, Estimate(share, share, share, int(steps)), **of_it))
     return rows
 
 
-def _row(config: EvaluationConfig, value: float, interval: list[float], described: dict[str, Any]) -> Any:
+def _row(config: EvaluationConfig, value: Estimate, described: dict[str, Any]) -> MetricRow:
     """A row of the summary; a loss has no interval."""
-    from msgspec.structs import replace
-
-    from eval.scores.summary import row
-
-    told = row(config.decides, _estimate(value, interval), **described)
+    told = row(config.decides, value, **described)
     return replace(told, ci_low=None, ci_high=None) if config.decides == LOSS else told
-
-
-def _interval(value: Estimate) -> list[float]:
-    """low, high, n, and the clusters if it is by cluster: numbers, as a checkpoint keeps them."""
-    return [value.low, value.high, value.n, *([] if value.clusters is None else [value.clusters])]
-
-
-def _estimate(value: float, interval: list[float]) -> Estimate:
-    low, high, count, *clusters = interval
-    return Estimate(value, low, high, int(count), int(clusters[0]) if clusters else None)
 
 
 def carry(source: Path, folder: Path) -> None:
@@ -288,14 +310,3 @@ def carry(source: Path, folder: Path) -> None:
             os.link(file, place)
         except OSError:
             shutil.copyfile(file, place)
-
-
-def _from_first(args: TrainingArguments, value: T) -> T:
-    """The first process's value, in every process."""
-    import torch
-
-    if args.world_size < 2:
-        return value
-    given = [value]
-    torch.distributed.broadcast_object_list(given, src=0)
-    return given[0]

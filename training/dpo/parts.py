@@ -196,10 +196,10 @@ class HeldOut:
         return Expected(action, None if box is None else tuple(box))
 
 
-def summary(scores: Scores, *, split: str, seed: int) -> list[MetricRow]:
-    """Rows for summary.json."""
-    told: dict[str, Any] = {"benchmark": "prompts of preference pairs", "version": "2", "split": split}
-    return [row(name, value, **told, infra=0, seed=seed, agent="trained") for name, value in scores.items()]
+def summary(scores: Scores, *, split: str, seed: int, step: int) -> list[MetricRow]:
+    """Rows for summary.json, of the weights after `step`."""
+    told: dict[str, Any] = {"benchmark": "prompts of preference pairs", "version": "2", "split": split, "infra": 0}
+    return [row(name, value, **told, seed=seed, agent="trained", steps=[step]) for name, value in scores.items()]
 
 
 class Measure(TrainerCallback):  # type: ignore[misc]

@@ -24,6 +24,7 @@ from eval.prompts import PromptConfig
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
+from training.common.measured import KeptWeights, write_measured
 from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
@@ -166,18 +167,19 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # keep the best checkpoint and the newest
 
 
-def finish(trainer: Any, config: DpoConfig, held_out: Any, out: Path, split: str, rows: list[Any], step: int) -> None:
+def finish(trainer: Any, config: DpoConfig, held_out: Any, out: Path, split: str, kept: KeptWeights) -> None:
     """Writes the saved model's answers to held-out prompts, and the summary."""
-    from eval.scores.summary import table, write_summary
+    from eval.scores.summary import table
     from training.common.answering import final_agent
     from training.dpo.parts import summary
 
     agent = final_agent(trainer, config, out)
-    rows += summary(held_out.measure(agent), split=split, seed=config.seed)
-    write_summary(out / "results" / "summary.json", rows)
-    for row in rows:
+    answered = summary(held_out.measure(agent), split=split, seed=config.seed, step=kept.step)
+    rows = [*kept.rows, *answered]
+    write_measured(out / "results" / "summary.json", rows, kept.step)
+    for row in answered:  # the evaluation's were told when they were measured
         if row.value is not None:
-            metric(step, f"eval/{row.metric}", row.value)
+            metric(kept.step, f"eval/{row.metric}", row.value)
     print(table(rows), flush=True)
 
 
@@ -193,20 +195,20 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
 
-    from training.common.watch import take_best
+    from training.common.watch import take_weights
     from training.dpo.parts import HeldOut
 
     prompts = HeldOut(test, config.prompt.builder(), config.answers)
     watch(trainer, config, prompts)
     if not run_training(trainer, config, out, resume):
         return False
-    rows = take_best(trainer, config.evaluation, config.seed, out)
+    kept = take_weights(trainer, config.evaluation, config.seed, out)
     model = trainer.accelerator.unwrap_model(trainer.model)
     if "ref" in getattr(model, "peft_config", {}):
         model.delete_adapter("ref")  # TRL's copy of the initial adapter
     save_model(trainer, out / "model")
     if trainer.is_world_process_zero():
-        finish(trainer, config, prompts, out, split, rows, trainer.state.global_step)
+        finish(trainer, config, prompts, out, split, kept)
         write_faults(faults, out / "results")
         (out / ".done").touch()
     return True

@@ -13,7 +13,8 @@ from typing import Any
 from eval.actions import ParseError
 from eval.agents.base import Decision
 from eval.scores.stats import rate, ratio
-from eval.scores.summary import MetricRow, row, write_summary
+from eval.scores.summary import MetricRow, row
+from training.common.measured import SAMPLED, write_measured
 from training.grpo.config import GrpoConfig
 from training.grpo.prompts import Prompts
 from training.grpo.tally import RewardTally
@@ -26,7 +27,8 @@ def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: 
     if prompts.faults.total:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "bad_samples.json").write_text(json.dumps(prompts.faults.report(), indent=1) + "\n", encoding="utf-8")
-    write_summary(folder / "summary.json", summary(config, rewards, trainer.tally, partial(episode_of, prompts)))
+    rows = summary(config, rewards, trainer.tally, partial(episode_of, prompts))
+    write_measured(folder / "summary.json", rows, trainer.state.global_step)
     if config.predictions:
         draw(trainer.tally.attempts, prompts, config.predictions, folder / "samples")
     plot(trainer.state.log_history, rewards, folder / "plots" / "curves.png")
@@ -61,7 +63,8 @@ def summary(
                 split="last generations",
                 infra=tally.dropped,
                 seed=config.seed,
-                agent="trained",
+                agent=SAMPLED,
+                steps=list(tally.steps) if len(tally.steps) == len(tally.groups) else None,
             )
         )
     return rows

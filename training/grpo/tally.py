@@ -16,6 +16,8 @@ RECENT: Final = 10  # generations whose rewards are in the summary
 class RewardTally(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Rewards for the summary. Each checkpoint holds `groups` and `dropped`, so that a resumed training gives the same.
 
+    steps     of the weights that gave the answers of each recent generation; fewer than `groups` after a checkpoint of
+              before, which did not keep them
     groups    for each recent generation, its groups: the number of the prompt, and each reward's mean over the answers
     dropped   answers that could not be judged, since the start of the training
     attempts  of the last generation: the number of the prompt, and the answer
@@ -23,11 +25,13 @@ class RewardTally(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.groups: deque[list[tuple[int, list[float]]]] = deque(maxlen=RECENT)
+        self.steps: deque[int] = deque(maxlen=RECENT)
         self.dropped = 0
         self.attempts: list[tuple[int, SampledAnswer]] = []
 
     def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": {"groups": list(self.groups), "dropped": self.dropped}}
+        kept = {"groups": list(self.groups), "steps": list(self.steps), "dropped": self.dropped}
+        return {"args": {}, "attributes": kept}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -38,4 +42,5 @@ class RewardTally(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.groups.extend(
                 [(int(number), means) for number, means in generation] for generation in attributes.get("groups", [])
             )
+            self.steps.extend(attributes.get("steps", []))
             self.dropped += int(attributes.get("dropped", 0))

@@ -264,6 +264,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             step = self.state.global_step
             print(f"step {step}: {lost} of {len(gathered)} answers are left out: {reasons}", flush=True)
         grouped = gathered.view(-1, self.num_generations, len(self.rewards)).nanmean(dim=1)
+        self.tally.steps.append(self.state.global_step)
         self.tally.groups.append(list(zip(numbers[:: self.num_generations], grouped.tolist(), strict=True)))
 
 

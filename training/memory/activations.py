@@ -124,7 +124,7 @@ def recomputed(model: Architecture, training: Training, batch: Batch) -> float:
     inner = size if training.lora else training.width
     flow = float((2 * model.intermediate * inner + 2 * model.hidden * size) * tokens)
     if training.quantization:  # a layer's weights are dequantised while it computes
-        flow += max(linear.inputs * linear.outputs for linear in model.linears()) * training.size
+        flow += max(linear.inputs * linear.outputs for linear in model.linears()) * training.width
     if not training.checkpointing:
         return flow
     text = tokens * _text_layer(model, training, batch) + flow

@@ -67,8 +67,8 @@ def estimate(
     model: Architecture, training: Training, batch: Batch, generation: Generation | None = None
 ) -> MemoryEstimate:
     """The peak on one device."""
-    parts = model.parameters()
-    weights = _weights(model, training, parts)
+    parts = model.parameters() | ({"head": 0} if training.head == "scalar" else {})
+    kept = weights(model, training)
     trained = _trained(model, training, parts)
     count = sum(trained.values())
     shard = training.sharding
@@ -76,7 +76,7 @@ def estimate(
     gathered_size = training.width if training.sharding.weights > 1 else training.size
     block = _largest_block(model) * gathered_size  # when sharded, this layer and the next one are gathered
     if shard.weights > 1:
-        weights = {name: value / shard.weights for name, value in weights.items()}
+        kept = {name: value / shard.weights for name, value in kept.items()}
         root = (parts["embeddings"] + parts["head"]) * gathered_size  # stays gathered during the step
         gathered = root * (1 - 1 / shard.weights) + 2 * block
     else:
@@ -101,7 +101,7 @@ def estimate(
     if generation is not None:
         moments["generation"] = sampling(model, training, generation) + (0.0 if generation.vllm else casts)
     peak = max(moments, key=lambda name: moments[name])
-    components = {f"weights: {name}": value for name, value in weights.items() if value}
+    components = {f"weights: {name}": value for name, value in kept.items() if value}
     if training.lora:
         components["weights: LoRA"] = count * trained_size / shard.weights
     components |= {
@@ -131,10 +131,12 @@ def _at_peak(peak: str, value: float, held: float, gradients: float) -> dict[str
     return {"gradients": held, f"activations ({peak})": value - held}
 
 
-def _weights(model: Architecture, training: Training, parts: dict[str, int]) -> dict[str, float]:
+def weights(model: Architecture, training: Training) -> dict[str, float]:
     """Bytes of the model's own weights by part. Only the language model's linear layers are quantised, see
-    training.common.models."""
-    sizes = {name: float(value * training.size) for name, value in parts.items()}
+    training.common.models. A reward model has a head of one number."""
+    sizes = {name: float(value * training.size) for name, value in model.parameters().items()}
+    if training.head == "scalar":
+        sizes["head"] = float(model.hidden * 4)
     if training.quantization:
         small = BITS4 if training.quantization == "4bit" else BITS8
         for linear in model.linears():

@@ -25,7 +25,7 @@ from eval.config import ConfigError
 from training.memory.architecture import UnknownArchitecture
 from training.memory.estimate import GIB, MemoryEstimate
 from training.memory.workload import MemoryPlan, Shape, VllmNeed, colocated, describe, served, vllm_share
-from training.options import LoraConfig, TrainerConfig, processes
+from training.options import LoraConfig, TrainerConfig, installed, processes
 
 METHODS: Final[dict[str, tuple[str, str]]] = {
     "sft": ("training.sft.train", "SftConfig"),
@@ -34,6 +34,7 @@ METHODS: Final[dict[str, tuple[str, str]]] = {
     "grpo": ("training.grpo.config", "GrpoConfig"),
     "rl": ("training.rl.config", "RlConfig"),
 }
+WITH_BITSANDBYTES: Final = frozenset(("trl-grpo", "unsloth-sft"))  # of the images in images/
 # A card's memory as torch reports it, in GiB: less than its name says.
 CARDS: Final = {
     "L4": 21.9,
@@ -116,8 +117,13 @@ def refuse_vllm(config: TrainerConfig, need: VllmNeed | None, size: float) -> No
     )
 
 
-def remedies(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: float) -> str:
-    """Changes of the configuration that would make it fit: single ones, else several together, else a hint."""
+def remedies(
+    config: TrainerConfig, method: str, shape: Shape, gpus: int, size: float, *, bitsandbytes: bool = True
+) -> str:
+    """Changes of the configuration that would make it fit: single ones, else several together, else a hint.
+
+    bitsandbytes  whether it is there, where the training runs: without it a trainer refuses what needs it
+    """
     changes: dict[str, dict[str, Any]] = {}
     if config.batch_size > 1:
         changes["batch_size: 1"] = {"batch_size": 1}
@@ -127,12 +133,15 @@ def remedies(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: 
         changes["precision: bf16"] = {"precision": "bf16"}
     if config.optimizer == "adamw_torch":  # torch's default allocates temporaries as large as the trained weights
         changes["optimizer: adamw_torch_fused"] = {"optimizer": "adamw_torch_fused"}
-        changes["optimizer: adamw_bnb_8bit"] = {"optimizer": "adamw_bnb_8bit"}
+        if bitsandbytes:
+            changes["optimizer: adamw_bnb_8bit"] = {"optimizer": "adamw_bnb_8bit"}
     if config.lora is None and config.adapter is None:
         changes["lora: {rank: 16}"] = {"lora": LoraConfig()}
     if config.ema is not None:
         changes["ema: null"] = {"ema": None}
-    if config.quantization is None:
+    # a quantised reward model cannot be saved whole, and vLLM would sample with other weights than rl trains
+    sampled_by_vllm = getattr(getattr(config, "asynchronous", None), "vllm", None) is not None
+    if config.quantization is None and bitsandbytes and method != "reward" and not sampled_by_vllm:
         lora = {} if config.lora is not None or config.adapter is not None else {"lora": LoraConfig()}
         changes["quantization: 4bit"] = {"quantization": "4bit", **lora}
     if config.max_pixels is None or config.max_pixels > 1280 * 720:
@@ -157,7 +166,9 @@ def remedies(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: 
     return "nor would it with " + ", ".join(names) if names else "name a larger device, or a smaller model"
 
 
-def refuse(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: float) -> None:
+def refuse(
+    config: TrainerConfig, method: str, shape: Shape, gpus: int, size: float, *, bitsandbytes: bool = True
+) -> None:
     """Raises ConfigError if the estimate without its reserve exceeds `size` bytes; warns if only the reserve does.
 
     Also if vLLM beside the trainer cannot start in its share.
@@ -167,7 +178,7 @@ def refuse(config: TrainerConfig, method: str, shape: Shape, gpus: int, size: fl
         if want - reserve(describe(config, method, shape, gpus).estimate) <= size:
             print(f"memory: {want / GIB:.1f} GiB are tight on {size / GIB:.1f} GiB", file=sys.stderr)
             return
-        told = remedies(config, method, shape, gpus, size)
+        told = remedies(config, method, shape, gpus, size, bitsandbytes=bitsandbytes)
         raise ConfigError(f"memory: {want / GIB:.1f} GiB do not fit a device of {size / GIB:.1f} GiB; {told}")
 
 
@@ -185,13 +196,19 @@ def check(config: TrainerConfig, method: str) -> None:
     if (size := device_size()) is None:
         return
     try:
-        refuse(config, method, Shape(), processes(), size)
+        refuse(config, method, Shape(), processes(), size, bitsandbytes=installed("bitsandbytes"))
     except UnknownArchitecture as error:
         print(f"memory: not estimated: {error}", file=sys.stderr)
 
 
 def show(
-    config: TrainerConfig, method: str, shape: Shape | None = None, gpus: int = 0, size: float | None = None
+    config: TrainerConfig,
+    method: str,
+    shape: Shape | None = None,
+    gpus: int = 0,
+    size: float | None = None,
+    *,
+    bitsandbytes: bool = True,
 ) -> int:
     """Prints the table. Raises ConfigError when it does not fit."""
     shape, gpus = shape or Shape(), gpus or processes()
@@ -200,7 +217,7 @@ def show(
     try:
         print(table(config, method, describe(config, method, shape, gpus), gpus, size))
         if size is not None:
-            refuse(config, method, shape, gpus, size)
+            refuse(config, method, shape, gpus, size, bitsandbytes=bitsandbytes)
     except UnknownArchitecture as error:
         raise ConfigError(f"model: {error}") from None
     return 0
@@ -235,6 +252,14 @@ def load(path: Path, method: str | None) -> tuple[TrainerConfig, str, str | None
     module, name = METHODS[method]
     kind: type[TrainerConfig] = getattr(importlib.import_module(module), name)
     return configuration.convert(data, kind, str(path)), method, gpu, gpus
+
+
+def has_bitsandbytes(path: Path) -> bool:
+    """Whether the image of a job has bitsandbytes, as far as is known here; a configuration without a job may run where
+    it is installed. Raises ConfigError."""
+    data = configuration.read(path)
+    image = data.get("image") if isinstance(data, dict) and "command" in data else None
+    return not isinstance(image, str) or re.sub(r"[:@].*", "", image.rpartition("/")[2]) in WITH_BITSANDBYTES
 
 
 def _processes(command: Sequence[str]) -> int | None:
@@ -277,7 +302,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         shape = Shape(screen=screen, text=given.text_tokens, answer=given.answer_tokens)
         named = given.gpu or gpu
         size = parse_size(named) if named else device_size()
-        return show(config, method, shape, given.gpus or gpus, size)
+        bitsandbytes = has_bitsandbytes(Path(given.config))
+        return show(config, method, shape, given.gpus or gpus, size, bitsandbytes=bitsandbytes)
 
     return configuration.run(run)
 

@@ -92,4 +92,4 @@ class Training:
     @property
     def copies_weights(self) -> bool:
         """Whether autocast keeps a bfloat16 copy of each float32 weight. FSDP gathers layers in bfloat16 instead."""
-        return self.autocast and self.size == 4 and self.sharding.weights == 1
+        return self.autocast and self.size == 4 and self.sharding.weights == 1 and self.quantization is None

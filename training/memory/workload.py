@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +99,7 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
     beside_it = getattr(config, "asynchronous", None)
     if generation is not None and beside_it is not None and beside_it.device is None and beside_it.vllm is None:
         # a second copy of the model on the same device samples while this one trains
-        beside = sum(model.parameters().values()) * training.size + memory.sampling(model, training, generation)
+        beside = sum(memory.weights(model, training).values()) + memory.sampling(model, training, generation)
         training = replace(training, others=training.others + beside)
         generation = None
     if getattr(config, "critic", None) is not None:  # in float32, with its gradients and AdamW's two moments
@@ -127,6 +128,8 @@ def how(config: TrainerConfig, method: str, gpus: int) -> Training:
         offloaded = str((zero.get("offload_optimizer") or {}).get("device", "none")) != "none"
         weights, gradients, states = (gpus if stage >= least else 1 for least in (3, 2, 1))
         sharding = Sharding(weights, gradients, states, master=size == 2, offload=offloaded)
+    if config.quantization is not None and config.loader == "transformers":
+        size = 4  # peft makes float32 what is not quantised: embeddings, head, norms, tower (and so the residuals)
     if method == "reward" and config.adapter is not None and half and not zero:
         size = 4  # the policy's adapter is merged, and then all weights are trained
     return Training(
@@ -258,10 +261,26 @@ def _copies(config: TrainerConfig, method: str) -> int:
 
 
 def _reward_models(config: TrainerConfig) -> float:
-    """Bytes of the weights of GRPO's learned rewards."""
-    paths = [spec.args.get("path") for spec in getattr(config, "rewards", []) if spec.name == "reward_model"]
-    files = [file for path in paths if isinstance(path, str) for file in Path(path).glob("*.safetensors")]
-    return float(sum(file.stat().st_size for file in files))
+    """Bytes of the weights of GRPO's learned rewards, as RewardModel.load makes them: in float32, whatever the files
+    have."""
+    found = 0.0
+    for spec in getattr(config, "rewards", []):
+        path = spec.args.get("path") if spec.name == "reward_model" else None
+        if isinstance(path, str):
+            found += 4.0 * sum(_numbers(file) for file in Path(path).glob("*.safetensors"))
+    return found
+
+
+def _numbers(file: Path) -> int:
+    """How many numbers the tensors of a safetensors file have, by its header (safetensors' format: 8 bytes of its
+    length, little-endian, then JSON); 0 for a file that is none."""
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(min(length, file.stat().st_size)))
+        return sum(math.prod(each["shape"]) for name, each in header.items() if name != "__metadata__")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
 
 
 def _deepspeed(file: str | None) -> Mapping[str, Any]:

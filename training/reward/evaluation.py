@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from eval.scores.stats import Estimate, by_cluster, ratio, wilson
 from eval.scores.summary import MetricRow, row
@@ -59,9 +59,12 @@ def calibration(margins: Sequence[float], bins: int = BINS) -> tuple[list[Bin], 
     return out, error
 
 
-def rows(pairs: Sequence[Pair], found: Sequence[float], *, split: str, seed: int) -> list[MetricRow]:
+def rows(pairs: Sequence[Pair], found: Sequence[float], *, split: str, seed: int, step: int) -> list[MetricRow]:
     """Rows for summary.json: pair_accuracy (a tie is wrong), the same per source and per note, mean_margin, and
-    calibration_error (without an interval). Intervals are by task: pairs of one task are not independent."""
+    calibration_error (without an interval). Intervals are by task: pairs of one task are not independent.
+
+    step  of the weights that gave the margins
+    """
     right = [(pair.split_key or pair.task_id, float(margin > 0)) for pair, margin in zip(pairs, found, strict=True)]
     estimates: list[tuple[str, Estimate | None]] = [("pair_accuracy", by_cluster(right))]
     for name, values in (("source", [pair.source for pair in pairs]), ("note", [pair.note for pair in pairs])):
@@ -75,10 +78,8 @@ def rows(pairs: Sequence[Pair], found: Sequence[float], *, split: str, seed: int
     estimates.append(("mean_margin", ratio([math.fsum(task) for task in tasks], [float(len(task)) for task in tasks])))
     error = calibration(found)[1]
     estimates.append(("calibration_error", Estimate(error, error, error, len(found))))
-    return [
-        row(name, estimate, benchmark="preference pairs", version="1", split=split, infra=0, seed=seed, agent="reward")
-        for name, estimate in estimates
-    ]
+    told: dict[str, Any] = {"benchmark": "preference pairs", "version": "1", "split": split, "infra": 0}
+    return [row(name, estimate, **told, seed=seed, agent="reward", steps=[step]) for name, estimate in estimates]
 
 
 def reliability(margins: Sequence[float], path: Path) -> None:

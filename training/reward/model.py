@@ -14,7 +14,7 @@ from PIL import Image
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.episodes.images import AnyImage
-from eval.prompts import Message
+from eval.prompts import Message, PromptConfig
 from eval.prompts.tokens import control_token
 from training.data.samples import open_image
 
@@ -126,6 +126,22 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
+def merged(network: Any, processor: Any) -> Any:
+    """The network with its LoRA merged into its weights. Raises ConfigError when it rewards otherwise than before."""
+    from training.weights import merging, same
+
+    inputs = same.probes(processor, None, PromptConfig(), 1)
+
+    def rewards(each: Any) -> list[Any]:
+        import torch
+
+        each.eval()
+        with torch.no_grad():
+            return [each(**batch.to(each.device)).unsqueeze(-1).float().cpu() for batch in inputs]
+
+    return merging.merged(network, rewards, otherwise="model/ was not written")[0]
+
+
 def save(trainer: Any, folder: Path, about: dict[str, Any]) -> None:
     """Writes a folder for `RewardModel.load` atomically, with a LoRA merged in. All processes must call it; the first
     process writes."""
@@ -137,7 +153,7 @@ def save(trainer: Any, folder: Path, about: dict[str, Any]) -> None:
     elif trainer.is_world_process_zero():
         network = trainer.accelerator.unwrap_model(trainer.model)
         if hasattr(network, "merge_and_unload"):
-            network = network.merge_and_unload()
+            network = merged(network, trainer.processing_class)
         network.save_pretrained(partial)
     if trainer.is_world_process_zero():
         trainer.processing_class.save_pretrained(partial)

@@ -22,6 +22,7 @@ from eval.config.progress import metric, progress
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
+from training.common.measured import KeptWeights, write_measured
 from training.common.models import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
@@ -72,7 +73,9 @@ def make_network(config: RewardConfig) -> tuple[Any, Any]:
 
     model, processor = load_model(config)
     if config.adapter is not None:  # the policy's adapter belongs to the body
-        model = model.merge_and_unload()
+        from training.common.models import merged
+
+        model = merged(model, processor, "Nothing was written")
     set_seed(config.seed)  # the head and a new LoRA start with random weights
     network = RewardNetwork(model.config, model.model)
     if (peft := lora(config, network)) is not None:
@@ -110,30 +113,28 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
     return trainer
 
 
-def evaluate(
-    model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, step: int, others: Sequence[Any] = ()
-) -> None:
-    """Writes results/ for held-out pairs, with `others` among the summary's rows.
+def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: int, kept: KeptWeights) -> None:
+    """Writes results/ for held-out pairs; the summary has the evaluation's rows as well.
 
     Raises ConfigError for a reward that is not finite.
     """
-    from eval.scores.summary import table, write_summary
+    from eval.scores.summary import table
     from training.reward import evaluation as reward_eval
 
     try:
         margins = reward_eval.margins(model, pairs)
     except ValueError as error:  # a reward that is not finite
         raise ConfigError(f"held_out: {error}: lower learning_rate, or look at the data") from None
-    rows = reward_eval.rows(pairs, margins, split=split, seed=seed)
+    rows = reward_eval.rows(pairs, margins, split=split, seed=seed, step=kept.step)
     results = out / "results"
     reward_eval.reliability(margins, results / "plots" / "reliability.png")
     lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, margins, strict=True))
     (results / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    write_summary(results / "summary.json", [*others, *rows])
+    write_measured(results / "summary.json", [*kept.rows, *rows], kept.step)
     for row in rows:
         if row.value is not None:
-            metric(step, f"eval/{row.metric}", row.value)
-    print(table([*others, *rows]), flush=True)
+            metric(kept.step, f"eval/{row.metric}", row.value)
+    print(table([*kept.rows, *rows]), flush=True)
 
 
 def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
@@ -146,7 +147,7 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
 
-    from training.common.watch import Watch, take_best
+    from training.common.watch import Watch, take_weights
 
     if config.evaluation is not None:
         check_sharded(config.evaluation, None, deepspeed=trainer.is_deepspeed_enabled)
@@ -155,13 +156,12 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # keep the best checkpoint and the newest
     if not run_training(trainer, config, out, resume):
         return False
-    chosen = take_best(trainer, config.evaluation, config.seed, out)
+    kept = take_weights(trainer, config.evaluation, config.seed, out)
     save(trainer, out / "model", {"max_pixels": config.max_pixels, "base": config.model, "pairs": len(pairs)})
     if trainer.is_world_process_zero():
         dtype = "bfloat16" if config.precision == "bf16" else "float32"
         model = RewardModel.load(out / "model", dtype=dtype, batch_size=config.batch_size)
-        step = trainer.state.global_step
-        evaluate(model, test, out, split=split, seed=config.seed, step=step, others=chosen)
+        evaluate(model, test, out, split=split, seed=config.seed, kept=kept)
         write_faults(faults, out / "results")
         (out / ".done").touch()
     return True

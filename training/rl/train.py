@@ -128,7 +128,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{config.tasks.count} tasks")
     trainer = make_trainer(config, out)
 
-    from training.common.watch import take_best
+    from training.common.watch import take_weights
     from training.rl import results
     from training.rl.trainer import Stopped
 
@@ -148,10 +148,10 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     finally:
         trainer.close()
     trainer.status("done")
-    rows = take_best(trainer, config.evaluation, config.seed, out)
+    kept = take_weights(trainer, config.evaluation, config.seed, out)
     if first:
         trainer.finished.end()
-        results.write(config, trainer.last, rows, out / "results")
+        results.write(config, trainer.last, kept, out / "results")
     save_model(trainer, out / "model")
     if first:
         (out / ".done").touch()

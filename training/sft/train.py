@@ -26,6 +26,7 @@ from eval.prompts.wording import control_tokens
 from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
+from training.common.measured import KeptWeights, write_measured
 from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy
 from training.data.held_out import open_held_out
@@ -172,24 +173,25 @@ def held_out_loss(trainer: Any, config: SftConfig, evaluation: EvaluationConfig)
 
 
 def finish(
-    trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path, rows: list[Any], faults: Faults
+    trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path, kept: KeptWeights, faults: Faults
 ) -> None:
     """Writes predictions of the saved model, the summary, and the report of bad samples."""
-    from eval.scores.summary import row, write_summary
+    from eval.scores.summary import row
     from training.common.answering import final_agent
     from training.common.predictions import predict
     from training.sft.collate import reported
 
-    results = out / "results"
+    results, rows = out / "results", list(kept.rows)
     if config.predictions:
         agent = final_agent(trainer, config, out)
         scores = predict(agent, samples, config.predictions, results / "samples")
         if (exact := scores.get("exact")) is not None:
             told: dict[str, Any] = {"benchmark": "memorisation", "version": "1", "split": "training data"}
-            rows.append(row("exact_answers", exact, **told, infra=0, seed=config.seed, agent="trained"))
+            told |= {"infra": 0, "seed": config.seed, "agent": "trained", "steps": [kept.step]}
+            rows.append(row("exact_answers", exact, **told))
             print(f"{round(exact.value * exact.n)} of {exact.n} predicted training steps are exact", flush=True)
     if rows:
-        write_summary(results / "summary.json", rows)
+        write_measured(results / "summary.json", rows, kept.step)
     if config.on_bad_sample == "skip":
         bad = {"while_opening": faults.report(), "while_training": reported(results / "bad_samples.jsonl").report()}
         results.mkdir(parents=True, exist_ok=True)
@@ -209,14 +211,14 @@ def train(config: SftConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(samples)} samples, {faults.total} skipped")
     trainer = make_trainer(config, samples, out)
 
-    from training.common.watch import take_best
+    from training.common.watch import take_weights
 
     if not run_training(trainer, config, out, resume):
         return False
-    rows = take_best(trainer, config.evaluation, config.seed, out)
+    kept = take_weights(trainer, config.evaluation, config.seed, out)
     save_model(trainer, out / "model")
     if trainer.is_world_process_zero():
-        finish(trainer, config, samples, out, rows, faults)
+        finish(trainer, config, samples, out, kept, faults)
         (out / ".done").touch()
     return True
 

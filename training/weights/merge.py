@@ -50,21 +50,19 @@ def merge(config: MergeConfig, out: Path) -> list[str]:
     """Writes out/model; returns the report of the comparison. Raises ConfigError."""
     from training.common.models import with_adapter
     from training.weights import same
+    from training.weights.merging import merged
 
     if not Path(config.adapter).is_dir():
         raise ConfigError(f"adapter: there is no folder {config.adapter}")
     base, processor = load_base(config.model, config.dtype)
     model = with_adapter(base, config.adapter, base=config.model, trainable=False)
     inputs = same.probes(processor, config.episodes, config.prompt, config.samples)
-    dtype = str(base.dtype).removeprefix("torch.")
-    share = config.tolerance or same.TOLERANCE[dtype]
-    apart = same.logits(model, inputs)
-    merged = model.merge_and_unload()
-    together = same.logits(merged, inputs)
-    told = [same.require_same(apart, together, share, f"merged ({dtype})")]
+    whole, told = merged(
+        model, lambda each: same.logits(each, inputs), share=config.tolerance, otherwise="Nothing was written"
+    )
     del base, model
-    told.append(save(merged, processor, out / "model", config, together, inputs, config.max_shard_size))
-    return told
+    together = same.logits(whole, inputs)
+    return [told, save(whole, processor, out / "model", config, together, inputs, config.max_shard_size)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

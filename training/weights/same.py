@@ -65,10 +65,13 @@ def difference(before: Sequence[Any], after: Sequence[Any]) -> tuple[float, floa
     return gap, scale, equal / sum(len(tensor) for tensor in before)
 
 
-def require_same(before: Sequence[Any], after: Sequence[Any], share: float, title: str) -> str:
-    """A line with the difference. Raises ConfigError when it exceeds `share` of the largest logit."""
+def require_same(
+    before: Sequence[Any], after: Sequence[Any], share: float, title: str, otherwise: str = "Nothing was written"
+) -> str:
+    """A line with the difference. Raises ConfigError when it exceeds `share` of the largest logit; the error ends with
+    `otherwise`."""
     gap, scale, equal = difference(before, after)
     told = f"{title}: logits differ by at most {gap:.3g} (largest {scale:.3g}), {equal:.1%} of the tokens are the same"
     if not gap <= share * max(1.0, scale):  # also refuses NaN
-        raise ConfigError(f"{told}; allowed is {share * max(1.0, scale):.3g}. Nothing was written")
+        raise ConfigError(f"{told}; allowed is {share * max(1.0, scale):.3g}. {otherwise}")
     return told

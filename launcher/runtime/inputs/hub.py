@@ -14,9 +14,9 @@ _URL = re.compile(r"hf://(?:(datasets|spaces|models)/)?([\w.-]+/[\w.-]+)(?:@([\w
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def names_commit(url: str) -> bool:
+def names_commit(url: str | None) -> bool:
     """Whether an hf:// URL names a commit, whose content never changes."""
-    match = _URL.fullmatch(url)
+    match = _URL.fullmatch(url or "")
     return match is not None and _COMMIT.fullmatch(match[3] or "") is not None
 
 

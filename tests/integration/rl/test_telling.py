@@ -141,8 +141,9 @@ def test_a_void_rollout_is_told_with_its_reason(start: Path, tmp_path: Path, mon
 def test_a_training_tells_of_its_baseline_and_its_evaluations(start: Path, tmp_path: Path) -> None:
     """By the numbers that the evaluation itself gives in the metrics: no line of them is missing or there twice."""
     evaluation = EvaluationConfig(
-        environment="tests.integration.rl.worlds:Sides", tasks=TasksConfig(count=3, seed=50), every=1, at_start=True
-    )
+        environment="tests.integration.rl.worlds:Sides", tasks=TasksConfig(count=3, seed=50), every=1, at_start=True,
+        metric="score", keep="last",
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
         assert train(rl_config(start, steps=2, evaluation=evaluation), tmp_path / "out", None)
@@ -158,6 +159,13 @@ def test_a_training_tells_of_its_baseline_and_its_evaluations(start: Path, tmp_p
     for phase, step in moments:
         mine = [line.total for line in told if (line.phase, line.step) == (phase, step)]
         assert sum(mine) / 3 == pytest.approx(scores[step])
+    rows = json.loads((results / "summary.json").read_text())
+    by = {row["agent"]: row for row in rows if row["metric"] in {"score", "reward"}}
+    assert (by["trained"]["steps"], by["trained"]["value"]) == ([2], scores[2])
+    assert (by["untrained"]["steps"], by["untrained"]["value"]) == ([0], scores[0])
+    if scores[1] >= scores[2]:
+        assert (by["checkpoint-1"]["steps"], by["checkpoint-1"]["value"]) == ([1], scores[1])
+    assert by["sampled"]["steps"] == [1]  # the last generation's, by the weights after the first step
     turns = Counter(
         (line.phase, line.step, line.group) for line in of(reading.RlTurn, results) if line.phase != "train"
     )

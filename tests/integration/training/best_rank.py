@@ -17,27 +17,28 @@ from eval import config as configuration
 from eval.scores.stats import Estimate
 from tests.integration.training.grpo_rank import digest
 from training.common import watch
+from training.common.measured import KeptWeights
 from training.sft import train as sft
 
 SCORES = iter((0.5, 0.75, 0.25))  # the second is the best, the last is not
 
 
 def main(config: Path, out: Path, own_disk: bool) -> None:
-    rank, best = os.environ["RANK"], watch.take_best
+    rank, best = os.environ["RANK"], watch.take_weights
 
     def chosen(*given: Any) -> dict[str, Estimate]:
         score = next(SCORES)
         return {"exact": Estimate(score, score, score, 4)}
 
-    def taken(trainer: Any, *given: Any) -> list[Any]:
-        rows = best(trainer, *given)
+    def taken(trainer: Any, *given: Any) -> KeptWeights:
+        kept = best(trainer, *given)
         weights = digest(trainer.accelerator.unwrap_model(trainer.model))
-        end = {"weights": weights, "rows": msgspec.to_builtins(rows)}
+        end = {"weights": weights, "rows": msgspec.to_builtins(kept.rows)}
         (out / f"end-{rank}.json").write_text(json.dumps(end))
-        return rows
+        return kept
 
     watch.evaluate = chosen
-    watch.take_best = taken
+    watch.take_weights = taken
     assert sft.train(configuration.load(config, sft.SftConfig), out / rank if own_disk else out, None)
 
 

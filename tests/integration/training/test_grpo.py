@@ -166,6 +166,7 @@ def test_it_trains_and_tells_so(straight: Path, material: tuple[Path, Path]) -> 
     assert steps["train/entropy"] == list(range(1, STEPS + 1))
     (row,) = json.loads((straight / "results" / "summary.json").read_text())
     assert (row["metric"], row["n"], row["infra_failures"]) == ("reward/variety", 2 * STEPS // PERIOD, 0)
+    assert (row["agent"], row["steps"]) == ("sampled", list(range(0, STEPS, PERIOD)))  # not by model/'s weights
     assert len(list((straight / "results" / "samples").glob("*.png"))) == 2
     assert (straight / "results" / "plots" / "curves.png").stat().st_size > 10_000
 

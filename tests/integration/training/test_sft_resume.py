@@ -209,10 +209,40 @@ def test_a_torn_checkpoint_is_refused(
     assert "no complete checkpoint: trainer_state.json is missing or broken" in capsys.readouterr().err
 
 
-def refused(material: tuple[Path, Path], root: Path, resume: Path, **changes: Any) -> int:
+def refused(material: tuple[Path, Path], root: Path, resume: Path, *more: str, **changes: Any) -> int:
     file = root / "config.yaml"
     file.write_text(yaml.safe_dump(msgspec.to_builtins(config(material, **changes))))
-    return main(["--config", str(file), "--out", str(root / "out"), "--resume", str(resume)])
+    return main(["--config", str(file), "--out", str(root / "out"), "--resume", str(resume), *more])
+
+
+def test_a_checkpoint_of_another_model_is_refused_by_its_content(
+    checkpoint: Path, material: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A copy elsewhere goes on; other weights do not, and within a run no such thing ends it for good."""
+    from safetensors.torch import load_file, save_file
+
+    same_bytes, other = tmp_path / "same", tmp_path / "other"
+    shutil.copytree(material[1], same_bytes)
+    shutil.copytree(material[1], other)
+    file = other / "model.safetensors"
+    save_file({name: value * 1.01 for name, value in load_file(file).items()}, file, {"format": "pt"})
+    changes: dict[str, Any] = {"lora": None, "steps": 2}
+    assert refused((material[0], same_bytes), tmp_path, checkpoint, **changes) == 0
+    assert "resume:" not in capsys.readouterr().out
+    assert refused((material[0], other), tmp_path, checkpoint, **changes) == 78
+    printed = capsys.readouterr().err
+    assert "was made with other content: model: model.safetensors; give the same, or --resume-anyway" in printed
+    assert printed.count("\n") == 1
+    monkeypatch.setenv("SLIPWAY_ATTEMPT", "2")
+    assert refused((material[0], other), tmp_path, checkpoint, **changes) == 1
+    assert refused((material[0], other), tmp_path, checkpoint, "--resume-anyway", **changes) == 0
+    assert "model: model.safetensors; --resume-anyway" in capsys.readouterr().out
+    before = tmp_path / "checkpoint-1"
+    shutil.copytree(checkpoint, before)
+    (before / "identity.json").unlink()
+    assert refused((material[0], other), tmp_path, before, **changes) == 0
+    assert "is of before checkpoints had digests: model and data are not compared" in capsys.readouterr().out
 
 
 def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(material: tuple[Path, Path], tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.integration.training.test_two_processes import OPTIONS, PROMPT, TORCH
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig, check_sharded
+from training.common.modelcard import write_cards
 from training.data import samples
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.data.pairs.store import read_pairs
@@ -117,6 +118,7 @@ def assert_the_best_is_kept(out: Path, material: dict[str, Path]) -> None:
     assert reference(out / "model", material["held_out"]) == pytest.approx(losses[best], rel=NEAR)
     row = kept(out)
     assert (row["metric"], row["value"], row["ci_low"], row["n"]) == ("loss", losses[best], None, HELD_OUT)
+    assert_each_number_has_its_weights(out, losses, kept=best, best=best)
 
 
 EARLY: dict[str, Any] = {"every": 1, "patience": 1}
@@ -174,6 +176,51 @@ def test_sharded_the_lowest_loss_is_kept_and_ends_the_training(
     assert_the_best_is_kept(out, material)
 
 
+def test_the_last_weights_have_their_own_number(
+    material: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loss rises, and model/ gets the last weights: its number is theirs, and the best step's is another's."""
+    chosen = {**RISING, "steps": 3, "learning_rate": 3.0}
+    out = alone(settings(tmp_path / "last", material, {"every": 1, "keep": "last", "at_start": True}, **chosen))
+    losses = told(out)
+    best = min((1, 2, 3), key=lambda step: losses[step])
+    assert best < 3
+    assert losses[3] > max(losses[best], losses[0])
+    assert reference(out / "model", material["held_out"]) == pytest.approx(losses[3], rel=NEAR)
+    assert_each_number_has_its_weights(out, losses, kept=3, best=best)
+    write_cards(out, load(tmp_path / "last" / "config.yaml", SftConfig), "sft")
+    card = (out / "model" / "README.md").read_text()
+    assert f"| loss | {losses[3]:.4g} | - | {HELD_OUT} | trained, step 3 |" in card
+    assert f"| loss | {losses[best]:.4g} | - | {HELD_OUT} | checkpoint-{best}, step {best} |" in card
+    assert f"loss {losses[3]:.4g} at step 3, {losses[0]:.4g} at step 0" in capsys.readouterr().out
+
+
+def assert_each_number_has_its_weights(out: Path, losses: dict[int, float], *, kept: int, best: int) -> None:
+    """Of a training's losses by step, the summary gives the trained model that of the weights in model/."""
+    rows = json.loads((out / "results" / "summary.json").read_text())
+    found = {row["agent"]: (row["steps"], row["value"]) for row in rows if row["metric"] == "loss"}
+    wanted = {"trained": ([kept], losses[kept])}
+    if best != kept:
+        wanted[f"checkpoint-{best}"] = ([best], losses[best])
+    if 0 in losses:
+        wanted["untrained"] = ([0], losses[0])
+    assert found == wanted
+    assert all(row["steps"] == [kept] for row in rows if row["agent"] in {"trained", "reward"})
+
+
+def test_where_the_best_weights_are_gone_the_number_is_the_last_ones(
+    material: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from training.common.watch import Watch
+
+    monkeypatch.setattr(Watch, "best_weights", lambda *_: None)
+    out = alone(settings(tmp_path / "gone", material, EARLY, batch_size=4, **RISING))
+    losses = told(out)
+    last = max(losses)
+    assert reference(out / "model", material["held_out"]) == pytest.approx(losses[last], rel=NEAR)
+    assert_each_number_has_its_weights(out, losses, kept=last, best=min(losses, key=lambda step: losses[step]))
+
+
 def test_evaluating_changes_no_bit_of_the_training(material: dict[str, Path], one: Path, tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
@@ -215,8 +262,9 @@ def preferred() -> dict[str, Path]:
     return {name: preference.material() / name for name in ("episodes", "pairs", "model")}
 
 
-BY_LOSS = EvaluationConfig(metric="loss", every=2, count=5, keep="last")
-SHORT: dict[str, Any] = {"evaluation": BY_LOSS, "steps": 2, "learning_rate": 1e-3}
+BY_LOSS = EvaluationConfig(metric="loss", every=1, count=5, keep="last")
+SHORT: dict[str, Any] = {"evaluation": BY_LOSS, "steps": 2, "schedule": "constant"}
+RATES = {"dpo": 0.3, "reward": 1e-3}  # by which the first one's loss rises again, and the second one's falls
 
 
 def measured(method: str, made: dict[str, Path], out: Path) -> float:
@@ -224,8 +272,12 @@ def measured(method: str, made: dict[str, Path], out: Path) -> float:
     out.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_METRICS", str(out / "metrics.jsonl"))
-        assert TRAIN[method](config_of(method, made, **SHORT), out, None)
-    return told(out)[2]
+        assert TRAIN[method](config_of(method, made, learning_rate=RATES[method], **SHORT), out, None)
+    losses = told(out)
+    best = min(losses, key=lambda step: losses[step])
+    assert_each_number_has_its_weights(out, losses, kept=2, best=best)
+    assert best == (1 if method == "dpo" else 2)
+    return losses[2]
 
 
 def held_out_pairs(made: dict[str, Path]) -> list[Any]:
@@ -260,7 +312,7 @@ def test_the_figures_that_a_reward_models_summary_repeats_are_not_told_again(
         chosen = {**SHORT, "evaluation": msgspec.structs.replace(BY_LOSS, at_start=True)}
         assert TRAIN["reward"](config_of("reward", preferred, **chosen), tmp_path / "out", None)
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["name"] == "eval/loss"] == [0, 2]
+    assert [line["step"] for line in lines if line["name"] == "eval/loss"] == [0, 1, 2]
 
 
 def test_dpos_is_on_its_held_out_pairs(preferred: dict[str, Path], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import threading
@@ -25,6 +26,7 @@ from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
 from eval.scores.summary import summarise
 from eval.task_run import FRAMES_AHEAD, TaskRun
+from tests.support.cases import every_case
 from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying
 
@@ -268,10 +270,91 @@ def test_an_agent_whose_server_is_gone_makes_its_episodes_infra(tmp_path: Path) 
     assert [(r.record.success, r.record.attempts) for r in results] == [(True, 2)] * 4
 
 
-def test_pictures_are_kept_for_the_first_tasks_only(tmp_path: Path) -> None:
-    results = run(Saying(*EXPERT), make(5), tmp_path, keep_episodes=2)
-    assert sorted(path.name for path in (tmp_path / "episodes").iterdir()) == ["t0-0", "t1-1"]
-    assert [r.record.episode for r in results] == ["episodes/t0-0", "episodes/t1-1", None, None, None]
+def some_fail(count: int) -> list[Task]:
+    """Of each ten tasks the sixth ends too early, the eighth has no desktop, and the ninth breaks its own."""
+    options: dict[int, dict[str, object]] = {5: {"ends": 2}, 7: {"fault": "step"}, 8: {"fault": "agent step"}}
+    return [Task(f"t{i}", "Click three times", i, options=options.get(i % 10, {})) for i in range(count)]
+
+
+def kept(out: Path) -> set[str]:
+    return {path.name for path in (out / "episodes").iterdir()}
+
+
+FIRST = {"t0-0", "t1-1", "t5-5", "t7-7"}  # of some_fail(20): two that were solved, two that failed
+
+
+@every_case("concurrency", [1, 3, 20])
+def test_the_first_failures_and_the_first_successes_keep_their_pictures(concurrency: int, tmp_path: Path) -> None:
+    limits, out = msgspec.structs.replace(QUICK, concurrency=concurrency), tmp_path / str(concurrency)
+    seen: list[int] = []
+    results = run(
+        Saying(*EXPERT), some_fail(20), out, limits, keep_episodes=2,
+        on_end=lambda _: seen.append(len(list(out.glob("episodes/*")))),
+    )  # fmt: skip
+    assert kept(out) == FIRST
+    assert {r.record.episode for r in results} == {None, *(f"episodes/{name}" for name in FIRST)}
+    assert {each.episode for each in jsonl.read(out / RECORDS, TaskRecord)} == {r.record.episode for r in results}
+    assert read_episode(out / "episodes" / "t7-7").success is None  # it says what the infrastructure left of it
+    assert max(seen) <= 3 * 2
+
+
+def test_a_later_failure_makes_way_for_an_earlier_one(tmp_path: Path) -> None:
+    """The tasks end from the last to the first."""
+
+    class Backwards(Counting):
+        async def reset(self, task: Task, seed: int) -> Observation:
+            for _ in range(30 * (12 - seed)):
+                await asyncio.sleep(0)
+            return await super().reset(task, seed)
+
+    tasks = [Task(f"t{i}", "Click", i, options={"fault": "agent step"} if i % 2 else {}) for i in range(12)]
+    ended: list[str] = []
+    limits = RolloutLimits(max_steps=8, concurrency=12)
+    told: dict[str, Any] = {"benchmark": "b", "environment": "counting", "limits": limits, "keep_episodes": 2}
+    say = Saying(*EXPERT)
+    results = asyncio.run(
+        rollout(say, Backwards, tasks, out=tmp_path, on_end=lambda r: ended.append(r.record.task_id), **told)
+    )
+    assert ended[0] == "t11"
+    assert kept(tmp_path) == {"t0-0", "t2-2", "t1-1", "t3-3"}
+    assert [r.record.episode is not None for r in results] == [True] * 4 + [False] * 8
+
+
+@every_case("after", [1, 6, 9, 13, 19])
+def test_an_interruption_changes_nothing_about_what_is_kept(after: int, tmp_path: Path) -> None:
+    """Cut off after so many tasks, then again; the infrastructure's failures are run again, and fail again."""
+    out, tasks = tmp_path / str(after), some_fail(20)
+
+    class CutOff(Exception):
+        pass
+
+    for most in (after, after + 3):
+        count = 0
+
+        def stop(_: Rollout, most: int = most) -> None:
+            nonlocal count
+            count += 1
+            if count >= most:
+                raise CutOff
+
+        with contextlib.suppress(ExceptionGroup, CutOff):
+            run(Saying(*EXPERT), tasks, out, keep_episodes=2, on_end=stop)
+    run(Saying(*EXPERT), tasks, out, keep_episodes=2)
+    assert kept(out) == FIRST
+
+
+def test_an_older_folder_keeps_what_it_has(tmp_path: Path) -> None:
+    """Made when the first tasks of all kept their pictures: these stand, up to the count."""
+    tasks = some_fail(20)
+    run(Saying(*EXPERT), tasks[:3], tmp_path, keep_episodes=None)
+    run(Saying(*EXPERT), tasks, tmp_path, keep_episodes=3)
+    assert kept(tmp_path) == {"t0-0", "t1-1", "t2-2", "t5-5", "t7-7", "t8-8"}
+
+
+def test_no_pictures_are_kept_where_none_are_asked_for(tmp_path: Path) -> None:
+    results = run(Saying(*EXPERT), some_fail(10), tmp_path, keep_episodes=0)
+    assert not (tmp_path / "episodes").exists()
+    assert {r.record.episode for r in results} == {None}
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -165,5 +165,5 @@ def test_a_page_has_so_many_replays_and_says_how_many_more_there_are(
         files |= episode_files(f"e-{index}", index != 5, index)
     report = collect(file_store, select(file_store, [run_of(file_store, files)]))
     shown = [e.replay.head.episode_id for e in report.episodes if e.replay]
-    assert shown == ["e-0", "e-1", "e-5", "e-2"]  # the failed one among the first
+    assert shown == ["e-5", "e-0", "e-1", "e-2"]  # the failed one first
     assert any(problem.startswith("2 more episodes are in the store") for problem in report.problems)

@@ -149,3 +149,49 @@ def test_an_adapter_is_exported_alone(material: tuple[Path, Path, Path], tmp_pat
 def test_what_can_not_be_exported_is_said_at_once(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         export(convert({"model": "nowhere", **changes}, ExportConfig, "test"), tmp_path)
+
+
+TIED = ["embed_tokens", "q_proj"]
+
+
+def tied_adapter(base: Path, folder: Path) -> Path:
+    """A LoRA on the embedding of a model whose head is tied to it, as peft writes one."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText
+
+    torch.manual_seed(0)
+    made = AutoModelForImageTextToText.from_pretrained(base, local_files_only=True)
+    assert made.lm_head.weight is made.get_input_embeddings().weight
+    made = get_peft_model(made, LoraConfig(r=4, target_modules=TIED))
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(std=0.5)
+    made.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Model (has|with) .tie_word:UserWarning", "ignore:Setting `save_embedding_layers`:UserWarning"
+)
+def test_a_lora_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
+    material: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """The reference is transformers' and peft's own: base and adapter, never merged."""
+    from peft import PeftModel
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    from training.weights import same
+
+    lora = tied_adapter(material[0], tmp_path / "adapter")
+    merge(MergeConfig(model=str(material[0]), adapter=str(lora)), tmp_path)
+    processor = AutoProcessor.from_pretrained(material[0])
+    inputs = same.probes(processor, str(material[2]), PROMPT, 2)
+    base = AutoModelForImageTextToText.from_pretrained(material[0])
+    apart = same.logits(PeftModel.from_pretrained(base, str(lora)), inputs)
+    whole = AutoModelForImageTextToText.from_pretrained(tmp_path / "model")
+    effect = same.difference(apart, same.logits(AutoModelForImageTextToText.from_pretrained(material[0]), inputs))[0]
+    assert effect > 0.5
+    assert same.difference(apart, same.logits(whole, inputs))[0] < 1e-4 * effect
+    assert not json.loads((tmp_path / "model" / "config.json").read_text())["tie_word_embeddings"]

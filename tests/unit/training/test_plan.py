@@ -64,6 +64,42 @@ def test_what_can_not_fit_is_refused_in_one_line_that_says_what_to_change(
     assert "it would with" in line
 
 
+@pytest.mark.parametrize(
+    ("image", "offered"),
+    [
+        ("trl-grpo", True),
+        ("registry.example.com:5000/slipway/unsloth-sft:0.1.0@sha256:aa", True),
+        ("slipway-cpu", False),
+        ("me/own:1", False),
+        (None, True),
+    ],
+)
+def test_a_remedy_names_only_what_the_job_s_image_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], image: str | None, offered: bool
+) -> None:
+    job = {"command": ["python", "-m", "training.sft"], "config": {**BASE, "optimizer": "adamw_torch", "lora": {}}}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job if image is None else {"image": image, **job}))
+    assert plan.main(["--config", str(file), "--gpu", "14GiB"]) == 78
+    said = capsys.readouterr().err
+    assert ("quantization: 4bit" in said or "adamw_bnb_8bit" in said) == offered
+
+
+def test_the_images_that_have_bitsandbytes_are_known() -> None:
+    locks = Path(__file__).parents[3].joinpath("images").glob("*/requirements.lock")
+    having = {lock.parent.name for lock in locks if "\nbitsandbytes==" in lock.read_text()}
+    assert having == set(plan.WITH_BITSANDBYTES)
+
+
+def test_a_remedy_is_none_that_the_trainer_refuses() -> None:
+    """A quantised reward model, and one beside vLLM, are refused by their configurations."""
+    from training.reward.train import RewardConfig
+
+    values = {**{key: value for key, value in BASE.items() if key not in ("episodes", "predictions")}, "pairs": "pairs"}
+    made = plan.configuration.convert({**values, "lora": {}}, RewardConfig, "test")
+    assert "quantization" not in plan.remedies(made, "reward", Shape(), 1, 8 * GIB)
+
+
 def test_a_peak_that_only_lacks_the_reserve_is_warned_of_and_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
     made = describe(config(lora={}), "sft", Shape(), 1)
     size = made.estimate.total - plan.reserve(made.estimate) / 2
@@ -201,12 +237,13 @@ def test_pairs_double_the_batch_and_a_reference_is_a_copy_unless_there_is_a_lora
 def test_a_learned_reward_and_vllm_beside_the_model_are_counted(tmp_path: Path) -> None:
     from training.grpo.config import GrpoConfig
 
-    (tmp_path / "model.safetensors").write_bytes(b"0" * 1000)
+    header = json.dumps({"weight": {"dtype": "BF16", "shape": [50, 5], "data_offsets": [0, 500]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(500))
     values = {key: value for key, value in BASE.items() if key != "episodes"}
     values |= {"data": "episodes", "num_generations": 2, "lora": {}}
     values["rewards"] = [{"name": "reward_model", "args": {"path": str(tmp_path)}}]
     made = plan.configuration.convert(values, GrpoConfig, "test")
-    assert describe(made, "grpo", Shape(), 1).estimate.components["weights: other models"] == 1000
+    assert describe(made, "grpo", Shape(), 1).estimate.components["weights: other models"] == 4 * 250
     values["generation"] = {"backend": "vllm", "mode": "colocate", "memory": 0.5}
     beside = plan.configuration.convert(values, GrpoConfig, "test")
     alone = describe(beside, "grpo", Shape(), 1).estimate

@@ -1,0 +1,180 @@
+"""A checkpoint goes on with the same content, wherever it lies, and with no other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.config import ResumeError, exit_code
+from tests.support.cases import every_case
+from training.common import identity
+from training.common.identity import Identity, check, load, save
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_INPUTS", "SLIPWAY_INPUT_DIGESTS", "SLIPWAY_ATTEMPT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def folders(root: Path) -> dict[str, Any]:
+    """A configuration, with its model and its data."""
+    model, data = root / "model", root / "data"
+    for folder in (model, data / "one", data / "two"):
+        folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", "README.md"):
+        (model / name).write_text(f"{name} of A")
+    (data / "one" / "steps.jsonl").write_text("1\n")
+    (data / "two" / "steps.jsonl").write_text("2\n")
+    return {"model": str(model), "episodes": str(data)}
+
+
+def checkpoint(root: Path, config: dict[str, Any]) -> str:
+    folder = root / "checkpoint-1"
+    folder.mkdir()
+    save(identity.identity(config), folder)
+    return str(folder)
+
+
+def again(config: dict[str, Any], resume: str) -> list[str]:
+    return check(identity.identity(config, load(resume)), resume)
+
+
+@every_case(
+    ("file", "said"),
+    [
+        ("model/model.safetensors", r"model: model\.safetensors"),
+        ("model/tokenizer.json", r"model: tokenizer\.json"),
+        ("model/chat_template.jinja", r"model: chat_template\.jinja"),
+        ("model/more.safetensors", r"model: more\.safetensors"),
+        ("data/two/steps.jsonl", "episodes: its files"),
+    ],
+)
+def test_other_content_is_refused_by_the_name_of_what_changed(tmp_path: Path, file: str, said: str) -> None:
+    config = folders(root := tmp_path / file.replace("/", "-"))
+    resume = checkpoint(root, config)
+    (root / file).write_text("other text")
+    with pytest.raises(ResumeError, match=rf"was made with other content: {said}; give the same, or --resume-anyway"):
+        again(config, resume)
+    token = identity.ANYWAY.set(True)
+    try:
+        (line,) = again(config, resume)
+    finally:
+        identity.ANYWAY.reset(token)
+    assert line.endswith("--resume-anyway")
+
+
+def test_the_same_bytes_elsewhere_go_on_and_a_card_is_no_part_of_a_model(tmp_path: Path) -> None:
+    config = folders(tmp_path / "here")
+    resume = checkpoint(tmp_path, config)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    (tmp_path / "there" / "model" / "README.md").write_text("another day")
+    assert again({name: str(tmp_path / "there" / Path(path).name) for name, path in config.items()}, resume) == []
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = folders(tmp_path)
+    resume = checkpoint(tmp_path, config)
+    reads: list[Path] = []
+    monkeypatch.setattr(identity, "file_digest", lambda path: reads.append(path) or "")
+    assert again(config, resume) == []
+    assert reads == []
+    monkeypatch.undo()
+    found = identity.identity(config, load(resume))["model"].files
+    assert found["model.safetensors"] == hashlib.sha256(b"model.safetensors of A").hexdigest()
+
+
+def test_the_hubs_cache_names_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = folders(tmp_path)
+    resume = checkpoint(tmp_path, config)
+    (tmp_path / "blobs").mkdir()
+    weights = tmp_path / "model" / "model.safetensors"
+    blob = tmp_path / "blobs" / hashlib.sha256(weights.read_bytes()).hexdigest()
+    weights.rename(blob)
+    weights.symlink_to(blob)
+    (tmp_path / "model" / "config.json").touch()  # so that the folder is looked at again
+    blob.chmod(0)
+    reads: list[str] = []
+    inner = identity.file_digest
+    monkeypatch.setattr(identity, "file_digest", lambda path: reads.append(path.name) or inner(path))
+    assert again(config, resume) == []
+    assert "model.safetensors" not in reads
+
+
+def verified(monkeypatch: pytest.MonkeyPatch, root: Path, digest: str, *, pinned: bool = False) -> None:
+    monkeypatch.setenv("SLIPWAY_INPUTS", str(root))
+    about = {name: {"digest": digest, "pinned": pinned} for name in ("model", "data")}
+    monkeypatch.setenv("SLIPWAY_INPUT_DIGESTS", json.dumps(about))
+
+
+def never(path: Path) -> str:
+    raise AssertionError(f"{path} is read")
+
+
+def test_what_the_runtime_verified_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = folders(tmp_path / "one")
+    verified(monkeypatch, tmp_path / "one", "sha256:aa")
+    monkeypatch.setattr(identity, "file_digest", never)
+    resume = checkpoint(tmp_path, config)
+    shutil.copytree(tmp_path / "one", tmp_path / "node")
+    elsewhere = {name: str(tmp_path / "node" / Path(path).name) for name, path in config.items()}
+    verified(monkeypatch, tmp_path / "node", "sha256:aa")
+    assert again(elsewhere, resume) == []
+    verified(monkeypatch, tmp_path / "node", "sha256:bb")
+    with pytest.raises(ResumeError, match="model: the input has digest sha256:bb, and had sha256:aa"):
+        again(elsewhere, resume)
+
+
+def test_within_a_run_a_difference_never_ends_it_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = folders(tmp_path / "in")
+    verified(monkeypatch, tmp_path / "in", "sha256:aa")
+    resume = checkpoint(tmp_path, config)
+    monkeypatch.setenv("SLIPWAY_ATTEMPT", "2")
+    verified(monkeypatch, tmp_path / "in", "sha256:bb", pinned=True)
+    (line,) = again(config, resume)
+    assert "the job pins it by its digest, so the training goes on with it" in line
+    verified(monkeypatch, tmp_path / "in", "sha256:bb")
+    with pytest.raises(ResumeError, match="was made with other content") as raised:
+        again(config, resume)
+    assert exit_code(raised.value) == 1
+    monkeypatch.setenv("SLIPWAY_ATTEMPT", "1")
+    assert exit_code(raised.value) == 78
+
+
+def test_a_checkpoint_of_before_goes_on_with_one_line(tmp_path: Path) -> None:
+    config = folders(tmp_path)
+    (line,) = again(config, str(tmp_path))
+    assert "is of before checkpoints had digests" in line
+
+
+def test_a_mixture_of_other_shares_is_other_data(tmp_path: Path) -> None:
+    root = tmp_path
+    folders(root)
+
+    def of(weight: float) -> dict[str, Any]:
+        data = root / "data"
+        return {"data": [{"path": str(data / "one"), "weight": 1.0}, {"path": str(data / "two"), "weight": weight}]}
+
+    resume = checkpoint(root, of(2.0))
+    assert again(of(2.0), resume) == []
+    with pytest.raises(ResumeError, match=r"data 1: the configuration says \{\"weight\": 3.0\} of it"):
+        again(of(3.0), resume)
+
+
+@every_case("damage", [lambda file: file.write_text("{"), lambda file: file.write_text("[1]")])
+def test_a_damaged_file_of_digests_is_told(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    damage(tmp_path / "identity.json")
+    with pytest.raises(ResumeError, match=r"identity\.json cannot be read"):
+        load(str(tmp_path))
+
+
+def test_a_file_of_digests_is_read_as_it_was_written(tmp_path: Path) -> None:
+    found: Identity = identity.identity(folders(tmp_path))
+    save(found, tmp_path)
+    assert load(str(tmp_path)) == found

@@ -1,0 +1,59 @@
+"""Merges a LoRA into its model's weights, and compares the merged model with base and adapter together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from training.weights import same
+
+
+def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | None = None, otherwise: str) -> Any:
+    """(the model with its LoRA in its weights, the line of the comparison)
+
+    outputs    of a model, to be compared: one tensor (places, values) per input
+    share      the largest difference, as a share of the largest value; None: by dtype, see training.weights.same
+    otherwise  what the error says of files, when the merged model differs
+
+    Raises ConfigError when it differs.
+    """
+    base = model.get_base_model()  # the LoRA is in its layers; around it, accelerate may compute in another precision
+    dtype = str(base.dtype).removeprefix("torch.")
+    apart = outputs(base)
+    untie(base)
+    whole = model.merge_and_unload()
+    told = same.require_same(
+        apart, outputs(whole), share or same.TOLERANCE[dtype], f"merged ({dtype})", otherwise=otherwise
+    )
+    return whole, told
+
+
+def untie(model: Any) -> None:
+    """Gives a head that is tied to the embedding weights of its own, where an adapter lies on one of the two: merged
+    into weights that both share, it would change both."""
+    if not on_tied(model):
+        return
+    import torch
+
+    head = model.get_output_embeddings()
+    own = _plain(head)
+    own.weight = torch.nn.Parameter(own.weight.detach().clone(), requires_grad=False)
+    for config in (model.config, model.config.get_text_config()):
+        config.tie_word_embeddings = False
+    name = next(name for name, module in model.named_modules() if module is head)
+    tied = model.all_tied_weights_keys
+    model.all_tied_weights_keys = {key: other for key, other in tied.items() if not key.startswith(f"{name}.")}
+
+
+def on_tied(model: Any) -> bool:
+    """Whether an adapter lies on an embedding or a head, of those that share their weights."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is None or embedding is None or _plain(head).weight is not _plain(embedding).weight:
+        return False
+    return _plain(head) is not head or _plain(embedding) is not embedding
+
+
+def _plain(layer: Any) -> Any:
+    """The layer without what peft put around it."""
+    inner = getattr(layer, "original_module", layer)
+    return inner.get_base_layer() if hasattr(inner, "get_base_layer") else inner
