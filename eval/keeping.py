@@ -20,8 +20,7 @@ import msgspec
 
 from eval.desktop import Task
 from eval.episodes import is_complete
-from eval.records import EPISODES, TaskRecord
-from eval.task_run import episode_id
+from eval.records import EPISODES, TaskRecord, episode_id
 
 End = Literal["failed", "solved"]
 ENDS: Final[tuple[End, ...]] = ("failed", "solved")

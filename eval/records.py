@@ -19,6 +19,12 @@ EPISODES: Final = "episodes"
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
+def episode_id(task: Task) -> str:
+    """A folder name for the task: readable, and the same in every run."""
+    safe = "".join(char if char.isalnum() or char in "-_." else "-" for char in task.task_id).lstrip(".")
+    return f"{safe}-{task.seed}" + (f".{task.trial}" if task.trial else "")
+
+
 class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One line of tasks.jsonl, one task: what paired comparisons and the summary need.
 

@@ -35,9 +35,9 @@ from eval.desktop import (
 from eval.episodes import Episode, jsonl
 from eval.keeping import KeptEpisodes
 from eval.limits import RolloutLimits, scoring_rules
-from eval.records import RECORDS, TaskRecord
+from eval.records import RECORDS, TaskRecord, episode_id
 from eval.sharing import Ranks, WorkQueue, digest_of, helping, serving
-from eval.task_run import Rollout, TaskRun, episode_id
+from eval.task_run import Rollout, TaskRun
 
 __all__ = ["RECORDS", "Rollout", "RolloutLimits", "TaskRecord", "check_interface", "play", "rollout", "try_task"]
 

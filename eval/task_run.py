@@ -31,7 +31,7 @@ from eval.desktop import (
 from eval.desktop_calls import timed
 from eval.episodes import Episode, EpisodeWriter, Step
 from eval.limits import RolloutLimits
-from eval.records import TaskRecord, did_not_run, task_record, tools_used
+from eval.records import TaskRecord, did_not_run, episode_id, task_record, tools_used
 
 FRAMES_AHEAD: Final = 4  # of one episode that wait to be written; more would fill the memory of a slow disk
 
@@ -41,12 +41,6 @@ class Rollout(msgspec.Struct, frozen=True):
 
     record: TaskRecord
     episode: Episode | None = None
-
-
-def episode_id(task: Task) -> str:
-    """A folder name for the task: readable, and the same in every run."""
-    safe = "".join(char if char.isalnum() or char in "-_." else "-" for char in task.task_id).lstrip(".")
-    return f"{safe}-{task.seed}" + (f".{task.trial}" if task.trial else "")
 
 
 class TaskRun:

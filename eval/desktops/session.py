@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal
 
+from eval.config import ConfigError
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
 from eval.desktops.isolation import Isolation, isolation, keeper_command
 from eval.desktops.keeping.guest import SYSTEM
@@ -30,6 +31,7 @@ from eval.desktops.sites import WebSite, namespaces_of
 FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
 START_LIMIT_S: Final = 60.0
 STOP_LIMIT_S: Final = 30.0
+OWN: Final = ("/", "/dev", "/home", "/proc", "/run", "/tmp")  # of the folders that every desktop has of its own
 # Programs in which an agent can type commands
 _SHELLS: Final = ("bash", "dash", "sh", "zsh")
 _EMULATORS: Final = ("gnome-terminal", "konsole", "lxterminal", "mate-terminal", "qterminal", "rxvt", "terminator")
@@ -84,6 +86,22 @@ class Program:
     async def wait(self) -> int:
         """Waits for its end, and gives its status."""
         return await asyncio.shield(self._ended)
+
+
+def check_shown(shown: Sequence[str], where: str, role: str | None = None) -> None:
+    """Raises ConfigError for a path that no desktop of this machine can show; `where` names the field."""
+    if shown and role is not None:
+        raise ConfigError(f"{where}: for desktops of this machine; those of a role see what is in their image")
+    for path in shown:
+        if (
+            not path.startswith("/")
+            or os.path.normpath(path) != path
+            or path in OWN
+            or path.startswith(("/dev/", "/proc/"))
+        ):
+            raise ConfigError(f"{where}: {path!r}; allowed: an absolute path, as /opt/program; not {', '.join(OWN)}")
+        if not Path(path).exists():
+            raise ConfigError(f"{where}: {path}: it is not there")
 
 
 def _not_shown(program: str) -> str:

@@ -7,7 +7,6 @@ Each task is drawn from its seed; the lines of the two splits are drawn from dif
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,7 +20,7 @@ from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Score, Task
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
-from eval.desktops.session import DesktopOptions
+from eval.desktops.session import DesktopOptions, check_shown
 from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
 
@@ -35,7 +34,6 @@ WORDS: Final = {
 }
 MAX_STEPS: Final = 15
 PROGRAMS: Final = {"mousepad": "mousepad"}  # beside those of every desktop; with Debian's package
-OWN: Final = ("/", "/dev", "/home", "/proc", "/run", "/tmp")  # every desktop has its own
 PACKAGES: Final = ("fpng", "jeepney", "xcffib")
 
 
@@ -171,22 +169,6 @@ def check_screen(screen: tuple[int, int], where: str) -> None:
     """Raises ConfigError for a screen on which no window fits, or that is too large; `where` names the field."""
     if not all(320 <= side <= 7680 for side in screen):
         raise ConfigError(f"{where}: {screen[0]} x {screen[1]}; allowed: 320 to 7680 each")
-
-
-def check_shown(shown: Sequence[str], where: str, role: str | None = None) -> None:
-    """Raises ConfigError for a path that no desktop of this machine can show; `where` names the field."""
-    if shown and role is not None:
-        raise ConfigError(f"{where}: for desktops of this machine; those of a role see what is in their image")
-    for path in shown:
-        if (
-            not path.startswith("/")
-            or os.path.normpath(path) != path
-            or path in OWN
-            or path.startswith(("/dev/", "/proc/"))
-        ):
-            raise ConfigError(f"{where}: {path!r}; allowed: an absolute path, as /opt/program; not {', '.join(OWN)}")
-        if not Path(path).exists():
-            raise ConfigError(f"{where}: {path}: it is not there")
 
 
 def provenance(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,8 +181,8 @@ class SourcedDesktop:
             make = for_hacker(sourced.environment) if self.hacked else environment(sourced.environment).desktop
             return make(json.loads(sourced.options))
         from eval.desktops.live import LiveDesktop
-        from eval.desktops.session import DesktopOptions
-        from eval.environments.desktop import check_here, check_shown
+        from eval.desktops.session import DesktopOptions, check_shown
+        from eval.environments.desktop import check_here
 
         check_here()
         check_shown(self.options.shown, "options.shown")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from eval.config import EXIT_CONFIG, ConfigError
 from eval.desktop import InfraError
 from eval.desktops.server.service import DesktopService, Permissions
-from eval.desktops.session import DesktopOptions, DesktopSession
+from eval.desktops.session import DesktopOptions, DesktopSession, check_shown
 
 TOKEN_VARIABLE: Final = "DESKTOP_TOKEN"
 # Without these glibc gives the memory of each picture back and takes it again: fpng then needs 10 ms instead of 2.4.
@@ -116,8 +116,6 @@ def _checked(arguments: argparse.Namespace) -> str:
         raise ConfigError(f"--view: {arguments.view}; allowed: 0 to 65535")
     if arguments.control and arguments.view is None:
         raise ConfigError("--control needs --view")
-    from eval.environments.desktop import check_shown
-
     check_shown(arguments.shown, "--shown")
     token = _token(arguments)
     if arguments.listen and not token:

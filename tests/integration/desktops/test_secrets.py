@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from eval.config import ConfigError
-from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
-from eval.environments.desktop import check_shown
+from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted, check_shown
 from tests.support.desktops import need_isolation, output, run
 
 PLACES = ("/", "/data", "/home", "/mnt", "/opt/project", "/root", "/scratch", "/srv", "/tmp", "/var/lib", "/var/tmp")
