@@ -43,7 +43,7 @@ FRAMES_S: Final = 0.034  # two frames: for them where the kernel does not tell w
 DRAG_STEPS: Final = 12  # points of a drag between two points of its path: a program takes one jump for no drag
 
 
-class Interrupted(Exception):
+class ActionStopped(Exception):
     """The action was stopped while it was under way."""
 
 
@@ -164,7 +164,7 @@ class Executor:
                 self._check(action)
                 try:
                     self._do(action)
-                except (CannotType, Interrupted) as error:
+                except (CannotType, ActionStopped) as error:
                     raise ActionRefused(f"{action.type}: {error}") from None
                 finally:
                     self.connection.x.flush()
@@ -244,10 +244,10 @@ class Executor:
             self._window(action)
 
     def _pause(self, seconds: float) -> None:
-        """Sends what is queued, then waits. Raises Interrupted."""
+        """Sends what is queued, then waits. Raises ActionStopped."""
         self.connection.sync()
         if self.interrupted.wait(seconds):
-            raise Interrupted("it was stopped")
+            raise ActionStopped("it was stopped")
 
     def _read(self) -> None:
         """Waits until a click that was sent before has been read: GTK asks where the pointer is when it reads a click,

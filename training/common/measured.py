@@ -17,7 +17,7 @@ UNTRAINED: Final = "untrained"  # the agent of a number from before the first st
 SAMPLED: Final = "sampled"  # of rewards of the answers that were learned from
 
 
-class Measured(NamedTuple):
+class StepValue(NamedTuple):
     """An evaluation's deciding metric, as a checkpoint keeps it: numbers only.
 
     step      of the weights; 0 are those before the first step
@@ -29,7 +29,7 @@ class Measured(NamedTuple):
     interval: list[float]
 
     @classmethod
-    def of(cls, step: int, value: Estimate) -> Measured:
+    def of(cls, step: int, value: Estimate) -> StepValue:
         clusters = [] if value.clusters is None else [value.clusters]
         return cls(step, value.value, [value.low, value.high, value.n, *clusters])
 
@@ -46,16 +46,16 @@ class KeptWeights(NamedTuple):
     rows: list[MetricRow]
 
 
-def measured_rows(saved: dict[str, Any]) -> list[Measured]:
+def measured_rows(saved: dict[str, Any]) -> list[StepValue]:
     """The evaluations that a checkpoint tells of; one of before tells of the baseline and the best step only."""
     if "measured" in saved:
-        return [Measured(*each) for each in saved["measured"]]
+        return [StepValue(*each) for each in saved["measured"]]
     found = []
     if saved.get("first"):
         value, *interval = saved["first"]
-        found.append(Measured(0, value, interval))
+        found.append(StepValue(0, value, interval))
     if saved.get("best") is not None and saved.get("interval"):
-        found.append(Measured(saved["best_step"], saved["best"], saved["interval"]))
+        found.append(StepValue(saved["best_step"], saved["best"], saved["interval"]))
     return found
 
 

@@ -31,7 +31,7 @@ from training.common.evaluation import (
     told_of_hacking,
     undisturbed,
 )
-from training.common.measured import UNTRAINED, KeptWeights, Measured, checkpoint, measured_rows
+from training.common.measured import UNTRAINED, KeptWeights, StepValue, checkpoint, measured_rows
 from training.common.models import load_weights
 from training.common.predictions import predict
 from training.common.reporting import StopRequest, agreed, from_first
@@ -100,7 +100,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.now: tuple[Path, int] | None = None  # folder of the checkpoints, current step
         self.best: float | None = None
         self.best_step: int | None = None
-        self.measured: list[Measured] = []  # of the metric, in order; the first is the baseline if `at_start`
+        self.measured: list[StepValue] = []  # of the metric, in order; the first is the baseline if `at_start`
         self.with_box: list[float] = []  # of the held-out steps: the share that has a box, and their number
         self.waited = 0  # evaluations since the best
         self.pending = False  # the current step's evaluation was interrupted
@@ -142,7 +142,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         elif self.config.at_start and state.global_step == 0:
             scores = self._scores(args, state, model)
             if scores is not None:  # else interrupted: nothing is trained, and the next attempt begins here again
-                self.measured = [Measured.of(0, self._told(state, scores, "baseline"))]
+                self.measured = [StepValue.of(0, self._told(state, scores, "baseline"))]
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: Any, **kwargs: Any
@@ -198,7 +198,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
     def better(self, value: float, other: float) -> bool:
         return value < other if self.config.decides == LOSS else value > other
 
-    def at(self, step: int) -> Measured | None:
+    def at(self, step: int) -> StepValue | None:
         """What was measured on the weights after a step."""
         return next((each for each in self.measured if each.step == step), None)
 
@@ -208,7 +208,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         if scores is None:
             return
         value, step = self._told(state, scores), state.global_step
-        self.measured.append(Measured.of(step, value))
+        self.measured.append(StepValue.of(step, value))
         self.with_box = [scores[WITH_BOX].value, scores[WITH_BOX].n] if WITH_BOX in scores else []
         if self._better(value.value):
             self.best, self.best_step, self.waited = value.value, step, 0

@@ -10,7 +10,7 @@ import pytest
 
 from eval.scores.stats import Estimate
 from eval.scores.summary import MetricRow, row
-from training.common.measured import Measured, measured_rows, write_measured
+from training.common.measured import StepValue, measured_rows, write_measured
 
 
 def of(agent: str, steps: list[int] | None) -> MetricRow:
@@ -37,6 +37,6 @@ def test_a_number_of_other_weights_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_of_before_tells_of_the_best_step_and_the_baseline_only() -> None:
     """As version 0.1 wrote it: no evaluation but these two, and the last one's number is not made up."""
     saved = {"best": 0.5, "best_step": 2, "interval": [0.4, 0.6, 9, 3], "first": [0.1, 0.0, 0.2, 9]}
-    assert measured_rows(saved) == [Measured(0, 0.1, [0.0, 0.2, 9]), Measured(2, 0.5, [0.4, 0.6, 9, 3])]
+    assert measured_rows(saved) == [StepValue(0, 0.1, [0.0, 0.2, 9]), StepValue(2, 0.5, [0.4, 0.6, 9, 3])]
     assert measured_rows({"best": None, "best_step": None, "interval": [], "first": []}) == []
-    assert measured_rows({"measured": [[2, 0.5, [0.4, 0.6, 9]]]}) == [Measured(2, 0.5, [0.4, 0.6, 9])]
+    assert measured_rows({"measured": [[2, 0.5, [0.4, 0.6, 9]]]}) == [StepValue(2, 0.5, [0.4, 0.6, 9])]
