@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, Sampler
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
@@ -41,12 +41,17 @@ class Lengths:
         return len(self._known)
 
     def __getitem__(self, index: int) -> int:
+        if index >= len(self):
+            return self._length(index)  # of a mixture's later epoch
         if self._known[index] < 0:
-            try:
-                self._known[index] = self.compute(index)
-            except (BadSample, BadFrame, ConfigError):
-                self._known[index] = 0
+            self._known[index] = self._length(index)
         return self._known[index]
+
+    def _length(self, index: int) -> int:
+        try:
+            return self.compute(index)
+        except (BadSample, BadFrame, ConfigError):
+            return 0
 
 
 def sample_lengths(chats: Chats, samples: Sequence[Sample]) -> Lengths:
@@ -71,21 +76,18 @@ def pair_lengths(chats: Chats, pairs: Pairs) -> Lengths:
     return Lengths(length, len(pairs))
 
 
-class GroupedByLength(Sampler[int]):
-    """Indices of all samples once an epoch, in groups of like length. Every process makes the same order.
+class InEpochs(Sampler[int]):
+    """Indices of all samples once an epoch, in an order of each epoch's own. Every process makes the same one.
 
-    length     of a sample by its index
-    count      of samples
-    group      samples of a forward pass over all processes: batch size x processes. Within a group the longest come
-               first, so neighbouring processes have the most alike
-    seed       and the epoch (`set_epoch`) decide the order
+    count  of samples
+    seed   and the epoch (`set_epoch`) decide the order
+    fresh  the indices of an epoch follow those of the one before, as a mixture's do
     """
 
-    def __init__(self, length: Callable[[int], int], count: int, group: int, seed: int) -> None:
-        self.length = length
+    def __init__(self, count: int, seed: int, *, fresh: bool) -> None:
         self.count = count
-        self.group = group
         self.seed = seed
+        self.fresh = fresh
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -94,10 +96,32 @@ class GroupedByLength(Sampler[int]):
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[int]:
+    def order(self) -> tuple[list[int], torch.Generator]:
+        """The epoch's indices, and the chance that drew their order."""
         chance = torch.Generator()
         chance.manual_seed(self.seed * 1_000_003 + self.epoch)
-        order: list[int] = torch.randperm(self.count, generator=chance).tolist()
+        first = self.epoch * self.count if self.fresh else 0
+        return [first + index for index in torch.randperm(self.count, generator=chance).tolist()], chance
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order()[0])
+
+
+class GroupedByLength(InEpochs):
+    """The order of `InEpochs` in groups of like length.
+
+    length     of a sample by its index
+    group      samples of a forward pass over all processes: batch size x processes. Within a group the longest come
+               first, so neighbouring processes have the most alike
+    """
+
+    def __init__(self, length: Callable[[int], int], count: int, group: int, seed: int, *, fresh: bool = False) -> None:
+        super().__init__(count, seed, fresh=fresh)
+        self.length = length
+        self.group = group
+
+    def __iter__(self) -> Iterator[int]:
+        order, chance = self.order()
         for first in range(0, self.count, self.group * WINDOW):
             window = order[first : first + self.group * WINDOW]
             longest_first = sorted(window, key=self.length, reverse=True)
@@ -107,8 +131,28 @@ class GroupedByLength(Sampler[int]):
             yield from longest_first[groups * self.group :]  # the epoch's last batch, which is not full
 
 
-def group_by_length(trainer: Any, lengths: Lengths, seed: int) -> None:
+def group_by_length(trainer: Any, lengths: Lengths, seed: int, *, fresh: bool = False) -> None:
     """Makes a transformers Trainer take its samples in groups of like length."""
     group = trainer.args.train_batch_size * trainer.args.world_size
-    order = GroupedByLength(lengths.__getitem__, len(lengths), group, seed)
+    order = GroupedByLength(lengths.__getitem__, len(lengths), group, seed, fresh=fresh)
+    trainer._get_train_sampler = lambda dataset=None: order
+
+
+class Rows(Dataset[dict[str, int]]):
+    """`{"index"}` of any index, those of a mixture's later epochs too; as long as one epoch."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, int]:
+        return {"index": index}
+
+
+def take_epochs(trainer: Any, count: int, seed: int) -> None:
+    """Makes a transformers Trainer take a mixture's next part in each epoch."""
+    trainer.train_dataset = Rows(count)
+    order = InEpochs(count, seed, fresh=True)
     trainer._get_train_sampler = lambda dataset=None: order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeVar, overload
 
@@ -55,9 +55,12 @@ def permuted(at: int, size: int, key: bytes) -> int:
 
 class Mixture(Sequence[T]):
     """`sources` mixed by `weights`. A source smaller than its share repeats in another order; of a larger one a random
-    part is taken. The order depends only on the seed and the sources' lengths.
+    part is taken, and the next part in the next epoch. The order depends only on the seed and the sources' lengths.
 
-    length   how many items; by default one pass over the first source
+    length   how many items an epoch has; by default one pass over the first source
+
+    Item `epoch * len(mixture) + at` is that of place `at` in a later epoch: each source goes on where it stopped.
+    Iterating gives the first epoch.
     """
 
     def __init__(
@@ -88,9 +91,14 @@ class Mixture(Sequence[T]):
     def __len__(self) -> int:
         return len(self.owners)
 
+    def __iter__(self) -> Iterator[T]:
+        return (self[at] for at in range(len(self)))
+
     def place(self, at: int) -> tuple[int, int]:
         """(source, item of that source) at a place of the mixture."""
-        number, draw = int(self.owners[at]), int(self.draws[at])
+        epoch, at = divmod(at, len(self)) if at >= len(self) else (0, at)
+        number = int(self.owners[at])
+        draw = int(self.draws[at]) + epoch * self.counts[number]
         cycle, draw = divmod(draw, len(self.sources[number]))
         key = f"{self.seed} {number} {cycle}".encode()
         return number, permuted(draw, len(self.sources[number]), key)

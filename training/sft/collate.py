@@ -102,8 +102,9 @@ class Collator:
         self.texts, self.pictures = Kept(self.room[0] // share), Kept(self.room[1] // share)
 
     def _good(self, index: int) -> tuple[TokenizedChat, list[Image.Image]]:
-        for step in range(len(self.samples)):
-            number = (index + step) % len(self.samples)
+        count = len(self.samples)
+        for step in range(count):
+            number = index - index % count + (index + step) % count  # within its epoch: a mixture's later ones go on
             if number in self.bad:
                 continue
             try:

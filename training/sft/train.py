@@ -30,6 +30,7 @@ from training.common.measured import KeptWeights, write_measured
 from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy
 from training.data.held_out import open_held_out
+from training.data.mixture import Mixture
 from training.data.samples import Sample, load
 from training.data.source import Spec, open_source
 from training.options import Positive, TrainerConfig, training_arguments
@@ -95,7 +96,7 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    from training.common.lengths import group_by_length, sample_lengths
+    from training.common.lengths import group_by_length, sample_lengths, take_epochs
     from training.sft.collate import Collator
 
     ours = {
@@ -125,8 +126,11 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
     # transformers' Qwen-VL classes say that they take no count of tokens; TRL's loss divides by it all the same, so
     # that several passes have the gradient of one
     trainer.model_accepts_loss_kwargs = True
+    fresh = isinstance(samples, Mixture)
+    if fresh:
+        take_epochs(trainer, len(samples), config.seed)
     if config.group_by_length:
-        group_by_length(trainer, sample_lengths(trainer.data_collator.chats, samples), config.seed)
+        group_by_length(trainer, sample_lengths(trainer.data_collator.chats, samples), config.seed, fresh=fresh)
     watch(trainer, config, samples, out)
     return trainer
 

@@ -113,10 +113,22 @@ def test_a_resume_in_the_middle_of_an_epoch_reads_only_what_is_left(
     assert weights(tmp_path / "rest") == weights(tmp_path / "whole") == weights(straight)
 
 
-def test_a_mixture_resumes_with_workers(root: Path, tmp_path: Path) -> None:
-    one = config(root, data=mixture(root), steps=6, save_every=3)
-    assert train(one, tmp_path / "whole", None)
-    other = config(root, data=mixture(root), steps=6, save_every=3, workers=1)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_mixture_goes_on_in_its_larger_source_and_resumes_so(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grouped: bool
+) -> None:
+    """Three epochs of three chats and three of the steps; resumed in the second of them, with a worker."""
+    (tmp_path / "few").mkdir()
+    rows = (root / "general" / "chats.jsonl").read_text().splitlines(keepends=True)[:3]
+    (tmp_path / "few" / "chats.jsonl").write_text("".join(rows))
+    data = [SourceConfig(path=str(tmp_path / "few")), SourceConfig(path=str(root / "packed"))]
+    read: set[int] = set()
+    real = PackedSamples.__getitem__
+    monkeypatch.setattr(PackedSamples, "__getitem__", lambda self, at: read.add(at) or real(self, at))  # type: ignore[func-returns-value]
+    given: dict[str, Any] = {"data": data, "steps": 6, "save_every": 3, "group_by_length": grouped}
+    assert train(config(root, **given), tmp_path / "whole", None)
+    assert len(read) == 9
+    other = config(root, **given, workers=1)
     assert train(other, tmp_path / "rest", str(tmp_path / "whole" / "checkpoints" / "checkpoint-3"))
     assert weights(tmp_path / "rest") == weights(tmp_path / "whole")
 

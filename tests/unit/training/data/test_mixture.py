@@ -84,3 +84,15 @@ def test_a_mixture_of_nothing_is_refused() -> None:
     for sources, weights in (([], []), ([[]], [1.0]), ([[1]], [1.0, 2.0])):
         with pytest.raises(ValueError, match="sources that hold something"):
             Mixture(sources, weights)
+
+
+def test_a_larger_source_gives_its_next_part_in_each_epoch() -> None:
+    small, large = [("small", item) for item in range(100)], [("large", item) for item in range(1000)]
+    mixture = Mixture([small, large], [1.0, 1.0], seed=3)
+    epochs = [[mixture[epoch * len(mixture) + at] for at in range(len(mixture))] for epoch in range(20)]
+    assert epochs[0] == list(mixture)
+    taken = [{item for name, item in epoch if name == "large"} for epoch in epochs]
+    assert [len(part) for part in taken] == [100] * 20
+    assert set().union(*taken[:10]) == set().union(*taken[10:]) == set(range(1000))  # ten epochs take each once
+    for epoch in epochs:
+        assert sorted(item for name, item in epoch if name == "small") == list(range(100))

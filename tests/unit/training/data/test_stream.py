@@ -81,7 +81,7 @@ def test_steps_that_can_not_be_learned_are_counted_before_anything_is_trained(tm
     assert faults.counts == {"unrepresentable": 1}
     told = "".join(part.get("text", "") for part in found[1].messages[1]["content"])
     assert "2. (click)" in told
-    assert "3. (no valid action)" in told
+    assert "3. Not done: nothing" in told
     with pytest.raises(ConfigError, match="episode episode-0: step 1: unrepresentable"):
         open_source(tmp_path / "out", PROMPT.builder(), Faults("fail"))
 
@@ -267,8 +267,8 @@ def test_general_data_is_read_line_by_line(tmp_path: Path) -> None:
         ({"messages": [{"role": "user", "content": "?"}]}, "broken_chat"),
         ({"messages": CHATS[0]["messages"][::-1]}, "broken_chat"),
         ({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": ""}]}, "broken_chat"),
-        ({"messages": [{"role": "tool", "content": "?"}, {"role": "assistant", "content": "!"}]}, "broken_chat"),
-        ({**CHATS[2], "images": ["pictures/a.png"]}, "broken_chat"),
+        ({"messages": [{"role": "tool", "content": "?"}, {"role": "assistant", "content": "!"}]}, "unknown_role"),
+        ({**CHATS[2], "images": ["pictures/a.png"]}, "images_do_not_fit"),
         ({**CHATS[1], "images": ["pictures/c.png"]}, "image_missing"),
         ({**CHATS[1], "images": ["chats.jsonl"]}, "image_broken"),
     ],
