@@ -26,6 +26,7 @@ from eval.desktops.client.failures import (
 )
 from eval.desktops.client.fast import DesktopClient
 from eval.desktops.client.public import PublicClient
+from eval.desktops.listening import listening as listens
 from eval.desktops.server.__main__ import TOKEN_VARIABLE, main
 from eval.desktops.server.app import listening, make_app
 from eval.desktops.server.service import Permissions
@@ -226,6 +227,7 @@ def test_a_server_killed_in_a_batch_and_started_anew(folder: Path) -> None:
         try:
             servers.append(subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True))
             await _ready(servers[-1])
+            assert listens([servers[-1].pid]) == {f"unix:{folder}/s"}
             client = await DesktopClient.connect(f"unix:{folder}/s", TOKEN, patience_s=0.5)
             assert client.status.screen == (640, 480)
             batch = asyncio.ensure_future(client.act([Action(ActionType.WAIT, duration=50.0)]))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.desktops.listening import listening
 from launcher.backends.local import entering, environment
 from launcher.backends.local.state import StartRecord, read
 from launcher.cli import main
@@ -114,6 +115,13 @@ def test_one_that_enters_while_the_run_ends_is_found(here: Machine, held: Resolv
         (here.path / "go").touch()
         here.wait(held)
         assert begun.wait(30) == -signal.SIGKILL
+
+
+def test_nothing_of_a_local_run_listens(here: Machine, held: ResolvedJob) -> None:
+    supervisor, record = here.supervisor(), read(here.state.record(run_id(held), "main-0"), StartRecord)
+    assert supervisor is not None
+    assert record is not None
+    assert listening([supervisor, record.pid, *(one.pid for one in procs.descendants(record.pid))]) == set()
 
 
 def test_a_run_without_a_process_is_not_found(
