@@ -53,9 +53,9 @@ def test_results_tell_the_task_files_and_a_task_that_lacks_something_is_no_score
     assert done.returncode == 0, done.stderr
     assert [(each["task_id"], each["outcome"], each["score"]) for each in records] == [
         ("os/no-such-account", "scored", 0.0),
-        ("os/lacking", "infra", None),
+        ("os/lacking", "not run", None),
     ]
-    assert records[1]["error"] == "SetupFailed: missing dependency: program no-such-program"
+    assert records[1]["error"] == "missing dependency: program no-such-program"
     told = records[0]["rules"]["options"]
     assert told["stale"] == ["os/gone"]
     assert len(told["revision"]) == 12
