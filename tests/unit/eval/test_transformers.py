@@ -232,7 +232,7 @@ def test_coordinates_are_read_in_the_frame_of_the_configuration(
     assert decision.frame == expected
     if expected is None:
         assert decision.action is None
-        assert "from 0 to 1, not 50" in str(decision.parse_error)
+        assert "from 0 to 1, not 50" in str(decision.refused)
     else:
         assert decision.action is not None
         assert decision.action.point == pytest.approx((50.5 / expected[0], 40.5 / expected[1]))

@@ -81,7 +81,7 @@ def test_steps_that_can_not_be_learned_are_counted_before_anything_is_trained(tm
     assert faults.counts == {"unrepresentable": 1}
     told = "".join(part.get("text", "") for part in found[1].messages[1]["content"])
     assert "2. (click)" in told
-    assert "3. (no valid action)" in told
+    assert "3. Not done: nothing" in told
     with pytest.raises(ConfigError, match="episode episode-0: step 1: unrepresentable"):
         open_source(tmp_path / "out", PROMPT.builder(), Faults("fail"))
 
