@@ -74,7 +74,10 @@ def test_results_tell_the_task_files_and_a_task_that_lacks_something_is_no_score
 
 
 def test_what_is_wrong_in_a_configuration_is_one_line(tmp_path: Path) -> None:
-    for found in ("options.folder: tasks: no such folder", "options.list: no file has any of its 1 tasks"):
+    for found in (
+        "options.folder: tasks: no such folder",
+        "options.list: none of its 1 tasks can be read; os/gone: in the list, and no file has it",
+    ):
         (tmp_path / "list.json").write_text('{"os": ["gone"]}')
         done, _ = evaluated(tmp_path, 1)
         assert done.returncode == EXIT_CONFIG
