@@ -23,7 +23,7 @@ from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, TasksConfig, environment, for_hacker
+from eval.environments.registry import ENVIRONMENTS, environment, for_hacker
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.hacking import paid
@@ -33,7 +33,26 @@ from eval.rollout import Rollout, RolloutLimits, check_interface, rollout
 from eval.scores.summary import MetricRow, summarise, table, write_summary
 from eval.sharing import ranks_here
 
-__all__ = ["ENVIRONMENTS", "RunConfig", "TasksConfig", "environment", "evaluate", "main"]
+__all__ = ["ENVIRONMENTS", "EvaluatedTasks", "RunConfig", "environment", "evaluate", "main"]
+
+
+class EvaluatedTasks(Config, frozen=True):
+    """Which tasks.
+
+    count  how many; none: every task of the set that `options` name, such as OSWorld's test_all.json (osworld)
+    seed   of the first task; the others have the seeds after it
+    """
+
+    count: Count | None
+    seed: Annotated[int, msgspec.Meta(ge=0)]
+
+    def number(self, world: Any, options: Mapping[str, Any]) -> int:
+        """How many they are. Raises ConfigError without a number where tasks are drawn without end."""
+        if self.count is not None:
+            return self.count
+        if (size := getattr(world, "size", None)) is None:
+            raise ConfigError("tasks.count: null is for environments with a set of tasks (osworld); allowed: a number")
+        return int(size(options))
 
 
 class RunConfig(Config, frozen=True):
@@ -65,7 +84,7 @@ class RunConfig(Config, frozen=True):
 
     benchmark: str
     environment: str
-    tasks: TasksConfig
+    tasks: EvaluatedTasks
     agent: EvaluatedConfig
     version: str = "1"
     split: str = "test"
@@ -114,7 +133,8 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     world = environment(config.environment)
     if list(config.within) != sorted(set(config.within)):
         raise ConfigError(f"within: numbers that rise, not {', '.join(map(str, config.within))}")
-    tasks = repeated(world.tasks(config.tasks.count, config.tasks.seed, config.options), config.trials)
+    count = config.tasks.number(world, config.options)
+    tasks = repeated(world.tasks(count, config.tasks.seed, config.options), config.trials)
     ranks = ranks_here()
     if config.earlier is not None and (ranks is None or ranks.leads):
         take_over(Path(config.earlier), out)

@@ -128,7 +128,7 @@ def _answer(asked: Asked[str]) -> StepAnswer:
         task_id=asked.key,
         response=decision.response,
         action=None if decision.action is None else decision.action.to_json(),
-        parse_error=decision.parse_error,
+        parse_error=decision.parse_error or decision.refused,
     )
 
 

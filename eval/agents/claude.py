@@ -168,6 +168,7 @@ class ClaudeAgent:
         async def execute(_: Any, context: Any, name: str, given: Any) -> Any:
             arguments = given.model_dump(mode="json", exclude_none=True)
             identity = "" if context.tool_use is None else context.tool_use.id
+            driver.heard(identity)
             call = ToolCall(name=name, id=identity, arguments=arguments)
             block = {"type": "tool_use", "id": identity, "toolset_name": "computer", "name": name, "input": arguments}
             if name == "cursor_position" and driver.computer.undone is None:

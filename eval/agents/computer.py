@@ -18,10 +18,10 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from PIL import Image
 
-from eval.accessibility.shown import points_at_control
 from eval.actions import Action, ActionType
 from eval.actions.lasting import asks, waits
 from eval.agents.base import Decision, History
+from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
@@ -37,7 +37,7 @@ from eval.desktop import (
     ToolDesktop,
 )
 from eval.desktop_calls import timed
-from eval.episodes import Step, ToolCall, frame_name, tree_name
+from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Computer:
             self._save(len(self.steps), self._shown)
         except InfraError as error:
             self._fail(error)
-        self.steps.append(_step(len(self.steps), decision, self._shown))
+        self.steps.append(step_of(len(self.steps), decision, self._shown))
         if decision.parse_error is not None:
             self._failures += 1
             # at the server's limit no later answer can be another one
@@ -216,7 +216,7 @@ class Computer:
             step,
             action=step.action or action,
             further_actions=further,
-            metrics=_judged(step.action or action, self._shown),
+            metrics=judged(step.action or action, self._shown),
         )
         self.steps[-1] = step
         if call is None:
@@ -298,7 +298,7 @@ class Computer:
     def _add(self, call: ToolCall) -> None:
         """The call as it ended, in the place of the same call as the answer held it."""
         calls = list(self.steps[-1].calls)
-        asked = next((number for number, known in enumerate(calls) if _open_call(known, call)), None)
+        asked = next((number for number, known in enumerate(calls) if open_call(known, call)), None)
         if asked is None:
             calls.append(call)
         else:
@@ -407,46 +407,3 @@ class LoopingAgent(Protocol):
     async def run(self, computer: Computer) -> None:
         """Works on the task until the episode has ended; it is cancelled when that happens. Many run at once."""
         ...
-
-
-def _open_call(known: ToolCall, call: ToolCall) -> bool:
-    """Whether `known` is the same call, without an end yet."""
-    same = (known.id, known.name, known.arguments) == (call.id, call.name, call.arguments)
-    return same and known.result is None and known.error is None
-
-
-def _judged(action: Action | None, observation: Observation) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    if action is not None and action.point is not None and observation.tree is not None:
-        metrics["on_control"] = float(points_at_control(observation.tree, action.point))
-    expert = observation.expected
-    if expert is not None:
-        metrics[f"expect_{expert.action.type}"] = 1.0
-        metrics["correct"] = float(expert.matches(action))
-        if expert.box is not None:
-            metrics["in_box"] = float(expert.hit(action))
-    return metrics
-
-
-def _step(index: int, decision: Decision, observation: Observation) -> Step:
-    return Step(
-        index=index,
-        screenshot=frame_name(index),
-        action=decision.action,
-        response=decision.response,
-        thought=decision.thought,
-        parse_error=decision.parse_error,
-        refused=decision.refused,
-        time=time.time(),
-        metrics=_judged(decision.action, observation),
-        token_ids=None if decision.token_ids is None else list(decision.token_ids),
-        logprobs=None if decision.logprobs is None else list(decision.logprobs),
-        expected=observation.expected,
-        marks=dict(observation.marks),
-        further_actions=decision.further_actions,
-        calls=decision.calls,
-        usage=decision.usage,
-        cost=decision.cost,
-        raw=decision.raw,
-        tree=None if observation.tree is None else tree_name(index),
-    )

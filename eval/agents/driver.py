@@ -38,6 +38,7 @@ class Driver:
         self.size = (max(1, round(width * scale)), max(1, round(height * scale)))
         self.dialect = dialect.in_frame(Cells(*self.size))
         self.lenient = lenient
+        self._begun: set[str] = set()  # ids of the calls of the open answer that its loop has not given here yet
         self._left: tuple[float, float] | None = None  # where the last action left the pointer, normalised
 
     def begin(self, decision: Decision, answer: Any) -> str | None:
@@ -46,6 +47,7 @@ class Driver:
 
         Gives what the model is told where nothing of it is done; None: its calls are to be done. Raises EpisodeOver.
         """
+        self.unheard()
         if decision.parse_error is None and answer is not None:
             try:
                 self._read(answer)
@@ -56,7 +58,19 @@ class Driver:
         self.computer.begin(decision)
         if self.computer.ended.is_set():
             raise EpisodeOver
+        if self.computer.undone is None:
+            self._begun = {str(item["id"]) for item in answer or () if item.get("type") == "tool_use"}
         return None if self.computer.undone is None else not_done(self.computer.undone)
+
+    def unheard(self) -> None:
+        """A call that the loop refused by itself, as an SDK that takes fewer values, could not be done."""
+        if self._begun and self.computer.steps:
+            self.computer.refuse("the SDK does not take the call")
+        self._begun = set()
+
+    def heard(self, identity: str) -> None:
+        """The loop gives a call of the open answer to be done."""
+        self._begun.discard(identity)
 
     def _read(self, answer: Any) -> tuple[Action, ...]:
         return read_answer(partial(self.dialect.parse_turn, lenient=self.lenient), json.dumps(answer)).actions

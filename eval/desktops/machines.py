@@ -21,7 +21,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.config import ConfigError
 from eval.config.roles import PREFIX, addresses, part_of_this_rank
-from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
+from eval.desktop import DesktopGone, NotRunHere, Observation, Score, SetupFailed, Task
 from eval.desktops.client.failures import BadAnswer, DesktopServerFailed
 from eval.desktops.client.public import PublicClient
 from eval.desktops.client.transport import Transport
@@ -170,7 +170,7 @@ class PublicStage:
         await self._must("/setup/launch", json={"command": [*argv], "shell": False})
 
     async def serve(self, module: str, order: Mapping[str, Any]) -> str:
-        raise SetupFailed("missing dependency: a virtual machine has no web applications of this machine")
+        raise NotRunHere("missing dependency: a virtual machine has no web applications of this machine")
 
     async def served(self) -> dict[str, Any]:
         raise SetupFailed("no web application runs")

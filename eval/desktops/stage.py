@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.desktop import BrokenByAgent, DesktopTimeout, SetupFailed
+from eval.desktop import BrokenByAgent, DesktopTimeout, NotRunHere, SetupFailed
 from eval.desktops.computer import DesktopComputer
 from eval.desktops.reading import FileEntry, list_files, read_file
 from eval.desktops.rest import SleepWatch
@@ -96,7 +96,7 @@ class LocalStage:
         try:
             await self.session.run(argv)
         except (NotOffered, ProgramNotStarted) as error:
-            raise SetupFailed(f"missing dependency: {error}") from None
+            raise NotRunHere(f"missing dependency: {error}") from None
 
     async def serve(self, module: str, order: Mapping[str, Any]) -> str:
         return (await self.session.serve(module, order)).origin
@@ -165,10 +165,10 @@ class ServedStage:
         try:
             await self.client.start(argv)
         except FileNotFoundError as error:
-            raise SetupFailed(f"missing dependency: {error}") from None
+            raise NotRunHere(f"missing dependency: {error}") from None
 
     async def serve(self, module: str, order: Mapping[str, Any]) -> str:
-        raise SetupFailed("missing dependency: a desktop behind a server has no web applications: leave out `role`")
+        raise NotRunHere("missing dependency: a desktop behind a server has no web applications: leave out `role`")
 
     async def served(self) -> dict[str, Any]:
         raise SetupFailed("no web application runs")

@@ -47,8 +47,8 @@ def write(tasks: Sequence[RecordedTask], out: Path) -> Counter[str]:
         folder.mkdir(parents=True)
         counts["scores only"] += task.episode is None
         rows = _rows(task, folder, counts)
-        if record.outcome == "infra":
-            counts["infrastructure"] += 1
+        if record.outcome != "scored":
+            counts["infrastructure" if record.outcome == "infra" else record.outcome] += 1
             rows.append({"Error": record.error or "the infrastructure failed"})
         elif record.score is not None:
             (folder / "result.txt").write_text(f"{record.score}\n", encoding="utf-8")

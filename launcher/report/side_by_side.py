@@ -39,7 +39,11 @@ def side_by_side(report: Report) -> Markup | None:
             parts.append(tag("div", tag("h3", title), *filter(None, (*cards, *tables)), class_="stack"))
     if not parts:
         return None
-    note = tag("p", "A task that the infrastructure broke is not solved; cells count it as infra.", class_="note")
+    words = (
+        "A task that the infrastructure failed, or that cannot run on this machine, has no score, and counts as not "
+        "solved; cells count the first as infra."
+    )
+    note = tag("p", words, class_="note")
     return tag("div", tag("h2", "Agents side by side"), note, *parts)
 
 

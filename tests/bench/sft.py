@@ -134,7 +134,7 @@ def main() -> int:
     import torch
     import transformers
 
-    from eval.run import TasksConfig
+    from eval.environments.registry import TasksConfig
     from training.common.models import load_processor
     from training.data.make_episodes import MakeEpisodesConfig, make
     from training.sft.collate import Collator

@@ -134,7 +134,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     """A real desktop, for one episode at a time. Raises ConfigError, also for what every task needs and is missing.
 
     A program of Debian that only some tasks need is looked for when such a task begins: without it the task is
-    `infra: missing dependency`.
+    "not run".
     """
     return desktop_of(_options(options))
 

@@ -176,7 +176,7 @@ def without_tree(options: LinuxDesktopOptions) -> LinuxDesktopOptions:
 
 
 def _of_record(player: str, record: TaskRecord) -> Played:
-    infra = record.outcome == "infra"
+    infra = record.outcome != "scored"
     return Played(
         record.task_id,
         record.seed,

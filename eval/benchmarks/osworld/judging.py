@@ -15,7 +15,7 @@ import msgspec
 
 from eval.benchmarks.osworld import judge_program
 from eval.benchmarks.osworld.tasks import Fields
-from eval.desktop import BrokenByAgent, InfraError, SetupFailed
+from eval.desktop import BrokenByAgent, InfraError, NotRunHere, SetupFailed
 
 LIMIT_S: Final = 600.0
 NOBODY: Final = 65534
@@ -45,7 +45,7 @@ class PublicJudge:
     def check(self) -> None:
         """Raises SetupFailed where there is no such interpreter."""
         if not os.access(self.python, os.X_OK):
-            raise SetupFailed(f"missing dependency: the public evaluators ({INSTALL}); no {self.python}")
+            raise NotRunHere(f"missing dependency: the public evaluators ({INSTALL}); no {self.python}")
 
     async def judge(
         self,

@@ -22,7 +22,7 @@ import aiohttp
 from eval.benchmarks.osworld.machine import LOOPBACK
 from eval.benchmarks.osworld.served import ServedDesktop
 from eval.benchmarks.osworld.tasks import Fields, SetupStep
-from eval.desktop import BrokenByAgent, DesktopGone, SetupFailed
+from eval.desktop import BrokenByAgent, DesktopGone, NotRunHere, SetupFailed
 
 DOWNLOAD_S: Final = 300.0
 LAUNCH_S: Final = 15.0  # so long a launched program has for a window; it may have none
@@ -88,7 +88,7 @@ class Steps:
         for number, step in enumerate(steps, 1):
             where = f"step {number} of {len(steps)}, {step.kind}"
             if step.kind in NOT_HERE:
-                raise SetupFailed(f"{where}: missing dependency: {NOT_HERE[step.kind]}")
+                raise NotRunHere(f"{where}: missing dependency: {NOT_HERE[step.kind]}")
             if step.kind not in works:  # act, replay, tidy_desktop, and what nobody knows
                 raise SetupFailed(f"{where}: no such step in desktop-env 1.0.2")
             try:
@@ -126,7 +126,9 @@ class Steps:
         if status < 400:
             return text
         missing = status in (403, 501) or any(words in text for words in NO_PROGRAM)
-        raise SetupFailed(f"{'missing dependency: ' if missing else ''}{text[:500]}")
+        if missing:
+            raise NotRunHere(f"missing dependency: {text[:500]}")
+        raise SetupFailed(text[:500])
 
     def _asked(self, path: str, *names: str) -> Callable[[Fields], Awaitable[None]]:
         async def ask(given: Fields) -> None:
@@ -151,7 +153,7 @@ class Steps:
             await asyncio.to_thread(shutil.copyfile, kept, local)
             return
         if not self.places.internet and urlsplit(url).hostname not in LOOPBACK:
-            raise SetupFailed(f"missing dependency: download {url} (options.internet is false)")
+            raise NotRunHere(f"missing dependency: download {url} (options.internet is false)")
         try:
             timeout = aiohttp.ClientTimeout(total=DOWNLOAD_S)
             async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as http, http.get(url) as answer:
@@ -166,7 +168,7 @@ class Steps:
         for file in given["files"]:
             local = self.places.files / str(file["local_path"])
             if not local.is_file():
-                raise SetupFailed(f"missing dependency: file {local}")
+                raise NotRunHere(f"missing dependency: file {local}")
             await self._upload(local, str(file["path"]))
 
     async def _upload(self, local: Path, path: str) -> None:
@@ -183,7 +185,7 @@ class Steps:
             return [self._filled(str(part)) for part in command]
         width, height = self.desktop.screen
         if "{CLIENT_PASSWORD}" in command:
-            raise SetupFailed("missing dependency: rights of root")
+            raise NotRunHere("missing dependency: rights of root")
         for name, value in (
             ("SCREEN_WIDTH_HALF", width // 2),
             ("SCREEN_HEIGHT_HALF", height // 2),

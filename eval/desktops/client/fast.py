@@ -12,6 +12,7 @@ from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
+from eval.actions.lasting import asks
 from eval.desktop import ActionRefused, BadFrame, BrokenByAgent, InfraError
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.client.transport import Reply, Transport, decoded, failure
@@ -163,7 +164,7 @@ class DesktopClient:
     async def _batch(self, actions: Sequence[Action], wanted: WantedPicture | None) -> Answer:
         """One batch, repeated with the same id until an answer comes: the server does it once."""
         batch = ActionBatch([action.to_json() for action in actions], secrets.token_hex(12), self.status.epoch, wanted)
-        seconds = sum(action.duration or 1.0 for action in actions) + (wanted.limit if wanted else 0.0)
+        seconds = sum(max(1.0, asks(action)) for action in actions) + (wanted.limit if wanted else 0.0)
         self.delivery = Delivery.NOT_SENT
         try:
             body = msgspec.json.encode(batch)

@@ -311,6 +311,18 @@ def test_a_wrong_call_is_told_to_claude_and_the_episode_goes_on(name: str, tmp_p
     assert (told["type"], told["is_error"]) == ("tool_result", True)
 
 
+def test_a_call_that_the_sdk_itself_refuses_could_not_be_done(tmp_path: Path) -> None:
+    """The SDK holds a key for at most 100 s; our dialect reads any time."""
+    held = tool_use("t", "hold_key", {"text": "a", "duration": 1000})
+    replies = [message(0, [held], "tool_use"), turn("claude", 1, expert()), end("claude", 2, "Done.")]
+    with serving(lambda request, number: Reply(replies[number])) as server:
+        (result,) = play("claude", server, tmp_path)
+    record = result.record
+    assert (record.success, record.steps, record.refused, record.parse_failures) == (True, 3, 1, 0)
+    (told,) = server.requests[1]["messages"][-1]["content"]
+    assert told["is_error"] is True
+
+
 def test_claude_looks_zooms_and_asks_where_the_pointer_is(tmp_path: Path) -> None:
     looks = [
         tool_use("a", "left_click", {"coordinate": [40, 50]}),

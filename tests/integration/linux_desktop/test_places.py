@@ -57,7 +57,7 @@ def test_the_oracle_solves_tasks_on_desktops_behind_servers(monkeypatch: pytest.
     assert told == dict.fromkeys(BEHIND, ("scored", None, 1.0))
 
 
-def test_a_task_whose_program_is_missing_is_infrastructure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_task_whose_program_is_missing_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = LocalStage.start
 
     async def start(stage: LocalStage, argv: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def test_a_task_whose_program_is_missing_is_infrastructure(monkeypatch: pytest.M
     monkeypatch.setattr(LocalStage, "start", start)
     results = asyncio.run(played({"templates": ["mousepad-append", "galculator-compute"]}, tmp_path))
     lacking, solved = (result.record for result in results)
-    assert (lacking.outcome, lacking.score, lacking.success) == ("infra", None, None)
+    assert (lacking.outcome, lacking.score, lacking.success, lacking.attempts) == ("not run", None, None, 1)
     assert lacking.error is not None
     assert "missing dependency" in lacking.error
     assert "no-such-program" in lacking.error

@@ -53,9 +53,9 @@ def test_results_tell_the_task_files_and_a_task_that_lacks_something_is_no_score
     assert done.returncode == 0, done.stderr
     assert [(each["task_id"], each["outcome"], each["score"]) for each in records] == [
         ("os/no-such-account", "scored", 0.0),
-        ("os/lacking", "infra", None),
+        ("os/lacking", "not run", None),
     ]
-    assert records[1]["error"] == "SetupFailed: missing dependency: program no-such-program"
+    assert records[1]["error"] == "missing dependency: program no-such-program"
     told = records[0]["rules"]["options"]
     assert told["stale"] == ["os/gone"]
     assert len(told["revision"]) == 12
@@ -74,7 +74,10 @@ def test_results_tell_the_task_files_and_a_task_that_lacks_something_is_no_score
 
 
 def test_what_is_wrong_in_a_configuration_is_one_line(tmp_path: Path) -> None:
-    for found in ("options.folder: tasks: no such folder", "options.list: no file has any of its 1 tasks"):
+    for found in (
+        "options.folder: tasks: no such folder",
+        "options.list: none of its 1 tasks can be read; os/gone: in the list, and no file has it",
+    ):
         (tmp_path / "list.json").write_text('{"os": ["gone"]}')
         done, _ = evaluated(tmp_path, 1)
         assert done.returncode == EXIT_CONFIG

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
-from eval.run import TasksConfig
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.data.make_episodes import MakeEpisodesConfig, make

@@ -16,8 +16,8 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History
 from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
+from eval.environments.registry import TasksConfig
 from eval.rollout import RolloutLimits
-from eval.run import TasksConfig
 from training.rl.config import RlConfig
 from training.rl.curriculum import TaskEffort
 from training.rl.feed import WorkerLink

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from tests.integration.rl.conftest import CHAT, rl_config
 from tests.integration.rl.test_asynchronous import agree
 from tests.integration.rl.test_training import newest, same, written

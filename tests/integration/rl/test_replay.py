@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval.desktop import Score
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl import worlds

@@ -11,8 +11,8 @@ from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History
 from eval.desktop import Desktop, InfraError, Observation, Task
 from eval.environments.login import LoginOptions
+from eval.environments.registry import TasksConfig
 from eval.rollout import RolloutLimits
-from eval.run import TasksConfig
 from tests.integration.rl.worlds import STEPS, Faulty, RightSide, Sides, Slow
 from training.rl.config import RlConfig
 from training.rl.curriculum import TaskEffort

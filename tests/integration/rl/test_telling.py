@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import yaml
 
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config

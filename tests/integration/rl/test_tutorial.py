@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.documents.test_run import run

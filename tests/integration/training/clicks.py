@@ -15,9 +15,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval.agents.base import History
 from eval.environments import click
+from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from tests.support.made_once import made_once
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.weights.tiny import TinyConfig, build

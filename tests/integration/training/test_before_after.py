@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from eval.agents.config import TransformersConfig
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from eval.steps import StepsConfig, evaluate
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig

@@ -16,11 +16,11 @@ import pytest
 
 from eval.agents.transformers import TransformersAgent
 from eval.environments import versions
+from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.prompts.demonstrations import DemonstrationConfig, Rule
 from eval.rollout import rollout
-from eval.run import TasksConfig
 from eval.scores.stats import Estimate, wilson
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.sft.train import SftConfig, train

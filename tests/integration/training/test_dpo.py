@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from eval.config import ConfigError
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from tests.integration.training.preference import PROMPT, pairs_and_model, run_cut_off, same, weights
 from tests.support.made_once import made_once
 from training.common.evaluation import EvaluationConfig

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
-from eval.run import TasksConfig
 from eval.scores.stats import wilson
 from tests.integration.training import clicks
 from training.common.evaluation import EvaluationConfig

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from eval.config import ConfigError
+from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.evaluation import EvaluationConfig

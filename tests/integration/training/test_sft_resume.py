@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from eval.config import ConfigError
+from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from tests.support.made_once import made_once
 from tests.support.mounts import small_file_system
 from tests.unit.training.material import SIZES

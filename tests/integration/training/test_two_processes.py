@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from eval.config import load
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from tests.integration.training import best_rank
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES

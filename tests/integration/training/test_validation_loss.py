@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from eval.config import ConfigError, load
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig
 from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of

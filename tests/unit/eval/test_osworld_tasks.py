@@ -16,6 +16,8 @@ from eval.benchmarks.osworld.needs import first_words, needs_of
 from eval.benchmarks.osworld.run import main
 from eval.benchmarks.osworld.tasks import PublicTask, load, load_task
 from eval.config import EXIT_CONFIG, ConfigError
+from eval.environments.registry import environment as environment_of
+from eval.run import EvaluatedTasks
 
 URL = "https://files.example.com/cache/a.xlsx"
 EVALUATOR = {
@@ -181,6 +183,18 @@ def test_one_task_that_cannot_be_read_keeps_no_other_from_running_and_stays_in_t
     ]
     with pytest.raises(ConfigError, match="os/gone: in the list"):
         environment.tasks(3, 0, {**options, "strict": True})
+
+
+def test_all_tasks_of_a_set_are_asked_for_without_a_number(tmp_path: Path) -> None:
+    for name in ("os/a", "os/b"):
+        written(tmp_path, name)
+    names = tmp_path / "test_all.json"
+    names.write_text(json.dumps({"os": ["b", "gone", "a"]}))
+    chosen = EvaluatedTasks(count=None, seed=0)
+    assert chosen.number(environment, {"folder": str(tmp_path), "list": str(names)}) == 3
+    assert chosen.number(environment, {"folder": str(tmp_path)}) == 2
+    with pytest.raises(ConfigError, match=r"tasks\.count: null is for environments with a set"):
+        chosen.number(environment_of("login"), {})
 
 
 def test_names_of_a_list_that_no_file_has_are_reported(tmp_path: Path) -> None:

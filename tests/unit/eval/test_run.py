@@ -127,7 +127,7 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
         ),
         ({"options": {"colour": 1}}, "unknown field `colour`"),
         ({"tasks": {"count": 0, "seed": 1}}, "Expected `int` >= 1 - at `$.tasks.count`"),
-        ({"tasks": {"count": "six", "seed": 1}}, "Expected `int`, got `str` - at `$.tasks.count`"),
+        ({"tasks": {"count": "six", "seed": 1}}, "Expected `int | null`, got `str` - at `$.tasks.count`"),
         ({"within": [3, 2]}, "within: numbers that rise, not 3, 2"),
         ({"within": [2, 2]}, "within: numbers that rise, not 2, 2"),
         ({"within": [0]}, "Expected `int` >= 1"),

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from eval.config import ConfigError
 from eval.desktop import Task
+from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
 from eval.rollout import RolloutLimits
-from eval.run import TasksConfig
 from training.rl.config import RlConfig
 from training.rl.curriculum import TaskEffort
 from training.rl.drawing import TaskDrawer

@@ -14,8 +14,7 @@ from msgspec import structs
 
 from eval.config import ConfigError
 from eval.desktop import Task
-from eval.environments.registry import environment, redrawing
-from eval.run import TasksConfig
+from eval.environments.registry import TasksConfig, environment, redrawing
 from tests.unit.rl.test_drawing import played
 from training.rl.config import FreshConfig, RlConfig
 from training.rl.drawing import TaskDrawer

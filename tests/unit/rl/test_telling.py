@@ -12,9 +12,9 @@ from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.desktop import Task
+from eval.environments.registry import TasksConfig
 from eval.episodes import Episode, Step
 from eval.records import TaskRecord
-from eval.run import TasksConfig
 from eval.scores.stats import Estimate
 from eval.task_run import Rollout
 from launcher.results import training_records as reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.run import TasksConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.weights.tiny import TinyConfig, build
 
