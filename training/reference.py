@@ -24,7 +24,7 @@ from training.grpo.config import GrpoConfig
 from training.reward.train import RewardConfig
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
-from training.trl_arguments import NAMED, REFUSED, UNREAD_BY_RL
+from training.trl_arguments import NAMED, REFUSED
 from training.weights.export import ExportConfig
 from training.weights.merge import MergeConfig
 from training.weights.tiny import TinyConfig
@@ -86,11 +86,14 @@ def trl_section() -> list[str]:
     lines += [f"| `{name}` | {field} |" for name, field in sorted(NAMED.items())]
     lines += ["", "| not offered | because |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in sorted(names))} | {why} |" for why, names in by_promise.items()]
-    unread: dict[str, list[str]] = {}
-    for name, instead in UNREAD_BY_RL.items():
-        unread.setdefault(instead, []).append(name)
-    lines += ["", "| `training.rl` reads nowhere | because, and what to use |", "|---|---|"]
-    lines += [f"| {', '.join(f'`{name}`' for name in sorted(names))} | {why} |" for why, names in unread.items()]
+    lines += ["", "| trainer | what it reads nowhere | because, and what to use |", "|---|---|---|"]
+    for trainer, kind in (("sft", SftConfig), ("dpo", DpoConfig), ("reward", RewardConfig), ("rl", RlConfig)):
+        unread: dict[str, list[str]] = {}
+        for name, instead in kind.unread.items():
+            unread.setdefault(instead, []).append(name)
+        for why, names in unread.items():
+            told = ", ".join(f"`{name}`" for name in sorted(names))
+            lines.append(f"| `training.{trainer}` | {told} | {why} |")
     return [*lines, ""]
 
 

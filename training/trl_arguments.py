@@ -167,8 +167,16 @@ _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
         *("vespo_k_neg", "vespo_k_pos", "vespo_lambda_neg", "vespo_lambda_pos"),
     ),
 }
-# training.sft and training.dpo: batches are padded to their longest sample
-UNPADDED: Final[dict[str, str]] = {"pad_to_multiple_of": "a batch is padded to its longest sample; take padding_free"}
+_PADDED: Final = {"pad_to_multiple_of": "a batch is padded to its longest sample; take padding_free"}
+# What each trainer reads nowhere -> what to use in its place; found by training with it (tests/data/trl_answers.json).
+UNREAD_BY_SFT: Final[dict[str, str]] = _PADDED
+UNREAD_BY_DPO: Final[dict[str, str]] = {
+    **_PADDED,
+    "label_smoothing_factor": "a pair has no label of a token; take label_smoothing, the share of turned pairs",
+}
+UNREAD_BY_REWARD: Final[dict[str, str]] = {
+    "label_smoothing_factor": "a pair has no label of a token; take centring to keep rewards near 0",
+}
 UNREAD_BY_RL: Final[dict[str, str]] = {name: instead for instead, names in _UNREAD_BY_RL.items() for name in names}
 REFUSED: Final[dict[str, str]] = {name: promise for promise, names in _PROMISES.items() for name in names}
 

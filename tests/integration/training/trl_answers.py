@@ -20,6 +20,7 @@ from typing import Any
 from tests.integration.training import preference
 from tests.unit.training.test_trl_arguments import answered, kinds
 from training.data.pairs.store import read_pairs
+from training.options import LoraConfig
 from training.rewards import SampledAnswer
 
 TABLE = Path(__file__).parents[2] / "data" / "trl_answers.json"
@@ -33,7 +34,7 @@ TRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "loss_type": ("dft", {}),
     "pad_to_multiple_of": (64, {}),
     "delta": (1.01, {}),
-    "disable_dropout": (True, {}),
+    "disable_dropout": (None, {"#lora": LoraConfig(dropout=0.5)}),  # the tiny model has no other dropout
     "entropy_coef": (0.5, {}),
     "entropy_coef_delta": (0.9, {"use_adaptive_entropy": True, "entropy_target": 5.0}),
     "entropy_coef_max": (0.001, {"use_adaptive_entropy": True, "entropy_target": 5.0, "entropy_coef_delta": 0.9}),
@@ -162,14 +163,13 @@ def shown(method: str, options: dict[str, Any], trl: dict[str, Any]) -> str:
 
 def changed(kind: Any, name: str) -> tuple[Any, dict[str, Any]]:
     """A value to try, and what has to go with it."""
-    if name in TRIED:
-        return TRIED[name]
+    value, given = TRIED.get(name, (None, {}))
     default = next(field.default for field in dataclasses.fields(kind) if field.name == name)
-    if isinstance(default, bool):
-        return not default, {}
-    if isinstance(default, int | float):
-        return default * 2 + 1, {}
-    return None, {}
+    if value is None and isinstance(default, bool):
+        value = not default
+    elif value is None and isinstance(default, int | float):
+        value = default * 2 + 1
+    return value, given
 
 
 def read_at(name: str, method: str) -> str:
