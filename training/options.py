@@ -132,6 +132,7 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     """
 
     renamed: ClassVar[dict[str, str]] = {"dtype": "precision: float32 or bf16"}
+    unread: ClassVar[dict[str, str]] = {}  # TRL's arguments that this trainer reads nowhere -> what to use instead
     takes_unsloth: ClassVar[bool] = False  # its image has an older TRL than our other trainers are written for
 
     model: str
@@ -177,7 +178,7 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
             raise ConfigError(f"{field} is not a finite number")
         if (self.steps is None) == (self.epochs is None):
             raise ConfigError("give either steps or epochs")
-        check_names(self.trl, self.__struct_fields__)
+        check_names(self.trl, self.__struct_fields__, self.unread)
         if self.steps is not None:
             self.check_warmup(self.steps)
         self._check_learning_rates()

@@ -86,6 +86,14 @@ def trl_section() -> list[str]:
     lines += [f"| `{name}` | {field} |" for name, field in sorted(NAMED.items())]
     lines += ["", "| not offered | because |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in sorted(names))} | {why} |" for why, names in by_promise.items()]
+    lines += ["", "| trainer | what it reads nowhere | because, and what to use |", "|---|---|---|"]
+    for trainer, kind in (("sft", SftConfig), ("dpo", DpoConfig), ("reward", RewardConfig), ("rl", RlConfig)):
+        unread: dict[str, list[str]] = {}
+        for name, instead in kind.unread.items():
+            unread.setdefault(instead, []).append(name)
+        for why, names in unread.items():
+            told = ", ".join(f"`{name}`" for name in sorted(names))
+            lines.append(f"| `training.{trainer}` | {told} | {why} |")
     return [*lines, ""]
 
 

@@ -91,7 +91,8 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "results go to $SLIPWAY_OUTPUTS and nowhere else": (
         *("hub_always_push", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token"),
-        *("log_completions_hub_repo", "push_to_hub"),
+        *("log_completions_hub_repo", "push_to_hub", "trackio_bucket_id", "trackio_space_id"),
+        "trackio_static_space_id",
     ),
     "the loop of evaluation is our own (`evaluation`); TRL's has nothing to evaluate on": (
         *("batch_eval_metrics", "bf16_full_eval", "do_eval", "do_predict", "do_train", "eval_accumulation_steps"),
@@ -114,6 +115,20 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
     "a loss that is not finite ends the training, and logs have one line a step": (
         *("disable_tqdm", "logging_nan_inf_filter", "logging_strategy"),
     ),
+    "nothing of a result depends on it: it is for printing, timing or prefetching": (
+        *("dataloader_multiprocessing_context", "dataloader_persistent_workers", "dataloader_prefetch_factor"),
+        *("debug", "include_num_input_tokens_seen", "log_completions", "log_level", "log_level_replica"),
+        *("log_multimodal", "log_on_each_node", "log_unique_prompts", "logging_first_step"),
+        *("num_completions_to_print", "skip_memory_metrics"),
+    ),
+    "activation_checkpointing is the field, and how it computes changes nothing": (
+        *("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"),
+    ),
+    "it changes nothing of a training: the model's own settings decide": ("cache_implementation", "use_cache"),
+    "it is for models with experts, and no model of this family is trained with their loss here": (
+        "router_aux_loss_coef",
+    ),
+    "it is for optimisers that `optimizer` does not offer": ("optim_args", "optim_target_modules"),
     "Liger's kernels cannot be loaded for the Qwen-VL classes of transformers 5.23": (
         *("liger_kernel_config", "use_liger_kernel"),
     ),
@@ -124,16 +139,58 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
         *("vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout"),
     ),
 }
+# Arguments that training.rl never hands on, because rollouts and their returns are its own: what to use in their place.
+_UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
+    "rollouts are sampled with temperature alone; take temperature": (
+        *("min_p", "repetition_penalty", "top_k", "top_p"),
+    ),
+    "an answer that is cut off counts as it reads; take max_completion, or length_buffer, which makes length cost": (
+        "mask_truncated_completions",
+    ),
+    "there is no reference model and no KL term; take a smaller learning_rate, epsilon, or gate": (
+        *("beta", "ds3_gather_for_generation", "ref_model_mixup_alpha", "ref_model_sync_steps", "sync_ref_model"),
+        "use_bias_correction_kl",
+    ),
+    "vLLM samples the rollouts with asynchronous.vllm": (
+        *("use_vllm", "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode"),
+        *("vllm_model_impl", "vllm_structured_outputs_regex", "vllm_tensor_parallel_size"),
+    ),
+    "what another version sampled is weighed with asynchronous.cap": (
+        *("vllm_importance_sampling_cap", "vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min"),
+        *("vllm_importance_sampling_correction", "vllm_importance_sampling_mode"),
+    ),
+    "a group has group_size rollouts": ("num_generations",),
+    "a rollout has one return; take reward, turn_cost or length_buffer": (
+        *("multi_objective_aggregation", "reward_weights"),
+    ),
+    "there is no loss vespo; take loss: dapo, grpo, cispo or sapo": (
+        *("vespo_k_neg", "vespo_k_pos", "vespo_lambda_neg", "vespo_lambda_pos"),
+    ),
+}
+_PADDED: Final = {"pad_to_multiple_of": "a batch is padded to its longest sample; take padding_free"}
+# What each trainer reads nowhere -> what to use in its place; found by training with it (tests/data/trl_answers.json).
+UNREAD_BY_SFT: Final[dict[str, str]] = _PADDED
+UNREAD_BY_DPO: Final[dict[str, str]] = {
+    **_PADDED,
+    "label_smoothing_factor": "a pair has no label of a token; take label_smoothing, the share of turned pairs",
+}
+UNREAD_BY_REWARD: Final[dict[str, str]] = {
+    "label_smoothing_factor": "a pair has no label of a token; take centring to keep rewards near 0",
+}
+UNREAD_BY_RL: Final[dict[str, str]] = {name: instead for instead, names in _UNREAD_BY_RL.items() for name in names}
 REFUSED: Final[dict[str, str]] = {name: promise for promise, names in _PROMISES.items() for name in names}
 
 
-def check_names(trl: Mapping[str, Any], fields: Iterable[str]) -> None:
-    """Refuses what has a field or breaks a promise; imports nothing. Raises ConfigError.
+def check_names(trl: Mapping[str, Any], fields: Iterable[str], unread: Mapping[str, str] | None = None) -> None:
+    """Refuses what has a field, breaks a promise, or is read by nothing; imports nothing. Raises ConfigError.
 
-    fields: the names of the trainer's own configuration, which decide whether `loss_type` and the like have a field.
+    fields  the names of the trainer's own configuration, which decide whether `loss_type` and the like have a field
+    unread  arguments that this trainer reads nowhere -> what to use in their place
     """
     have = set(fields)
     for name in trl:
+        if unread and name in unread:
+            raise ConfigError(f"trl.{name}: nothing reads it here: {unread[name]}")
         field = NAMED.get(name)
         if field is not None and any(word.strip(",()").partition(".")[0] in have for word in field.split()):
             raise ConfigError(f"trl.{name}: the field {field} sets it")

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ from training.common.models import load_model, lora, save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, Positive, TrainerConfig, training_arguments
-from training.trl_arguments import check_arguments, with_trl
+from training.trl_arguments import UNREAD_BY_DPO, check_arguments, with_trl
 
 # TRL's names, without losses that need more than pairs of answers, or settings that we do not have.
 Loss = Literal[
@@ -65,6 +65,8 @@ class DpoConfig(TrainerConfig, frozen=True, kw_only=True):
     max_new_tokens  of such an answer, and of an evaluation's
     on_bad_sample   what happens to pairs that cannot be used: fail, or skip (counted in results/bad_samples.json)
     """
+
+    unread: ClassVar[dict[str, str]] = UNREAD_BY_DPO
 
     pairs: str
     held_out: str | None = None

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
@@ -28,7 +28,7 @@ from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, TrainerConfig, training_arguments
 from training.reward.model import RewardModel, save
-from training.trl_arguments import check_arguments, with_trl
+from training.trl_arguments import UNREAD_BY_REWARD, check_arguments, with_trl
 
 __all__ = ["RewardConfig", "RewardModel", "train"]
 
@@ -42,6 +42,8 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     group_by_length  batches of pairs of like length in tokens, images included, by the longer answer: less is padding
     on_bad_sample  what happens to pairs that cannot be used: fail, or skip (counted in results/bad_samples.json)
     """
+
+    unread: ClassVar[dict[str, str]] = UNREAD_BY_REWARD
 
     pairs: str
     held_out: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.rl.sampler import SamplerConfig, visible
 from training.rl.trl_options import check_trl
+from training.trl_arguments import UNREAD_BY_RL
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
 Average = Literal["tokens", "rollouts", "constant"]
@@ -187,6 +188,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           learn from them, as Entropulse does. None: none
     evaluation            the same section as that of training.sft; keep: last takes the weights of the last step
     """
+
+    unread: ClassVar[dict[str, str]] = UNREAD_BY_RL
 
     environment: str
     options: dict[str, Any] = msgspec.field(default_factory=dict)

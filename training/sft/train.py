@@ -34,7 +34,7 @@ from training.data.mixture import Mixture
 from training.data.samples import Sample, load
 from training.data.source import Spec, open_source
 from training.options import Positive, TrainerConfig, training_arguments
-from training.trl_arguments import with_trl
+from training.trl_arguments import UNREAD_BY_SFT, with_trl
 
 MIB = 2**20
 
@@ -57,6 +57,7 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     """
 
     takes_unsloth: ClassVar[bool] = True
+    unread: ClassVar[dict[str, str]] = UNREAD_BY_SFT
 
     episodes: str | None = None
     data: Spec | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from training.grpo.train import main as grpo
 from training.options import TrainerConfig
 from training.reward.train import RewardConfig
 from training.reward.train import main as reward
+from training.rl.config import RlConfig
+from training.rl.train import main as rl
 from training.sft.train import SftConfig
 from training.sft.train import main as sft
 from training.trl_arguments import CHOICES, NAMED, REFUSED, check_arguments, check_names, with_trl
@@ -29,6 +32,7 @@ TRAINERS: dict[str, tuple[Main, type[TrainerConfig], dict[str, Any]]] = {
     "dpo": (dpo, DpoConfig, {**BASE, "pairs": "."}),
     "grpo": (grpo, GrpoConfig, {**BASE, "data": ".", "rewards": [{"name": "format"}]}),
     "reward": (reward, RewardConfig, {**BASE, "pairs": "."}),
+    "rl": (rl, RlConfig, {**BASE, "environment": "login", "tasks": {"count": 8, "seed": 0}}),
 }
 
 
@@ -36,7 +40,7 @@ def kinds() -> dict[str, Any]:
     from transformers import TrainingArguments
     from trl import DPOConfig, GRPOConfig, SFTConfig
 
-    return {"sft": SFTConfig, "dpo": DPOConfig, "grpo": GRPOConfig, "reward": TrainingArguments}
+    return {"sft": SFTConfig, "dpo": DPOConfig, "grpo": GRPOConfig, "reward": TrainingArguments, "rl": GRPOConfig}
 
 
 @pytest.mark.parametrize("method", TRAINERS)
@@ -76,6 +80,56 @@ def test_what_grpo_promises_is_held(
 ) -> None:
     main, _, good = TRAINERS["grpo"]
     assert says in refused(main, {**good, **change}, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("top_p", 0.9, "rollouts are sampled with temperature alone; take temperature"),
+        ("top_k", 1, "rollouts are sampled with temperature alone; take temperature"),
+        ("min_p", 0.1, "rollouts are sampled with temperature alone; take temperature"),
+        ("repetition_penalty", 1.1, "rollouts are sampled with temperature alone; take temperature"),
+        ("mask_truncated_completions", True, "take max_completion, or length_buffer"),
+        ("beta", 0.1, "there is no reference model and no KL term; take a smaller learning_rate"),
+        ("use_vllm", True, "vLLM samples the rollouts with asynchronous.vllm"),
+        ("vllm_mode", "colocate", "vLLM samples the rollouts with asynchronous.vllm"),
+        ("num_generations", 4, "a group has group_size rollouts"),
+    ],
+)
+def test_rl_names_what_to_use_in_place_of_what_it_does_not_read(
+    name: str, value: object, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, _, good = TRAINERS["rl"]
+    said = refused(main, {**good, "trl": {name: value}}, tmp_path, capsys)
+    assert f"trl.{name}: nothing reads it here: " in said
+    assert says in said
+
+
+def answered(method: str, name: str) -> str:
+    """What the configuration alone says of an argument: refused, the field that sets it, or nothing."""
+    kind = TRAINERS[method][1]
+    try:
+        check_names({name: None}, kind.__struct_fields__, kind.unread)
+    except ConfigError as error:
+        said = str(error)
+        return f"field: {NAMED[name]}" if ": the field " in said else "refused"
+    return "taken"
+
+
+@pytest.mark.ml
+@pytest.mark.parametrize("method", TRAINERS)
+def test_every_argument_of_trl_has_one_of_four_answers(method: str) -> None:
+    """The table is made of trainings, at night (tests/integration/training/test_trl_answers.py). An argument that a
+    newer TRL adds has none: decide it, and write the table again."""
+    table = json.loads((Path(__file__).parents[2] / "data" / "trl_answers.json").read_text(encoding="utf-8"))[method]
+    known = {field.name for field in dataclasses.fields(kinds()[method]) if field.init}
+    assert {*table} == known
+    for name, answer in table.items():
+        said = answered(method, name)
+        if said == "taken":
+            assert answer == "obeyed" or answer.startswith("not run here: "), (name, answer)
+        else:
+            assert answer == said, name
 
 
 def test_every_field_that_a_refusal_names_is_there() -> None:
