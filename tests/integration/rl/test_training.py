@@ -223,3 +223,16 @@ def test_too_many_void_rollouts_end_with_code_1_and_the_reason(
     assert "Traceback" not in said
     assert not list((tmp_path / "out").glob("checkpoints/checkpoint-*"))
     assert not (tmp_path / "out" / "model").exists()
+
+
+def test_the_first_step_of_a_warm_up_moves_the_weights_and_equal_returns_are_said_to_move_nothing(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(rl_config(start, warmup_steps=1, steps=2), tmp_path / "warm", None)
+    assert not same(tmp_path / "warm" / "checkpoints" / "checkpoint-1", start)
+    assert "teaches nothing" not in capsys.readouterr().out
+    world: dict[str, Any] = {"environment": "tests.integration.rl.worlds:Spoilt"}
+    world["options"] = {"count": str(tmp_path / "count"), "good": 0}
+    assert train(rl_config(start, **world, steps=1), tmp_path / "equal", None)
+    assert same(tmp_path / "equal" / "model", start)
+    assert "warning: generation 0 teaches nothing: within each group" in capsys.readouterr().out
