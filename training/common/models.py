@@ -74,6 +74,9 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     logging.disable_progress_bar()  # progress bars make logs unreadable
     name, where = source(config.model)
     refuse_opencua(name, where)
+    # before the weights, which take minutes
+    processor = load_processor(config.model, config.max_pixels, config.min_pixels)
+    check_family(config, name, where, processor)
     if config.loader == "unsloth":
         from training.common.unsloth import load
 
@@ -89,7 +92,34 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     tell_base(model, name, where.get("revision"))
     if config.freeze_vision:
         freeze_vision(model)
-    return model, load_processor(config.model, config.max_pixels, config.min_pixels)
+    return model, processor
+
+
+def check_family(config: TrainerConfig, name: str, where: dict[str, Any], processor: Any) -> None:
+    """Raises ConfigError for a model that cannot be trained here, by its configuration and its processor: the trainers
+    need images that become patches of a grid, as in Qwen-VL's families, and some options a tower of a known name."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    with reading(config.model, "its configuration"), torch.device("meta"):
+        about = AutoConfig.from_pretrained(name, **where)
+        empty = AutoModelForImageTextToText.from_config(about)
+    lacking = []
+    tower = config.freeze_vision or config.quantization is not None
+    if tower and not any(VISION in layer.split(".") for layer, _ in empty.named_modules()):
+        lacking.append(f"a vision tower called {VISION}")
+    if getattr(about, "image_token_id", None) is None:
+        lacking.append("image_token_id in config.json")
+    images = getattr(processor, "image_processor", None)
+    if not all(hasattr(images, needed) for needed in ("merge_size", "get_number_of_image_patches")):
+        lacking.append("a processor that turns an image into a grid of patches")
+    if lacking:
+        raise ConfigError(
+            f"model: {config.model} is of the family {about.model_type}, which cannot be trained here: it has not "
+            f"{', nor '.join(lacking)}; trained are Qwen2.5-VL, Qwen3-VL, and what is built as they are"
+        )
+    if config.lora is not None and config.adapter is None:
+        check_targets(config.lora.targets, empty, freeze_vision=config.freeze_vision)
 
 
 def start_model(config: TrainerConfig) -> Any:
