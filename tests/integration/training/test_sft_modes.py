@@ -484,11 +484,11 @@ def test_a_quantised_model_answers_with_the_trainings_bounds_and_adapter(
     from tests.integration.training import preference
     from tests.integration.training.test_precision import TRAIN
     from tests.integration.training.test_precision import config as of_method
-    from training.common import answering, models
+    from training.common import answering, saving
 
     agents = []
     final = answering.final_agent
-    monkeypatch.setattr(models, "merged", lambda *_: None)
+    monkeypatch.setattr(saving, "merged", lambda *_: None)
     monkeypatch.setattr(answering, "final_agent", lambda *given: agents.append(final(*given)) or agents[-1])
     made = {name: preference.material() / name for name in ("episodes", "pairs", "model")}
     changes = {"lora": LORA, "min_pixels": 100 * 100, "max_pixels": 128 * 128, "attention": "eager"}
