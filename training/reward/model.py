@@ -127,7 +127,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def merged(network: Any, processor: Any) -> Any:
     """The network with its LoRA merged into its weights. Raises ConfigError when it rewards otherwise than before."""
-    from training.weights import merging, same
+    from training.common import merging, same
 
     inputs = same.probes(processor, None, PromptConfig(), 1)
 

@@ -63,7 +63,7 @@ def export(config: ExportConfig, out: Path) -> list[str]:
     config.check()
     if config.adapter is not None:
         return [export_adapter(config, Path(config.adapter), out / "adapter")]
-    from training.weights import same
+    from training.common import same
 
     model, processor = load_base(config.model, config.dtype)
     inputs = same.probes(processor, config.episodes, config.prompt, config.samples)

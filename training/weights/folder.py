@@ -60,8 +60,8 @@ def save(
     """Writes the folder atomically, after a check that the saved model gives `expected`. Raises ConfigError."""
     from transformers import AutoModelForImageTextToText
 
+    from training.common import same
     from training.common.models import replace
-    from training.weights import same
 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

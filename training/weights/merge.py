@@ -31,7 +31,7 @@ class MergeConfig(Config, frozen=True, kw_only=True):
                     without it on one drawn screen
     samples         how many steps of the episodes logits are compared on
     prompt          how those steps are asked: give the training's section
-    tolerance       largest difference of logits, as a share of the largest; None: by dtype, see training.weights.same
+    tolerance       largest difference of logits, as a share of the largest; None: by dtype, see training.common.same
     licence         of the result, for the card
     """
 
@@ -48,9 +48,9 @@ class MergeConfig(Config, frozen=True, kw_only=True):
 
 def merge(config: MergeConfig, out: Path) -> list[str]:
     """Writes out/model; returns the report of the comparison. Raises ConfigError."""
+    from training.common import same
+    from training.common.merging import merged
     from training.common.models import with_adapter
-    from training.weights import same
-    from training.weights.merging import merged
 
     if not Path(config.adapter).is_dir():
         raise ConfigError(f"adapter: there is no folder {config.adapter}")

@@ -18,12 +18,12 @@ from tests.integration.rl.conftest import rl_config, taught
 from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of
+from training.common import same
 from training.common.saving import check_tied
 from training.grpo.config import GenerationConfig
 from training.options import LoraConfig
 from training.reward.model import RewardModel
 from training.rl.train import train as rl
-from training.weights import same
 
 pytestmark = [
     pytest.mark.ml,
@@ -90,7 +90,7 @@ def test_a_reward_model_rewards_as_its_last_checkpoint(made: dict[str, Path], tm
 def test_a_merge_that_answers_otherwise_ends_with_a_reason_and_without_model(
     made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.weights import merging
+    from training.common import merging
 
     monkeypatch.setattr(merging, "untie", lambda model: None)
     with pytest.raises(ConfigError, match=r"merged \(float32\): logits differ .* adapter/ has what was trained"):

@@ -68,8 +68,8 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
 
 
 def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
+    from training.common import same
     from training.common.models import with_adapter
-    from training.weights import same
     from training.weights.folder import load_base
 
     loaded, processor = load_base(str(material[0]), None)
@@ -182,7 +182,7 @@ def test_a_lora_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from training.weights import same
+    from training.common import same
 
     lora = tied_adapter(material[0], tmp_path / "adapter")
     merge(MergeConfig(model=str(material[0]), adapter=str(lora)), tmp_path)

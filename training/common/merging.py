@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from training.weights import same
+from training.common import same
 
 
 def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | None = None, otherwise: str) -> Any:
     """(the model with its LoRA in its weights, the line of the comparison)
 
     outputs    of a model, to be compared: one tensor (places, values) per input
-    share      the largest difference, as a share of the largest value; None: by dtype, see training.weights.same
+    share      the largest difference, as a share of the largest value; None: by dtype, see training.common.same
     otherwise  what the error says of files, when the merged model differs
 
     Raises ConfigError when it differs.
