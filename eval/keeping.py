@@ -14,16 +14,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
 
 import msgspec
 
 from eval.desktop import Task
 from eval.episodes import is_complete
-from eval.records import EPISODES, TaskRecord, episode_id
-
-End = Literal["failed", "solved"]
-ENDS: Final[tuple[End, ...]] = ("failed", "solved")
+from eval.records import ENDS, EPISODES, End, TaskRecord, end_of, episode_id
 
 
 class KeptEpisodes:
@@ -109,7 +105,3 @@ class KeptEpisodes:
         if len(kept) > (self.count or 0):
             shutil.rmtree(self.folder / self.names[kept.pop()], ignore_errors=True)
         return True
-
-
-def end_of(record: TaskRecord) -> End:
-    return "solved" if record.outcome == "scored" and record.success else "failed"

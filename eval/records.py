@@ -16,6 +16,8 @@ from eval.failures import FailedEpisode, FailureClass, failure
 
 RECORDS: Final = "tasks.jsonl"
 EPISODES: Final = "episodes"
+End = Literal["failed", "solved"]
+ENDS: Final[tuple[End, ...]] = ("failed", "solved")
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -194,3 +196,8 @@ def _answers(steps: Sequence[Step]) -> dict[str, float]:
     if figures["cost"]:  # then an answer without a cost makes the sum too small
         figures["answers_without_cost"] = float(sum(step.cost is None for step in steps))
     return {name: value for name, value in figures.items() if value}
+
+
+def end_of(record: TaskRecord) -> End:
+    """What the infrastructure failed has failed, too."""
+    return "solved" if record.outcome == "scored" and record.success else "failed"

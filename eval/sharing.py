@@ -26,8 +26,7 @@ import msgspec
 from eval.config import ConfigError
 from eval.continuing import content_of
 from eval.desktop import InfraError, Task
-from eval.keeping import ENDS, End, end_of
-from eval.records import TaskRecord
+from eval.records import ENDS, End, TaskRecord, end_of
 
 LOST: Final = 180.0  # seconds of silence after which a worker counts as gone; a model on CPU may hold its loop for some
 BEAT: Final = 10.0  # seconds between its signs of life

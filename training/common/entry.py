@@ -181,11 +181,12 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     from transformers import PrinterCallback, TrainerState
 
     from training.common import ema, sharding, trackers
-    from training.common.models import check_tied, load_weights
+    from training.common.models import load_weights
     from training.common.parts import check_parts
     from training.common.precision import float32_masters
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
+    from training.common.saving import check_tied
 
     sharding.ensure(trainer, config)
     check_tied(trainer.accelerator.unwrap_model(trainer.model), config)

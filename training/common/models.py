@@ -1,4 +1,4 @@
-"""Loads and saves models: processor, LoRA, adapters, the frozen vision tower."""
+"""Loads models: processor, LoRA, adapters, the frozen vision tower; and puts whole folders in their place."""
 
 from __future__ import annotations
 
@@ -75,6 +75,9 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     logging.disable_progress_bar()  # progress bars make logs unreadable
     name, where = source(config.model)
     refuse_opencua(name, where)
+    # before the weights, which take minutes
+    processor = load_processor(config.model, config.max_pixels, config.min_pixels)
+    check_family(config, name, where, processor)
     if config.loader == "unsloth":
         from training.common.unsloth import load
 
@@ -90,7 +93,34 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     tell_base(model, name, where.get("revision"))
     if config.freeze_vision:
         freeze_vision(model)
-    return model, load_processor(config.model, config.max_pixels, config.min_pixels)
+    return model, processor
+
+
+def check_family(config: TrainerConfig, name: str, where: dict[str, Any], processor: Any) -> None:
+    """Raises ConfigError for a model that cannot be trained here, by its configuration and its processor: the trainers
+    need images that become patches of a grid, as in Qwen-VL's families, and some options a tower of a known name."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    with reading(config.model, "its configuration"), torch.device("meta"):
+        about = AutoConfig.from_pretrained(name, **where)
+        empty = AutoModelForImageTextToText.from_config(about)
+    lacking = []
+    tower = config.freeze_vision or config.quantization is not None
+    if tower and not any(VISION in layer.split(".") for layer, _ in empty.named_modules()):
+        lacking.append(f"a vision tower called {VISION}")
+    if getattr(about, "image_token_id", None) is None:
+        lacking.append("image_token_id in config.json")
+    images = getattr(processor, "image_processor", None)
+    if not all(hasattr(images, needed) for needed in ("merge_size", "get_number_of_image_patches")):
+        lacking.append("a processor that turns an image into a grid of patches")
+    if lacking:
+        raise ConfigError(
+            f"model: {config.model} is of the family {about.model_type}, which cannot be trained here: it has not "
+            f"{', nor '.join(lacking)}; trained are Qwen2.5-VL, Qwen3-VL, and what is built as they are"
+        )
+    if config.lora is not None and config.adapter is None:
+        check_targets(config.lora.targets, empty, freeze_vision=config.freeze_vision)
 
 
 def start_model(config: TrainerConfig) -> Any:
@@ -353,86 +383,6 @@ def lora_name(saved: str, adapter: str, names: Container[str]) -> str:
     layer, _, kind = saved.rpartition(".")
     first, last = f"{layer}.{adapter}.{kind}", f"{saved}.{adapter}"
     return first if first in names else last
-
-
-def save_model(trainer: Any, folder: Path) -> None:
-    """Saves weights and processor atomically. A LoRA is merged into the weights and also saved next to them, as
-    `adapter/`. Of a quantised model only the adapter is saved.
-
-    All processes must call it; the first process writes.
-    """
-    partial = folder.with_name(f".{folder.name}.partial")
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    first = trainer.is_world_process_zero()
-    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
-    weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded else None  # all processes gather
-    if first:
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            write(trainer, model, weights, partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    trainer.accelerator.wait_for_everyone()
-
-
-def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Path, folder: Path) -> None:
-    """The first process's part of save_model; `weights` are the gathered weights of a sharded model."""
-    if hasattr(model, "merge_and_unload"):
-        adapter = folder.with_name("adapter")
-        model.save_pretrained(partial, state_dict=weights)
-        replace(partial, adapter)
-        model = merged(model if weights is None else whole(model, adapter), trainer.processing_class)
-        weights = None
-    if model is None:
-        return
-    for name in getattr(model, "all_tied_weights_keys", None) or {}:
-        (weights or {}).pop(name, None)  # after gathering, tied weights look independent
-    model.save_pretrained(partial, state_dict=weights)
-    trainer.processing_class.save_pretrained(partial)
-    replace(partial, folder)
-
-
-def check_tied(model: Any, config: TrainerConfig) -> None:
-    """Raises ConfigError where vLLM would sample with other weights than the trained ones: a LoRA on an embedding whose
-    weights are the head's, too. vLLM gets it merged into the one tensor that it has for both, or refuses it."""
-    from training.common.merging import on_tied
-
-    generation, beside = getattr(config, "generation", None), getattr(config, "asynchronous", None)
-    if getattr(generation, "backend", None) != "vllm" and getattr(beside, "vllm", None) is None:
-        return
-    if hasattr(model, "get_base_model") and on_tied(model.get_base_model()):
-        raise ConfigError(
-            "lora.targets: the embedding and the head of this model share their weights, and vLLM has one tensor for "
-            "both: no LoRA may lie on them; leave them out, or generate with transformers"
-        )
-
-
-def merged(model: Any, processor: Any, otherwise: str = "model/ was not written; adapter/ has what was trained") -> Any:
-    """The model with its LoRA merged into its weights; None when the weights are quantised.
-
-    otherwise  what the error says of files
-
-    Raises ConfigError when it does not answer as base and adapter do together.
-    """
-    if getattr(model, "is_quantized", False):
-        return None
-    from eval.prompts import PromptConfig
-    from training.common import merging, same
-
-    inputs = same.probes(processor, None, PromptConfig(), 1)
-    return merging.merged(model, lambda each: same.logits(each, inputs), otherwise=otherwise)[0]
-
-
-def whole(model: Any, adapter: Path) -> Any:
-    """The base model, loaded again unsharded, with the adapter on it."""
-    from peft import PeftModel
-    from transformers import AutoModelForImageTextToText
-
-    # with its revision: by its name alone it would be the newest one
-    peft_config = model.peft_config[model.active_adapter]
-    where = {} if peft_config.revision is None else {"revision": peft_config.revision}
-    fresh = AutoModelForImageTextToText.from_pretrained(peft_config.base_model_name_or_path, dtype=model.dtype, **where)
-    return PeftModel.from_pretrained(fresh, str(adapter))
 
 
 def replace(partial: Path, folder: Path) -> None:

@@ -243,10 +243,11 @@ def take_weights(trainer: Any, config: EvaluationConfig | None, seed: int, out: 
         if sharding.is_sharded(model):  # the first process reads for all, whose disks may be others
             kept = from_first(trainer.args, kept)
         told = f"that of step {step}"
-        if kept is None:
-            told, step = f"the last, of step {last}: the weights of step {step} are gone", last
-        else:
+        if kept is not None:
             load_weights(model, kept)
+        # the first process saves; another one may have the folder without weights, on a disk of its own
+        if not from_first(trainer.args, kept is not None):
+            told, step = f"the last, of step {last}: the weights of step {step} are gone", last
         if trainer.is_world_process_zero():
             print(f"model/ is {told}", flush=True)
     if trainer.is_world_process_zero() and (warning := got_worse(seen)) is not None:

@@ -25,7 +25,8 @@ from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.common.measured import KeptWeights, write_measured
-from training.common.models import load_model, lora, save_model
+from training.common.models import load_model, lora
+from training.common.saving import save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, Positive, TrainerConfig, training_arguments

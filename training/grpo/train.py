@@ -25,7 +25,8 @@ from training import rewards as reward_functions
 from training.common import sharding
 from training.common.collapse import write_collapse
 from training.common.entry import check_resume, entry, run_training
-from training.common.models import load_model, lora, save_model, start_model
+from training.common.models import load_model, lora, start_model
+from training.common.saving import save_model
 from training.data.faults import Faults
 from training.data.source import open_source
 from training.grpo.config import GrpoConfig

@@ -75,7 +75,7 @@ def make_network(config: RewardConfig) -> tuple[Any, Any]:
 
     model, processor = load_model(config)
     if config.adapter is not None:  # the policy's adapter belongs to the body
-        from training.common.models import merged
+        from training.common.saving import merged
 
         model = merged(model, processor, "Nothing was written")
     set_seed(config.seed)  # the head and a new LoRA start with random weights

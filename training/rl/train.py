@@ -23,7 +23,8 @@ from eval.config.progress import progress
 from eval.desktop import InfraError, Task
 from eval.environments.registry import environment
 from training.common.entry import check_resume, entry, run_training
-from training.common.models import load_model, load_processor, lora, save_model
+from training.common.models import load_model, load_processor, lora
+from training.common.saving import save_model
 from training.options import processes, training_arguments
 from training.rl.config import RlConfig
 from training.trl_arguments import check_arguments, with_trl

@@ -27,7 +27,8 @@ from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
 from training.common.measured import KeptWeights, write_measured
-from training.common.models import load_model, lora, save_model
+from training.common.models import load_model, lora
+from training.common.saving import save_model
 from training.data.faults import Faults, Policy
 from training.data.held_out import open_held_out
 from training.data.mixture import Mixture

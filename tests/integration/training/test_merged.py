@@ -19,7 +19,7 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of
 from training.common import same
-from training.common.models import check_tied
+from training.common.saving import check_tied
 from training.grpo.config import GenerationConfig
 from training.options import LoraConfig
 from training.reward.model import RewardModel

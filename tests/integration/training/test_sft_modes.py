@@ -197,7 +197,7 @@ def test_small_images_are_scaled_up_to_min_pixels(material: tuple[Path, Path]) -
     images = load_processor(str(material[1]), min_pixels=128 * 128).image_processor
     grid = images([Image.new("RGB", (64, 64))], return_tensors="pt")["image_grid_thw"][0]
     assert (int(grid[1]), int(grid[2])) == (16, 16)  # patches of 8 pixels
-    with pytest.raises(ConfigError, match="min_pixels: 1000000000 is more than"):
+    with pytest.raises(ConfigError, match=r"min_pixels: 1000000000 is more than"):
         load_processor(str(material[1]), min_pixels=10**9)
 
 
@@ -227,6 +227,48 @@ def test_opencua_is_refused_by_what_its_configuration_says(material: tuple[Path,
         (folder / "config.json").write_text(json.dumps({**card, key: value}))
         with pytest.raises(ConfigError, match="OpenCUA is for evaluation only"):
             config((material[0], folder)).check()
+
+
+def test_what_cannot_be_trained_is_told_before_the_weights_are_read(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folders have no weights: who asks for them fails otherwise."""
+    from transformers import CLIPImageProcessor, LlavaConfig
+
+    from training.common import models
+
+    def without_weights(name: str, card: dict[str, Any] | None = None) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(material[1], folder)
+        (folder / "model.safetensors").unlink()
+        if card is not None:
+            (folder / "config.json").write_text(json.dumps(card))
+        return folder
+
+    def load(folder: Path, **changes: Any) -> None:
+        models.load_model(config((material[0], folder), **changes))
+
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    llava = LlavaConfig(text_config={"model_type": "llama", **small}, vision_config=small).to_dict()
+    with pytest.raises(ConfigError, match=r"of the family llava, which cannot be trained .* it has not a vision tower"):
+        load(without_weights("llava", llava), freeze_vision=True)
+    text = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], **small}
+    with pytest.raises(ConfigError, match="is no vision-language model that transformers knows"):
+        load(without_weights("text", text))
+    with pytest.raises(ConfigError, match=r"lora\.targets: no layer is called 'nowhere'"):
+        load(without_weights("same"), lora=LoraConfig(targets=["nowhere"]))
+    with pytest.raises(ConfigError, match=r"min_pixels: 1000000000 is more than"):
+        load(tmp_path / "same", min_pixels=10**9, max_pixels=None)
+    inner = models.load_processor
+
+    def of_another_family(*given: Any) -> Any:
+        processor = inner(*given)
+        processor.image_processor = CLIPImageProcessor()
+        return processor
+
+    monkeypatch.setattr(models, "load_processor", of_another_family)
+    with pytest.raises(ConfigError, match="it has not a processor that turns an image into a grid of patches"):
+        load(tmp_path / "same")
 
 
 def test_too_long_samples_end_the_training_or_are_counted(
@@ -442,11 +484,11 @@ def test_a_quantised_model_answers_with_the_trainings_bounds_and_adapter(
     from tests.integration.training import preference
     from tests.integration.training.test_precision import TRAIN
     from tests.integration.training.test_precision import config as of_method
-    from training.common import answering, models
+    from training.common import answering, saving
 
     agents = []
     final = answering.final_agent
-    monkeypatch.setattr(models, "merged", lambda model: None)
+    monkeypatch.setattr(saving, "merged", lambda *_: None)
     monkeypatch.setattr(answering, "final_agent", lambda *given: agents.append(final(*given)) or agents[-1])
     made = {name: preference.material() / name for name in ("episodes", "pairs", "model")}
     changes = {"lora": LORA, "min_pixels": 100 * 100, "max_pixels": 128 * 128, "attention": "eager"}

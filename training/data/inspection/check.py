@@ -4,8 +4,10 @@ The splits of a packed dataset must not share content, and neither must several 
 test. Exit code 0: no leak. 1: a leak. 78: input that cannot be read, or damaged files.
 
 A leak is an episode (the same goal, frames and actions) or a step (the same goal, frame and action) that two sides
-share. Shared frames alone are reported with their share, and are leaks only with --strict: an empty desktop is the same
-in every split.
+share, and an episode with the same goal and actions whose frames look alike: a pixel, a clock, the compression differs
+(`training.data.inspection.similar`). With --strict single steps that look alike are looked for, too, and are leaks.
+Shared frames alone are reported with their share, and are leaks only with --strict: an empty desktop is the same in
+every split.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from eval.config import ConfigError
 from training.data.inspection.contents import share
 from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import MEANING, ContentKeys, Shared, StepPlace, common_frames, leaks
+from training.data.inspection.similar import similar
 
-LEAKS: Final = ("episode", "step")
+LEAKS: Final = ("episode", "step", "similar episode")
 
 
 def check(paths: Sequence[Path], ignore_shared_frames: int | None = None, strict: bool = False) -> tuple[bool, str]:
@@ -40,7 +43,7 @@ def check(paths: Sequence[Path], ignore_shared_frames: int | None = None, strict
     for seen in scan:
         keys.add(seen)
     ignored = None if ignore_shared_frames is None else common_frames(keys, ignore_shared_frames)
-    shared = list(leaks(keys, ignored))
+    shared = [*leaks(keys, ignored), *similar(keys, scan, ignored, steps=strict)]
     episodes = scan.at({place.episode for leak in shared for pair in leak.examples for place in pair})
     bad = [leak for leak in shared if strict or leak.level in LEAKS]
     lines = [f"{len(keys.side):,} episodes, {len(keys.frame):,} steps in {len(scan.sides)} splits"]
@@ -79,7 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="N",
         help="steps on a frame that is in N episodes of a split or more do not count (an empty desktop, a start page)",
     )
-    parser.add_argument("--strict", action="store_true", help="a shared frame is a leak as well")
+    parser.add_argument(
+        "--strict", action="store_true", help="a shared frame is a leak as well, and a step that looks alike"
+    )
     arguments = parser.parse_args(argv)
 
     def run() -> int:

@@ -19,6 +19,7 @@ from training.data.inspection.overlap import (
     leaks,
     repeated,
 )
+from training.data.inspection.similar import similar
 from training.data.inspection.stats import Stats
 
 CLUSTERS: Final = 4  # clusters of near-duplicates that are shown
@@ -41,7 +42,7 @@ class Card:
     @property
     def leaking(self) -> list[Shared]:
         """The leaks for which `python -m training.data check` fails."""
-        return [shared for shared in self.shared if shared.level in ("episode", "step")]
+        return [shared for shared in self.shared if shared.level in ("episode", "step", "similar episode")]
 
 
 def look_at(path: Path) -> Card:
@@ -53,7 +54,7 @@ def look_at(path: Path) -> Card:
         keys.add(seen)
     if not stats.episodes:
         raise ConfigError(f"{path} holds no whole episode")
-    shared = list(leaks(keys, examples=3))
+    shared = [*leaks(keys, examples=3), *similar(keys, scan, steps=False, examples=3)]
     same_episodes, same_steps = repeated(keys, "episode"), repeated(keys, "step")
     contradicted = contradictions(keys)
     wanted = {number for kept in stats.examples.values() for _, number, _ in kept}

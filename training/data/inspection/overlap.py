@@ -20,6 +20,8 @@ MEANING: Final = {
     "step": "the same goal, frame and action",
     "goal and frame": "the same goal and frame, whatever the action",
     "frame": "the same frame, byte for byte",
+    "similar episode": "the same goal and actions, and frames that look alike throughout",
+    "similar step": "the same goal and action, and a frame that looks alike",
 }
 
 
@@ -53,6 +55,7 @@ class ContentKeys:
         self.sides = look.sides
         self.side = array("B")  # of each episode
         self.content = array("Q")  # of each episode
+        self.acted = array("Q")  # of each episode: goal and actions
         self.episode = array("L")  # of each step; the others likewise
         self.step = array("L")
         self.frame = array("Q")
@@ -60,6 +63,7 @@ class ContentKeys:
         self.learned = array("Q")  # goal, frame and action
         self.context = array("Q")  # goal, frame and all actions before
         self.label = array("Q")  # the action
+        self.did = array("Q")  # goal and action
 
     def add(self, seen: ScannedEpisode) -> None:
         goal = seen.episode.goal or seen.episode.instruction
@@ -76,9 +80,11 @@ class ContentKeys:
                 self.learned.append(_short(digest(goal, image, done)))
                 self.context.append(_short(digest(goal, image, history)))
                 self.label.append(_short(digest(done)))
+                self.did.append(_short(digest(goal, done)))
             history = digest(history, done)
         self.side.append(self.sides.index(seen.side))
         self.content.append(_short(digest(*whole)))
+        self.acted.append(_short(digest(goal, history)))
 
     def arrays(self) -> dict[str, Any]:
         import numpy as np

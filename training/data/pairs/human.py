@@ -1,6 +1,8 @@
 """Preference pairs from people's ratings of answers to the steps of episodes.
 
-A file of ratings is CSV with a header, or JSON lines, with one of two sets of columns (`rater` may be left out):
+A file of ratings is CSV with a header, or JSON lines, with one of two sets of columns (`rater` may be left out). A
+spreadsheet's CSV is read as it was written: UTF-8 or UTF-16, with or without a byte order mark, with commas, semicolons
+(and decimal commas then) or tabs.
 
     episode, step, response, rating[, rater]            a number per answer, higher is better
     episode, step, first, second, choice[, rater]       choice: first, second or tie
@@ -10,7 +12,9 @@ A file of ratings is CSV with a header, or JSON lines, with one of two sets of c
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import itertools
 import json
 import math
@@ -26,6 +30,7 @@ from training.data.pairs.maker import Maker, ObservedStep
 
 RATED: Final = frozenset({"episode", "step", "response", "rating"})
 CHOSEN: Final = frozenset({"episode", "step", "first", "second", "choice"})
+SEPARATORS: Final = ",;\t"
 CHOICES: Final = {"first": 1, "second": -1, "tie": 0}
 
 
@@ -71,33 +76,65 @@ def make(source: HumanSource, maker: Maker) -> None:
 
 def _rows(path: Path, maker: Maker) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file:line, row). Raises ConfigError for a file that cannot be read or has neither set of columns."""
+    text = _read(path)
+    if path.suffix.lower() == ".csv":
+        yield from _of_csv(text, path)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except ValueError as error:
+            maker.faults.bad(f"{path}:{number}", BadSample("broken_rating", str(error)))
+            continue
+        if number == 1 and isinstance(data, dict):
+            _columns(list(data), f"{path}:1")
+        yield f"{path}:{number}", data
+
+
+def _read(path: Path) -> str:
+    """The text of a file that a spreadsheet or a program wrote: UTF-16 by its byte order mark or by its zeros (ASCII
+    has them in every other byte), else UTF-8. Raises ConfigError."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            if path.suffix == ".csv":
-                reader = csv.DictReader(file)
-                _columns(set(reader.fieldnames or ()), str(path))
-                for row in reader:
-                    yield f"{path}:{reader.line_num}", dict(row)
-                return
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    data = json.loads(line)
-                except ValueError as error:
-                    maker.faults.bad(f"{path}:{number}", BadSample("broken_rating", str(error)))
-                    continue
-                if number == 1 and isinstance(data, dict):
-                    _columns(set(data), f"{path}:1")
-                yield f"{path}:{number}", data
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+        if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return data.decode("utf-16")
+        if data[1:2] == b"\0" or data[:1] == b"\0":
+            return data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-16-be")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"ratings: {path}: neither UTF-8 nor UTF-16: {error}; save it as CSV UTF-8") from None
+    except OSError as error:
         raise ConfigError(f"ratings: {path}: {error}") from None
 
 
-def _columns(given: set[str], where: str) -> None:
-    if given - {"rater"} not in (RATED, CHOSEN):
+def _of_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file:line, row) of a CSV, whose header says what separates its columns. Raises ConfigError."""
+    head, _, rest = text.partition("\n")
+    skipped = 0
+    if head.strip().strip('"').lower().startswith("sep="):  # a line for spreadsheets alone
+        text, skipped = rest, 1
+    header = text.partition("\n")[0]
+    separator = max(SEPARATORS, key=header.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    names = [name.strip() for name in next(reader, [])]
+    _columns(names, str(path))
+    for values in reader:
+        if not any(value.strip() for value in values):
+            continue
+        row: dict[str, Any] = dict(zip(names, values, strict=False))
+        if separator == ";" and "rating" in row:  # where semicolons separate, numbers have a decimal comma
+            row["rating"] = row["rating"].replace(",", ".")
+        yield f"{path}:{reader.line_num + skipped}", row
+
+
+def _columns(names: list[str], where: str) -> None:
+    if set(names) - {"rater"} not in (RATED, CHOSEN) or len(set(names)) < len(names):
+        # what looks like another name is told apart
+        told = ", ".join(sorted(name if name.isascii() and name.isprintable() else ascii(name) for name in names))
         raise ConfigError(
-            f"ratings: {where} has the columns {', '.join(sorted(given)) or 'none'}; allowed: episode, step, response, "
+            f"ratings: {where} has the columns {told or 'none'}; allowed: episode, step, response, "
             "rating, or episode, step, first, second, choice; and rater"
         )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+from PIL import Image
 
 from eval.actions import Action, ActionType
+from tests.support.cases import every_case
 from tests.unit.training.data.material import Made, episode, png, write_folders, write_packed
 from training.data.inspection.check import main
 from training.data.inspection.look import DatasetScan
@@ -71,6 +75,73 @@ def test_a_single_copied_step_is_a_leak(tmp_path: Path, capsys: pytest.CaptureFi
     assert "LEAK: 1 of level step" in text
     assert "test/other step 0 = train/episode-1 step 0" in text
     assert "warning: 2 of level goal and frame" in text
+
+
+def touched(made: Made, name: str, *, frames: Sequence[int] | None = None) -> Made:
+    """The same under another name, but for one pixel of each frame, or of some."""
+    changed = []
+    for number, data in enumerate(made[1]):
+        with Image.open(io.BytesIO(data)) as opened:
+            image = opened.convert("RGB")
+        if frames is None or number in frames:
+            red, *rest = image.getpixel((3, 3))  # type: ignore[misc]
+            image.putpixel((3, 3), (red ^ 128, *rest))
+        changed.append(io.BytesIO())
+        image.save(changed[-1], "PNG")
+    return renamed(made, name)[0], [each.getvalue() for each in changed]
+
+
+@every_case("packed", [True, False])
+def test_an_episode_that_differs_by_one_pixel_is_a_leak(
+    packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, test = [episode(0), episode(1)], [episode(2), touched(episode(1), "touched")]
+    where: list[Path] = [tmp_path / f"{packed}"]
+    if packed:
+        write_packed(where[0], {"train": train, "test": test})
+    else:
+        where = [write_folders(tmp_path / side, made) for side, made in (("train", train), ("test", test))]
+    code, text = run(capsys, *where)
+    assert code == 1
+    assert "LEAK: 1 of level similar episode (the same goal and actions, and frames that look alike" in text
+    assert "test/touched" in text
+    assert "train/episode-1" in text
+    assert "level step" not in text
+    assert "LEAK: 3 of level similar step" in run(capsys, *where, "--strict")[1]
+
+
+def test_a_step_that_differs_by_one_pixel_is_a_leak_if_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two episodes of one goal that begin alike and then differ."""
+    first = episode(1)
+    second = touched(renamed(acting(first, 1, 0.123), "other"), "other")
+    second = (second[0], [*second[1][:1], *map(png, "abc")])
+    write_packed(tmp_path / "out", {**CLEAN, "test": [second]})
+    assert run(capsys, tmp_path / "out") == (0, "3 episodes, 9 steps in 2 splits\nclean\n")
+    code, text = run(capsys, tmp_path / "out", "--strict")
+    assert code == 1
+    assert "LEAK: 1 of level similar step" in text
+
+
+def test_other_pictures_or_other_actions_are_no_leak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Screens of one colour have one perceptual hash: their grey tells them apart."""
+    first = episode(1)
+    other = (renamed(first, "other")[0], [png(f"other {number}") for number in range(4)])
+    elsewhere = touched(acting(first, 1, 0.9), "elsewhere")
+    dark, light = ([flat(grey)] * 4 for grey in (10, 200))
+    plain = episode(7, frames=dark)
+    write_packed(
+        tmp_path / "out",
+        {"train": [first, plain], "test": [other, elsewhere, (renamed(plain, "light")[0], light)]},
+    )
+    assert run(capsys, tmp_path / "out") == (0, "5 episodes, 15 steps in 2 splits\nclean\n")
+
+
+def flat(grey: int) -> bytes:
+    data = io.BytesIO()
+    Image.new("L", (24, 16), grey).convert("RGB").save(data, "PNG")
+    return data.getvalue()
 
 
 def test_shared_frames_alone_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from eval.agents.config import CommonestConfig, ScriptedConfig
 from eval.config import ConfigError
 from eval.desktop import Expected
 from eval.prompts import PromptConfig
+from tests.support.cases import every_case
 from tests.unit.training.data.tries import (
     FAR,
     HIT,
@@ -281,6 +282,46 @@ def test_a_rating_of_nothing_is_a_fault(tmp_path: Path, change: dict[str, object
     found, report = pairs(source, tmp_path, on_bad_sample="skip")
     assert len(found) == 3
     assert report["faults"]["by_reason"].keys() == {reason}
+
+
+PLAIN = "episode,step,response,rating\r\none,0,{hit},5\r\none,0,{far},1\r\n"
+SEMICOLONS = PLAIN.replace(",", ";")
+SHEETS: dict[str, bytes] = {
+    "a byte order mark": b"\xef\xbb\xbf" + PLAIN.encode(),
+    "semicolons": SEMICOLONS.encode(),
+    "semicolons and decimal commas": b"\xef\xbb\xbf" + SEMICOLONS.replace(";5", ";4,5").replace(";1", ";1,5").encode(),
+    "sep": b"sep=;\r\n" + SEMICOLONS.encode(),
+    "tabs, UTF-16": PLAIN.replace(",", "\t").encode("utf-16"),
+    "UTF-16, big end first": b"\xfe\xff" + PLAIN.encode("utf-16-be"),
+    "UTF-16 without a mark": PLAIN.encode("utf-16-le"),
+    "blanks and quotes": b'"episode" , step,"response",rating \n"one",0,"{hit}",5\none,0,"{far}",1\n,,,\n',
+}
+
+
+@every_case("name", SHEETS)
+def test_a_spreadsheets_ratings_are_read_as_it_wrote_them(name: str, tmp_path: Path) -> None:
+    folder = episode(tmp_path / name / "seen", "one", [HIT]).parent
+    data = SHEETS[name]
+    quote = "" if name == "blanks and quotes" else '"'  # these are quoted there
+    for mark, answer in (("{hit}", HIT), ("{far}", FAR)):
+        for code in ("utf-8", "utf-16-le", "utf-16-be"):
+            data = data.replace(mark.encode(code), f"{quote}{answer}{quote}".encode(code))
+    file = tmp_path / name / "ratings.CSV"
+    file.write_bytes(data)
+    found, report = pairs(HumanSource(ratings=str(file), episodes=str(folder)), tmp_path / name)
+    assert sides(found) == [(HIT, FAR)]
+    assert not report["faults"]["by_reason"]
+
+
+def test_a_column_that_looks_like_another_is_shown_as_it_is(tmp_path: Path) -> None:
+    folder = episode(tmp_path / "seen", "one", [HIT]).parent
+    file = tmp_path / "ratings.csv"
+    file.write_text("\u200bepisode,step,response,rating\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"has the columns '\\u200bepisode', rating, response, step; allowed"):
+        pairs(HumanSource(ratings=str(file), episodes=str(folder)), tmp_path)
+    file.write_bytes(b"episode,step,response,rating\nd\xe9j\xe0,0,a,1\n")
+    with pytest.raises(ConfigError, match=r"neither UTF-8 nor UTF-16: .* save it as CSV UTF-8"):
+        pairs(HumanSource(ratings=str(file), episodes=str(folder)), tmp_path)
 
 
 def test_columns_that_are_not_known_are_refused(tmp_path: Path) -> None:
