@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from eval.config import convert
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
-from eval.run import EvaluatedTasks, RunConfig, evaluate
+from eval.run import RunConfig, evaluate
 from launcher.cli import main
 from launcher.results.training_records import RlRollout, RlTurn, read_folder
 from launcher.spec.model import Output
@@ -66,7 +67,7 @@ def rewarded_in_one_step(taught: Path, out: Path) -> Path:
     options = {"count": str(out.with_suffix(".count")), "good": 2}
     limits = RolloutLimits(max_steps=1, parse_failures=9, attempts=1)
     size: dict[str, Any] = {"tasks_per_generation": 1, "group_size": 4, "batch_size": 4, "max_completion": 8}
-    tasks = EvaluatedTasks(count=1, seed=0)
+    tasks = TasksConfig(count=1, seed=0)
     config = RlConfig(
         model=str(taught), environment=world, options=options, tasks=tasks, limits=limits, steps=1, **size, **LEARNING
     )
