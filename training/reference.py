@@ -87,7 +87,13 @@ def trl_section() -> list[str]:
     lines += ["", "| not offered | because |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in sorted(names))} | {why} |" for why, names in by_promise.items()]
     lines += ["", "| trainer | what it reads nowhere | because, and what to use |", "|---|---|---|"]
-    for trainer, kind in (("sft", SftConfig), ("dpo", DpoConfig), ("reward", RewardConfig), ("rl", RlConfig)):
+    for trainer, kind in (
+        ("sft", SftConfig),
+        ("dpo", DpoConfig),
+        ("grpo", GrpoConfig),
+        ("reward", RewardConfig),
+        ("rl", RlConfig),
+    ):
         unread: dict[str, list[str]] = {}
         for name, instead in kind.unread.items():
             unread.setdefault(instead, []).append(name)

@@ -129,6 +129,10 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
         "router_aux_loss_coef",
     ),
     "it is for optimisers that `optimizer` does not offer": ("optim_args", "optim_target_modules"),
+    "TRL 1.16 fails in its own computation of these weights; take losses and weights": ("use_weighting",),
+    "TRL 1.16 looks for the embeddings where the Qwen-VL classes have none; take precision: float32": (
+        "cast_lm_head_to_fp32",
+    ),
     "Liger's kernels cannot be loaded for the Qwen-VL classes of transformers 5.23": (
         *("liger_kernel_config", "use_liger_kernel"),
     ),
@@ -174,10 +178,14 @@ UNREAD_BY_DPO: Final[dict[str, str]] = {
     **_PADDED,
     "label_smoothing_factor": "a pair has no label of a token; take label_smoothing, the share of turned pairs",
 }
+UNREAD_BY_GRPO: Final[dict[str, str]] = {"label_smoothing_factor": "the loss has no labels; take entropy_coef"}
 UNREAD_BY_REWARD: Final[dict[str, str]] = {
     "label_smoothing_factor": "a pair has no label of a token; take centring to keep rewards near 0",
 }
-UNREAD_BY_RL: Final[dict[str, str]] = {name: instead for instead, names in _UNREAD_BY_RL.items() for name in names}
+UNREAD_BY_RL: Final[dict[str, str]] = {
+    **UNREAD_BY_GRPO,
+    **{name: instead for instead, names in _UNREAD_BY_RL.items() for name in names},
+}
 REFUSED: Final[dict[str, str]] = {name: promise for promise, names in _PROMISES.items() for name in names}
 
 

@@ -8,7 +8,7 @@ measurements.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from training.data.faults import Policy
 from training.data.source import SourceConfig
 from training.options import NotNegative, Positive, TrainerConfig, check_largest_ratio, processes
 from training.rewards.loading import RewardSpec
+from training.trl_arguments import UNREAD_BY_GRPO
 
 Loss = Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"]
 # beyond these bounds the probabilities of a float32 softmax are no numbers
@@ -109,6 +110,8 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
     watch                 measures whose collapse stops the training
     predictions           answers of the last generation that are drawn
     """
+
+    unread: ClassVar[dict[str, str]] = UNREAD_BY_GRPO
 
     data: str | SourceConfig | list[SourceConfig]
     prompt: PromptConfig = PromptConfig()

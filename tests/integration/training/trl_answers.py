@@ -36,11 +36,12 @@ TRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "delta": (1.01, {}),
     "disable_dropout": (None, {"#lora": LoraConfig(dropout=0.5)}),  # the tiny model has no other dropout
     "entropy_coef": (0.5, {}),
-    "entropy_coef_delta": (0.9, {"use_adaptive_entropy": True, "entropy_target": 5.0}),
-    "entropy_coef_max": (0.001, {"use_adaptive_entropy": True, "entropy_target": 5.0, "entropy_coef_delta": 0.9}),
-    "entropy_coef_min": (0.5, {"use_adaptive_entropy": True, "entropy_target": 5.0}),
+    # the model's entropy is below the target, so that the coefficient grows from step to step
+    "entropy_coef_delta": (0.9, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
+    "entropy_coef_max": (0.001, {"use_adaptive_entropy": True, "entropy_target": 9.0, "entropy_coef_delta": 0.9}),
+    "entropy_coef_min": (0.5, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
     "entropy_target": (9.0, {"use_adaptive_entropy": True, "entropy_coef_delta": 0.9}),
-    "use_adaptive_entropy": (True, {"entropy_target": 5.0, "entropy_coef_delta": 0.9}),
+    "use_adaptive_entropy": (True, {"entropy_target": 9.0, "entropy_coef_delta": 0.9}),
     "top_entropy_quantile": (0.2, {}),
     "off_policy_mask_threshold": (1e-9, {}),
     "sapo_temperature_neg": (9.0, {"#loss": "sapo"}),
@@ -138,10 +139,17 @@ def made(method: str, options: dict[str, Any], trl: dict[str, Any], out: Path) -
     from training.rewards import RewardSpec, load
 
     names = ("variety", "shortness")[: values.pop("rewards", 1)]
+    values |= {"steps": 4, "save_every": 4}  # whole generations
     config = GrpoConfig(
-        **values, data=str(root / "episodes"), prompt=preference.PROMPT, num_generations=4, batch_size=8,
-        num_iterations=2, max_completion=4, rewards=[RewardSpec(name=f"{HERE}:{name}") for name in names],
-    )  # fmt: skip
+        **values,
+        data=str(root / "episodes"),
+        prompt=preference.PROMPT,
+        num_generations=4,
+        batch_size=8,
+        num_iterations=2,
+        max_completion=4,
+        rewards=[RewardSpec(name=f"{HERE}:{name}") for name in names],
+    )
     config.check()
     rewards = load(config.rewards)
     prompts = Prompts(open_source(config.data, config.prompt.builder(), Faults()), rewards, Faults())
@@ -175,18 +183,20 @@ def changed(kind: Any, name: str) -> tuple[Any, dict[str, Any]]:
 def read_at(name: str, method: str) -> str:
     """The first line that reads an argument: of the method's trainer in TRL, else of transformers'."""
     look = re.compile(rf"(?:args|self)\.{name}\b")
-    for package, folder in (("trl", "trl/trainer"), ("transformers", "transformers")):
-        files = sorted(path for path in importlib.metadata.files(package) or () if str(path).startswith(folder))
-        own = f"{'grpo' if method == 'rl' else method}_trainer.py"
-        order = sorted(files, key=lambda path: (path.name != own, "args" in path.name, str(path)))
-        order = [path for path in order if package != "trl" or path.name == own]
-        for path in (
-            path for path in order if path.suffix == ".py" and ("train" in path.name or "integration" in path.name)
-        ):
+    name_of = "grpo" if method == "rl" else method
+    own = [f"{name_of}_trainer.py", f"{name_of}_config.py"]
+    for package in ("trl", "transformers"):
+        files = [path for path in importlib.metadata.files(package) or () if path.suffix == ".py"]
+        first = [path for name in own for path in files if path.name == name]
+        rest = sorted((path for path in files if "train" in path.name or "integration" in str(path)), key=str)
+        for path in [*first, *(rest if package == "transformers" else [])]:
             for number, line in enumerate(path.locate().read_text(encoding="utf-8").splitlines(), 1):
                 if look.search(line):
                     return f"{package} {importlib.metadata.version(package)}: {path}:{number}"
     return "no line reads it"
+
+
+NOT_YET = "not run yet"  # in the table: train with it, and write the answer
 
 
 def answers(method: str, tell: Callable[[str], object] = lambda _: None) -> dict[str, str]:
