@@ -138,7 +138,7 @@ def group_by_length(trainer: Any, lengths: Lengths, seed: int, *, fresh: bool = 
     trainer._get_train_sampler = lambda dataset=None: order
 
 
-class Rows(Dataset[dict[str, int]]):
+class SampleRows(Dataset[dict[str, int]]):
     """`{"index"}` of any index, those of a mixture's later epochs too; as long as one epoch."""
 
     def __init__(self, count: int) -> None:
@@ -153,6 +153,6 @@ class Rows(Dataset[dict[str, int]]):
 
 def take_epochs(trainer: Any, count: int, seed: int) -> None:
     """Makes a transformers Trainer take a mixture's next part in each epoch."""
-    trainer.train_dataset = Rows(count)
+    trainer.train_dataset = SampleRows(count)
     order = InEpochs(count, seed, fresh=True)
     trainer._get_train_sampler = lambda dataset=None: order

@@ -16,11 +16,6 @@ OF_ADVANTAGES: Final = (
 
 def check_trl(trl: Mapping[str, Any], *, taught: bool) -> None:
     """Raises ConfigError. `taught`: every turn learns from SDPO's teacher, and none from an advantage."""
-    if "router_aux_loss_coef" in trl:
-        raise ConfigError(
-            "trl.router_aux_loss_coef: not offered: the loss is a sum over tokens, and how a pass loads a model's "
-            "experts is no such sum"
-        )
     if taught and (unread := [name for name in OF_ADVANTAGES if name in trl]):
         raise ConfigError(
             f"trl.{unread[0]}: does nothing where every turn learns from the teacher; leave it out, or take "

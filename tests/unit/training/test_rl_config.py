@@ -98,7 +98,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sdpo": {}, "loss": "cispo"}, "loss: does nothing where every turn learns from the teacher"),
     ({"sdpo": {}, "turn_cost": 0.02}, "turn_cost: does nothing where every turn learns from the teacher"),
     ({"sdpo": {}, "trl": {"entropy_coef": 0.1}}, "trl.entropy_coef: does nothing where every turn learns from the"),
-    ({"trl": {"router_aux_loss_coef": 0.1}}, "trl.router_aux_loss_coef: not offered: the loss is a sum over tokens"),
+    ({"trl": {"router_aux_loss_coef": 0.1}}, "trl.router_aux_loss_coef: not offered"),
     ({"sdpo": {"solved": "grpo"}, "loss": "grpo"}, "sdpo.solved: grpo needs loss dapo or cispo"),
     ({"sdpo": {"solved": "grpo"}, "average": "rollouts"}, "sdpo.solved: grpo needs average: tokens"),
     ({"sdpo": {}, "lora": {"dora": True}}, "lora.dora: allowed with sdpo: false"),
