@@ -46,7 +46,6 @@ OWN: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"evaluation": {"episodes": "$EPISODES", "minimum": math.nan}}, "evaluation.minimum is not a finite number"),
     ],
     "dpo": [
-        ({"lora": {"targets": ["lm_head"]}}, "lora.targets: lm_head is the head"),
         ({"weights": [math.inf, 1]}, "weights[0] is not a finite number"),
     ],
     "reward": [
