@@ -117,3 +117,4 @@ def stage_code(code: int, reason: Reason) -> int:
 
 
 MAX_INFRASTRUCTURE_ATTEMPTS: Final = 20  # attempts without a new checkpoint in between
+MAX_BRIEF_ATTEMPTS: Final = 5  # of them, where each was lost within its first heartbeat

@@ -51,6 +51,7 @@ class AttemptFacts(NamedTuple):
     checkpoint: int = -1  # the newest complete step
     running: float = 0.0  # seconds
     held: float = 0.0  # seconds from its claim on: it is billed for them
+    brief: bool = False  # its leader left no exit, and no heartbeat but the first
     move: bool = False  # not an attempt: its claim moved the run to its next backend
 
 
@@ -220,6 +221,7 @@ def facts(
                 checkpoint=max(attempt.checkpoints, default=-1),
                 running=attempt.running(members[0]),
                 held=attempt.held(members[0]),
+                brief=attempt.brief(members[0], job.timing.beat),
             )
         )
     leading = job.roles[job.leading].replicas

@@ -17,7 +17,7 @@ from launcher.protocol.read import read_events, read_run, unlisted
 from launcher.protocol.records import Event, Placement, Result, Resumed
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
-from launcher.reasons import Reason
+from launcher.reasons import MAX_BRIEF_ATTEMPTS, Reason
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
@@ -28,6 +28,11 @@ from launcher.store.paths import LISTED
 REMOVED: Final = (
     f"its object was deleted, and nothing made it again within {decide.GONE_FOR_GOOD / 60:.0f} min: its file was "
     "removed from Git, or what applied it does not work"
+)
+# what is known of processes that left no word
+KILLED: Final = (
+    f"{MAX_BRIEF_ATTEMPTS} attempts in a row were killed within seconds of their start. Files in /dev/shm and in a "
+    "tmpfs count as memory: where they fill it, the kernel kills the runtime too"
 )
 Here = Callable[[Placement | None], bool]  # whether a claim was made at this place; None: there is no claim yet
 
@@ -138,6 +143,8 @@ def result_of(
     attempt = view.attempt(verdict.attempt)
     exits = attempt.exits if attempt else {}
     messages = [end.message for end in exits.values() if end.reason is verdict.reason and end.message]
+    if verdict.reason is Reason.LOST and verdict.outcome == "failed" and _brief(view, job, leader):
+        messages.append(KILLED)
     return Result(
         outcome=verdict.outcome,
         attempt=verdict.attempt,
@@ -155,6 +162,12 @@ def result_of(
         left_out_count=sum(end.left_out_count for end in exits.values()),
         resumed=Resumed(job.resume, job.resume_made_with) if job.resume and job.resume_made_with else None,
     )
+
+
+def _brief(view: RunView, job: ResolvedJob, leader: str) -> bool:
+    """Whether the newest attempts, as many as then are enough, were lost within their first heartbeats."""
+    newest = view.computing[-MAX_BRIEF_ATTEMPTS:]
+    return len(newest) == MAX_BRIEF_ATTEMPTS and all(attempt.brief(leader, job.timing.beat) for attempt in newest)
 
 
 def write_result(store: Store, run: str, job: ResolvedJob, ours: Result) -> Result:

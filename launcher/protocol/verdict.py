@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from launcher.protocol.facts import AttemptFacts, Rules, RunFacts
 from launcher.protocol.rules import ALL, Rule
-from launcher.reasons import RULES, Reason
+from launcher.reasons import MAX_BRIEF_ATTEMPTS, RULES, Reason
 
 
 class Verdict(NamedTuple):
@@ -62,7 +62,7 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
     """The end of a run that may not be tried again; None while its newest attempt lives, or if another may follow."""
     if Rule.FINAL not in rules or not run.attempts or not ended(run.attempts[-1]):
         return None
-    users = streak = 0
+    users, streak = 0, 0.0
     newest, running, held, policy = -1, 0.0, 0.0, run.policy
     for number, attempt in enumerate(run.attempts, 1):
         if attempt.move:
@@ -71,12 +71,15 @@ def exhausted(run: RunFacts, rules: Rules = ALL) -> Verdict | None:
         running += attempt.running
         held += attempt.held
         if attempt.checkpoint > newest:
-            newest, streak = attempt.checkpoint, 0
+            newest, streak = attempt.checkpoint, 0.0
         if not RULES[reason].again and reason not in policy.again:
             outcome = "cancelled" if reason is Reason.CANCELLED else "failed"
             return Verdict(outcome, number, reason)
         if RULES[reason].counts:
             users += 1
+        elif attempt.brief and reason is Reason.LOST:
+            # what kills a process at its start, such as a tmpfs that fills the memory, kills the next one, too
+            streak += policy.infrastructure / MAX_BRIEF_ATTEMPTS
         else:
             streak += 1
         if users > policy.retries or streak >= policy.infrastructure:

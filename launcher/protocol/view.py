@@ -52,6 +52,10 @@ class AttemptView:
         record = self.exits.get(leader) or (self.beats[leader][0] if leader in self.beats else None)
         return max(record.held, record.running) if record is not None else 0.0
 
+    def brief(self, leader: str, beat: float) -> bool:
+        """Whether the leader left no exit, and its command ran for less than a heartbeat as far as it told."""
+        return leader in self.claims and leader not in self.exits and self.running(leader) < beat
+
     def live(self, leader: str) -> Mapping[str, int]:
         """Live output -> its newest version, as the leader's exit or last heartbeat says."""
         if leader in self.exits:

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, facts, gone, proves_dead, same_place
+from launcher.protocol.finish import result_of
 from launcher.protocol.records import Beat, Broken, Claim, Exit, Placement, Result
+from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import MAX_INFRASTRUCTURE_ATTEMPTS, Reason
 from launcher.spec.model import Limits, Output, ResolvedJob, Role, Timing
@@ -78,6 +80,26 @@ def test_of_records() -> None:
     bare = facts(view(replace(attempt(), claims={}, claimed={})), JOB).attempts[0]
     assert bare == AttemptFacts((False,) * 3, (None,) * 3, (False,) * 3)
     assert facts(view(attempt(outputs=frozenset({"ckpt"}))), JOB).attempts[0].outputs is False
+
+
+@pytest.mark.parametrize(("running", "brief"), [(None, True), (0.0, True), (4.9, True), (5.0, False)])
+def test_a_leader_that_was_lost_before_its_second_heartbeat(running: float | None, brief: bool) -> None:
+    job = msgspec.structs.replace(JOB, timing=Timing(beat=5.0, stale=100.0, fence=50.0))
+    beats = {} if running is None else {"main-0": (Beat(1, "running", running=running), NOW)}
+    assert facts(view(attempt(beats=beats)), job).attempts[0].brief is brief
+    ended = attempt(beats=beats, exits={"main-0": Exit("main-0", Reason.PREEMPTED)})
+    assert facts(view(ended), job).attempts[0].brief is False
+
+
+def test_an_end_by_kills_at_the_start_says_what_may_kill() -> None:
+    job = msgspec.structs.replace(JOB, timing=Timing(beat=5.0, stale=100.0, fence=50.0))
+    killed = view(*(attempt(number) for number in range(1, 6)))
+    lost = Verdict("failed", 5, Reason.LOST)
+    assert "/dev/shm" in result_of(killed, job, lost, writer="me", message="", data={}).message
+    lived = view(
+        *(attempt(n) for n in range(1, 5)), attempt(5, beats={"main-0": (Beat(1, "running", running=9.0), NOW)})
+    )
+    assert result_of(lived, job, lost, writer="me", message="", data={}).message == ""
 
 
 def test_an_attempt_that_a_reader_missed_ended() -> None:

@@ -56,6 +56,19 @@ def test_infrastructure_counts_until_a_new_checkpoint() -> None:
     assert exhausted(run(further, *[again] * 19)) == Verdict("failed", 20, Reason.LOST)
 
 
+def test_five_attempts_that_were_lost_at_their_start_are_enough() -> None:
+    """As where a tmpfs fills the memory, and the kernel kills the runtime itself each time."""
+    brief = LOST._replace(brief=True)
+    assert exhausted(run(*[brief] * 4)) is None
+    assert exhausted(run(*[brief] * 5)) == Verdict("failed", 5, Reason.LOST)
+    assert exhausted(run(*[brief] * 4, *[LOST] * 3)) is None
+    assert exhausted(run(*[brief] * 4, *[LOST] * 4)) == Verdict("failed", 8, Reason.LOST)
+    further = attempt(None, gone=True, checkpoint=5)
+    assert exhausted(run(*[brief] * 4, further, *[brief] * 4)) is None
+    told = attempt(Reason.PREEMPTED)._replace(brief=True)  # it left a word
+    assert exhausted(run(*[told] * 19)) is None
+
+
 def test_user_errors_in_between_do_not_forgive_infrastructure() -> None:
     attempts = [LOST] * 10 + [attempt(Reason.USER_ERROR)] + [LOST] * 10
     assert exhausted(run(*attempts, retries=3)) == Verdict("failed", 21, Reason.LOST)
