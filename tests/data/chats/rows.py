@@ -1,7 +1,7 @@
 """Rows in the forms of others' data, which `loaders.py` gives to their loaders and a test to ours.
 
 The first of each form has the shape of the project's published example: LLaMA-Factory's data/mllm_demo.json, ms-swift's
-page on custom datasets, LLaVA's docs/Finetune_Custom_Data.md, TRL's page on dataset formats.
+page on custom datasets, LLaVA's page on custom data (Finetune_Custom_Data), TRL's page on dataset formats.
 """
 
 from __future__ import annotations
