@@ -54,13 +54,13 @@ def test_a_command_runs_as_the_desktops_user_and_sees_nothing_of_the_machine() -
     assert any(Path(home).iterdir()), "nothing that could be seen"
 
     async def work(session: DesktopSession) -> None:
-        command = f"id -u; ls -A {home}; ls /proc | grep -c '^[0-9]'"
+        command = f"id -u; ls -A {home} 2>/dev/null; ls /proc | grep -c '^[0-9]'"
         told = await tools.call(session, "run_command", {"command": command})
         status, user, *rest = told.split("\n")
         assert status == "status 0"
         assert int(user) == session.place.home.stat().st_uid
         assert int(user) != os.geteuid()
-        assert len(rest) == 1  # nothing in the home of who runs the desktops
+        assert len(rest) == 1  # the home of who runs the desktops is not there, or empty
         assert int(rest[0]) < 30  # the processes of its own namespace
 
     on_a_desktop(work)
