@@ -124,7 +124,7 @@ def test_it_looks_at_the_images(straight: Path, made: tuple[Path, Path]) -> None
     assert min(abs(a - b) for a, b in zip(moved, rewards.tolist(), strict=True)) > 1e-4
     with pytest.raises(ValueError, match="places for images"):
         model.score(chats[:1], [[]])
-    with pytest.raises(ValueError, match="image that is not there"):
+    with pytest.raises(ValueError, match="a control token"):
         model.score([with_response(found[0].prompt, "<|image_pad|>")], [found.images(found[0])])
 
 
