@@ -121,14 +121,9 @@ class Flooding:
             await computer.answer(Decision("an action", action))
 
 
+@pytest.mark.nightly  # a minute of the processor each
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("how", "broken"),
-    [
-        ("windows", False),
-        *[pytest.param(how, True, marks=pytest.mark.nightly) for how in ("pixmaps", "clients")],
-    ],
-)
+@pytest.mark.parametrize(("how", "broken"), [("windows", False), ("pixmaps", True), ("clients", True)])
 def test_a_whole_flooded_episode_is_a_score(how: str, broken: bool, tmp_path: Path) -> None:
     (result,) = asyncio.run(
         rollout(
