@@ -212,7 +212,7 @@ def test_of_torchrun_the_process_that_failed_and_its_words_are_told(tmp_path: Pa
     assert no_process_left(rig)
 
 
-@pytest.mark.nightly  # of torchrun the test above is CI's; the threads' rule is a table in tests/unit/spec/test_threads.py
+@pytest.mark.nightly  # the rule of the threads is a table in tests/unit/spec/test_threads.py
 @pytest.mark.ml
 def test_two_processes_of_torchrun_share_the_cpus_and_one_that_exits_with_78_ends_the_run(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
