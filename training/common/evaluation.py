@@ -185,6 +185,8 @@ def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], 
         for row in rows
         if row.value is not None and row.ci_low is not None and row.ci_high is not None
     }
+    if config.metric == "score" and "success" in scores:  # a row of its own only where a score is neither 0 nor 1
+        scores.setdefault("score", scores["success"])
     return scores | (hacking([each.episode for each in results if each.episode]) if config.held_out else {})
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from eval import run as entry
 from eval.agents.scripted import ScriptedAgent
+from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from tests.integration.own_parts import parts
 from training.common import evaluation
@@ -78,7 +79,7 @@ def test_training_episodes_and_the_closed_loop_of_a_training_take_them_as_well(f
         assert make_episodes.main(arguments) == 0
         assert len(list((tmp_path / "out" / "episodes").iterdir())) == 4
 
-        tasks = entry.TasksConfig(count=2, seed=50)
+        tasks = TasksConfig(count=2, seed=50)
         settings = evaluation.EvaluationConfig(environment="pages:Shop", tasks=tasks, options={"url": url})
         settings.check()
         builder = PromptConfig().builder()

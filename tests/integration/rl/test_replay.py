@@ -28,7 +28,7 @@ pytestmark = [
 
 def config(model: Path) -> RlConfig:
     easy = "tests.integration.rl.worlds:Easy"
-    tasks = TasksConfig(count=2, seed=0)
+    tasks = TasksConfig(count=2, seed=6)  # whose first rollouts have a success
     return rl_config(model, environment=easy, tasks=tasks, reward="success", replay=ReplayConfig(), steps=3)
 
 
