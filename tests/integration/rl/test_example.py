@@ -44,6 +44,7 @@ def ran(folder: Path, example: str, jobs: str) -> dict[str, str]:
     return {row["agent"]: row["n"] for row in rows}
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 @pytest.mark.timeout(1200)
 def test_a_model_is_taught_tries_for_itself_and_is_measured_before_and_after(tmp_path: Path) -> None:

@@ -135,13 +135,10 @@ def test_whole_rollouts_are_divided_whole(chat_start: Path, tmp_path: Path) -> N
     assert told(two, "rows_per_rollout") == told(one, "rows_per_rollout")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"fsdp": True},
-        pytest.param({"fsdp": True, "lora": LoraConfig(rank=4, alpha=8)}, marks=pytest.mark.nightly),
-        pytest.param({"lora": LoraConfig(rank=4, alpha=8)}, marks=pytest.mark.nightly),
-    ],
+    [{"fsdp": True}, {"fsdp": True, "lora": LoraConfig(rank=4, alpha=8)}, {"lora": LoraConfig(rank=4, alpha=8)}],
     ids=["shards", "shards of a lora", "lora"],
 )
 def test_what_samples_beside_gets_the_whole_weights(start: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
