@@ -5,7 +5,10 @@ from __future__ import annotations
 from launcher.results.read import Metric
 from launcher.results.stats import FEW, FEW_NEAR_AN_END, Interval, few
 
-RATES = ("success", "accuracy", "rate", "hit", "in_box", "failures", "share", "so_far")
+RATES = (
+    *("success", "accuracy", "rate", "hit", "in_box", "failures", "refused", "share", "so_far"),
+    *("pass_at", "pass_all", "success_of_run", "success_by_state", "success_within"),
+)
 
 
 def is_rate(metric: str) -> bool:
