@@ -31,7 +31,7 @@ def _isolated(folder: Path) -> None:
 def canaries(tmp_path: Path) -> Iterator[tuple[str, list[Path]]]:
     """A word, and folders of files that hold it."""
     if os.getuid():
-        pytest.skip("root makes folders anywhere")
+        pytest.skip("without root no folder can be made beside /home")
     word, new, folders = f"canary-{uuid.uuid4().hex}", [], []
     try:
         for place in (*map(Path, PLACES), tmp_path):
