@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from eval.config import ConfigError
 from eval.desktop import SetupFailed
+from eval.desktops.keeping.guest import SYSTEM
 
 _SOURCES: Final = str(Path(__file__).parents[2])
 PROBE_LIMIT_S: Final = 60.0
+OWN: Final = ("/", "/dev", "/home", "/proc", "/run", "/tmp")  # of the folders that every desktop has of its own
 
 
 def keeper_sources() -> str:
@@ -73,3 +78,28 @@ def isolation() -> Isolation:
     return Isolation(
         **{**values, "namespaces": tuple(values["namespaces"]), "missing": tuple(values["missing"])},
     )
+
+
+def check_shown(shown: Sequence[str], where: str, role: str | None = None) -> None:
+    """Raises ConfigError for a path that no desktop of this machine can show; `where` names the field."""
+    if shown and role is not None:
+        raise ConfigError(f"{where}: for desktops of this machine; those of a role see what is in their image")
+    for path in shown:
+        if (
+            not path.startswith("/")
+            or os.path.normpath(path) != path
+            or path in OWN
+            or path.startswith(("/dev/", "/proc/"))
+        ):
+            raise ConfigError(f"{where}: {path!r}; allowed: an absolute path, as /opt/program; not {', '.join(OWN)}")
+        if not Path(path).exists():
+            raise ConfigError(f"{where}: {path}: it is not there")
+
+
+def not_shown(program: str) -> str:
+    """Where this machine has the program, if the desktop does not see it there."""
+    found = shutil.which(program)
+    real = None if found is None else os.path.realpath(found)
+    if real is None or any(real.startswith(f"{folder}/") for folder in SYSTEM):
+        return ""
+    return f"; it is {real}, which the desktop does not see: options.shown: [{'/'.join(real.split('/')[:3])}]"

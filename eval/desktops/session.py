@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -20,10 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal
 
-from eval.config import ConfigError
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
-from eval.desktops.isolation import Isolation, isolation, keeper_command
-from eval.desktops.keeping.guest import SYSTEM
+from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.place import Place
 from eval.desktops.sites import WebSite, namespaces_of
@@ -31,7 +27,6 @@ from eval.desktops.sites import WebSite, namespaces_of
 FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
 START_LIMIT_S: Final = 60.0
 STOP_LIMIT_S: Final = 30.0
-OWN: Final = ("/", "/dev", "/home", "/proc", "/run", "/tmp")  # of the folders that every desktop has of its own
 # Programs in which an agent can type commands
 _SHELLS: Final = ("bash", "dash", "sh", "zsh")
 _EMULATORS: Final = ("gnome-terminal", "konsole", "lxterminal", "mate-terminal", "qterminal", "rxvt", "terminator")
@@ -86,31 +81,6 @@ class Program:
     async def wait(self) -> int:
         """Waits for its end, and gives its status."""
         return await asyncio.shield(self._ended)
-
-
-def check_shown(shown: Sequence[str], where: str, role: str | None = None) -> None:
-    """Raises ConfigError for a path that no desktop of this machine can show; `where` names the field."""
-    if shown and role is not None:
-        raise ConfigError(f"{where}: for desktops of this machine; those of a role see what is in their image")
-    for path in shown:
-        if (
-            not path.startswith("/")
-            or os.path.normpath(path) != path
-            or path in OWN
-            or path.startswith(("/dev/", "/proc/"))
-        ):
-            raise ConfigError(f"{where}: {path!r}; allowed: an absolute path, as /opt/program; not {', '.join(OWN)}")
-        if not Path(path).exists():
-            raise ConfigError(f"{where}: {path}: it is not there")
-
-
-def _not_shown(program: str) -> str:
-    """Where this machine has the program, if the desktop does not see it there."""
-    found = shutil.which(program)
-    real = None if found is None else os.path.realpath(found)
-    if real is None or any(real.startswith(f"{folder}/") for folder in SYSTEM):
-        return ""
-    return f"; it is {real}, which the desktop does not see: options.shown: [{'/'.join(real.split('/')[:3])}]"
 
 
 def judge(name: str, status: int | None, evidence: Mapping[str, Any], log: str = "") -> Exception:
@@ -404,6 +374,6 @@ class DesktopSession:
         elif "refused" in message:
             argv, answer = self._starting.pop(message["refused"])
             if not answer.done():
-                answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}{_not_shown(argv[0])}"))
+                answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}{not_shown(argv[0])}"))
         elif "ended" in message:
             self._programs.pop(message["ended"])._ended.set_result(message["status"])

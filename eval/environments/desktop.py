@@ -18,9 +18,10 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Score, Task
+from eval.desktops.isolation import check_shown
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
-from eval.desktops.session import DesktopOptions, check_shown
+from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
 

@@ -180,8 +180,9 @@ class SourcedDesktop:
         if sourced.custom is None:
             make = for_hacker(sourced.environment) if self.hacked else environment(sourced.environment).desktop
             return make(json.loads(sourced.options))
+        from eval.desktops.isolation import check_shown
         from eval.desktops.live import LiveDesktop
-        from eval.desktops.session import DesktopOptions, check_shown
+        from eval.desktops.session import DesktopOptions
         from eval.environments.desktop import check_here
 
         check_here()

@@ -21,7 +21,8 @@ from eval.benchmarks.linux_desktop.template import Instance
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
 from eval.desktops.hacked import HackedScene
-from eval.desktops.session import DesktopOptions, check_shown
+from eval.desktops.isolation import check_shown
+from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
 from eval.environments.desktop import provenance as provenance
 from eval.environments.splits import Split, seeds

@@ -17,8 +17,9 @@ from eval.benchmarks.osworld.scene import PublicPlaces, PublicScene
 from eval.benchmarks.osworld.tasks import PublicTasks, load
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
+from eval.desktops.isolation import check_shown
 from eval.desktops.machines import MachineDesktop, VirtualMachines
-from eval.desktops.session import DesktopOptions, check_shown
+from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
 from eval.environments.desktop import provenance as isolated
 

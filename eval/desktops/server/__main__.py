@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from eval.config import EXIT_CONFIG, ConfigError
 from eval.desktop import InfraError
+from eval.desktops.isolation import check_shown
 from eval.desktops.server.service import DesktopService, Permissions
-from eval.desktops.session import DesktopOptions, DesktopSession, check_shown
+from eval.desktops.session import DesktopOptions, DesktopSession
 
 TOKEN_VARIABLE: Final = "DESKTOP_TOKEN"
 # Without these glibc gives the memory of each picture back and takes it again: fpng then needs 10 ms instead of 2.4.

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from eval.config import ConfigError
-from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted, check_shown
+from eval.desktops.isolation import check_shown
+from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
 from tests.support.desktops import need_isolation, output, run
 
 PLACES = ("/", "/data", "/home", "/mnt", "/opt/project", "/root", "/scratch", "/srv", "/tmp", "/var/lib", "/var/tmp")
