@@ -46,6 +46,7 @@ def run(command: str, folder: Path, engine: Engine) -> subprocess.CompletedProce
         time.sleep(0.2)  # a reader is not so quick
 
 
+@pytest.mark.nightly  # it builds slipway-cpu
 def test_every_command_runs(tmp_path: Path, engine: Engine, cpu_image: str) -> None:
     """In order and in one place, as a reader would, in a folder with what the clone has."""
     for name in ("examples", "images", "launcher", "training", "eval", "tools"):
