@@ -24,11 +24,11 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
+from training.rl.asynchronous.collector import RolloutFeed
+from training.rl.asynchronous.rollout_queue import ages
 from training.rl.config import AsyncConfig
-from training.rl.feed import RolloutFeed
-from training.rl.idle import WorkerTimes
-from training.rl.orders import ages
-from training.rl.rollouts import generate
+from training.rl.rollouts.play import generate
+from training.rl.rollouts.waiting_times import WorkerTimes
 
 MODEL_S: Final = 0.5
 STEP_S: Final = 0.5

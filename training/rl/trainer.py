@@ -18,32 +18,32 @@ from eval.desktop import Desktop, Task
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.common.warm_up import from_the_first_step
-from training.rl import gate
-from training.rl.beside import RolloutsBeside
-from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
-from training.rl.collapse import SuccessWatch
+from training.rl.asynchronous.rollouts import RolloutsBeside
 from training.rl.config import RlConfig
-from training.rl.credit import credited
-from training.rl.critic import ValueLearning, ValueNetwork
-from training.rl.drawing import TaskDrawer
-from training.rl.entropy import EntropyBonus
-from training.rl.figures import figures, in_words, nothing_to_learn, stage_figures
-from training.rl.finished import FinishedRollouts
-from training.rl.following import PublishedWeights
-from training.rl.idle import WorkerTimes
-from training.rl.joined import joined, rows_per_rollout, split_warning
-from training.rl.losses import LossSettings
-from training.rl.off_policy import corrected
-from training.rl.passes import RowTrainer
-from training.rl.policy import Policy
-from training.rl.ranks import GatheredWeights, TrainingRanks, WeightActs
-from training.rl.replay import SuccessReplay
-from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
-from training.rl.rows import LossRow, Pictures
-from training.rl.successes import SuccessEpisodes
-from training.rl.teaching import LessonSettings, Teaching, mean_figures, taught, warning
-from training.rl.telling import RecordTeller
-from training.rl.turns import TurnRecord, fitting, learnt, turns_of
+from training.rl.learning import gate
+from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.collapse import SuccessWatch
+from training.rl.learning.credit import credited
+from training.rl.learning.critic import ValueLearning, ValueNetwork
+from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.loss_rows import LossRow, Pictures
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.off_policy import corrected
+from training.rl.learning.ranks import GatheredWeights, TrainingRanks, WeightActs
+from training.rl.learning.row_trainer import RowTrainer
+from training.rl.learning.sdpo_stage import LessonSettings, Teaching, mean_figures, taught, warning
+from training.rl.learning.trajectory_rows import joined, rows_per_rollout, split_warning
+from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of
+from training.rl.records.recorder import RecordTeller
+from training.rl.records.step_metrics import figures, in_words, nothing_to_learn, stage_figures
+from training.rl.records.success_episodes import SuccessEpisodes
+from training.rl.rollouts.finished_rollouts import FinishedRollouts
+from training.rl.rollouts.play import RolloutGeneration, RolloutsStopped, generate
+from training.rl.rollouts.policy import Policy
+from training.rl.rollouts.success_replay import SuccessReplay
+from training.rl.rollouts.task_sampler import TaskDrawer
+from training.rl.rollouts.waiting_times import WorkerTimes
+from training.rl.weights.published import PublishedWeights
 
 
 class Stopped(Exception):

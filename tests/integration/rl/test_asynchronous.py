@@ -22,11 +22,11 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, written
 from tests.support.waiting import until
 from training.common.entry import read_state
-from training.rl.beside import RolloutsBeside
+from training.rl.asynchronous.rollouts import RolloutsBeside
 from training.rl.config import AsyncConfig, RlConfig
-from training.rl.following import PublishedWeights
-from training.rl.off_policy import truncated_weights
+from training.rl.learning.off_policy import truncated_weights
 from training.rl.train import main, make_trainer, train
+from training.rl.weights.published import PublishedWeights
 
 pytestmark = [
     pytest.mark.ml,

@@ -19,10 +19,10 @@ from eval.config import ConfigError
 from tests.integration.rl.conftest import picture_gradients, rl_config
 from tests.integration.rl.worlds import STEPS
 from tests.unit.rl import oracle
-from training.rl import gate
-from training.rl.losses import LossSettings
+from training.rl.learning import gate
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of
 from training.rl.train import main, make_trainer
-from training.rl.turns import TurnRecord, fitting, learnt, turns_of
 
 pytestmark = [
     pytest.mark.ml,

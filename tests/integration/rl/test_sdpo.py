@@ -20,10 +20,10 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, same, written
 from training.common.entry import read_state
 from training.rl.config import RlConfig, SdpoConfig
-from training.rl.rows import LossRow
-from training.rl.teaching import warning
+from training.rl.learning.loss_rows import LossRow
+from training.rl.learning.sdpo_stage import warning
+from training.rl.learning.turn_records import turns_of
 from training.rl.train import make_trainer, train
-from training.rl.turns import turns_of
 
 pytestmark = [
     pytest.mark.ml,

@@ -16,9 +16,9 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
+from training.rl.asynchronous.collector import RolloutFeed
 from training.rl.config import AsyncConfig
-from training.rl.feed import RolloutFeed
-from training.rl.rollouts import RolloutGeneration, generate
+from training.rl.rollouts.play import RolloutGeneration, generate
 
 pytestmark = pytest.mark.ml
 

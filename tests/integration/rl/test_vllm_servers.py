@@ -17,13 +17,13 @@ from eval.desktop import InfraError
 from tests.integration.rl.vllm_wire import WireServer, wire
 from tests.support.waiting import until
 from tests.unit.rl.adapter_files import published
-from training.rl.adapters import AdapterFolders
-from training.rl.beside import weights_folder
+from training.rl.asynchronous.rollouts import weights_folder
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
+from training.rl.asynchronous.vllm_servers import ServerSampler
 from training.rl.config import AsyncConfig
-from training.rl.following import PublishedWeights
-from training.rl.sampler import SamplerConfig
-from training.rl.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
-from training.rl.vllm_servers import ServerSampler
+from training.rl.vllm_config import SamplerConfig
+from training.rl.weights.lora_folders import AdapterFolders
+from training.rl.weights.published import PublishedWeights
 
 pytestmark = pytest.mark.ml
 RULES = TokenRules(4, 1.0, (7, 8), (2,), 9, {"min_pixels": 64, "max_pixels": 1024})

@@ -1,0 +1,1 @@
+"""From rollouts to gradients: advantages, the gate, SDPO, a coefficient for each token, rows, losses, processes."""
