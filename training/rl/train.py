@@ -102,7 +102,10 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
 
         trainer.add_callback(
             Watch(
-                config.evaluation, agents_in_memory(config), builder, heard=trainer.teller and trainer.teller.evaluation
+                config.evaluation,
+                agents_in_memory(config),
+                builder,
+                heard=trainer.recorder and trainer.recorder.evaluation,
             )
         )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest

@@ -1,4 +1,4 @@
-"""Who samples the rollouts beside a training: the section `asynchronous.vllm`. Imports no torch and no vLLM."""
+"""What samples asynchronous rollouts: the section `asynchronous.vllm`. Imports no torch and no vLLM."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from eval.config import Config, ConfigError
 from eval.config.roles import PREFIX, addresses
 from training.options import LoraConfig, Positive
 
+FIELD: Final = "asynchronous.vllm"
 RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # those that vLLM 0.32 takes as the largest of a LoRA
 
 

@@ -23,7 +23,7 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
-from training.rl.asynchronous.collector import RolloutFeed
+from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.config import AsyncConfig
 from training.rl.rollouts.play import PolicyFailed, RolloutsStopped
 
@@ -51,7 +51,9 @@ class Broken(Clicking):
         raise RuntimeError("out of memory")
 
 
-def feed_of(policies: Callable[[], Clicking], faults: float = 0.0, **changes: Any) -> tuple[RolloutFeed, Ledger]:
+def collector_of(
+    policies: Callable[[], Clicking], faults: float = 0.0, **changes: Any
+) -> tuple[RolloutCollector, Ledger]:
     chosen = simulated_config(
         tasks_per_generation=2,
         group_size=2,
@@ -68,64 +70,64 @@ def feed_of(policies: Callable[[], Clicking], faults: float = 0.0, **changes: An
             policy.link = worker.theirs
         return worker
 
-    return RolloutFeed(chosen, Endless(2), NoWeights(), start), ledger
+    return RolloutCollector(chosen, Endless(2), NoWeights(), start), ledger
 
 
 def test_the_groups_of_an_update_are_of_its_weights_or_little_older() -> None:
-    feed, ledger = feed_of(Clicking)
+    collector, ledger = collector_of(Clicking)
     for number in range(5):
-        made = feed.collect(number)
+        made = collector.collect(number)
         assert [len(group.rollouts) for group in made.groups] == [2, 2]
-        assert 0 <= feed.figures["staleness_most"] <= 1
-    feed.close()
+        assert 0 <= collector.figures["staleness_most"] <= 1
+    collector.close()
     assert ledger.open == 0
-    assert feed.book is not None
-    assert feed.book.tally.used == 5 * 4
+    assert collector.queue is not None
+    assert collector.queue.tally.used == 5 * 4
 
 
 def test_what_a_dead_worker_had_not_given_back_is_played_again() -> None:
     policies = iter([Dying(3), Clicking()])
-    feed, ledger = feed_of(lambda: next(policies))
+    collector, ledger = collector_of(lambda: next(policies))
     for number in range(3):
-        assert feed.collect(number).tried == 4
-    feed.close()
-    assert feed.book is not None
-    assert feed.book.tally.again > 0
-    assert feed.deaths == 1
-    assert len(ledger.began) > feed.book.tally.used
+        assert collector.collect(number).tried == 4
+    collector.close()
+    assert collector.queue is not None
+    assert collector.queue.tally.again > 0
+    assert collector.deaths == 1
+    assert len(ledger.began) > collector.queue.tally.used
     assert ledger.open == 0
 
 
 def test_a_worker_that_always_dies_ends_the_training() -> None:
-    feed, _ = feed_of(lambda: Dying(1))
+    collector, _ = collector_of(lambda: Dying(1))
     with pytest.raises(InfraError, match="the rollout worker ended by itself 2 times, the last time with"):
-        feed.collect(0)
-    feed.close()
+        collector.collect(0)
+    collector.close()
 
 
 def test_a_fault_of_the_policy_is_told_and_no_void_rollout() -> None:
-    feed, _ = feed_of(Broken)
+    collector, _ = collector_of(Broken)
     with pytest.raises(PolicyFailed, match="RuntimeError: out of memory"):
-        feed.collect(0)
-    feed.close()
+        collector.collect(0)
+    collector.close()
 
 
 def test_too_many_void_rollouts_stop_the_training_with_the_reasons() -> None:
-    feed, _ = feed_of(Clicking, faults=1.0)
+    collector, _ = collector_of(Clicking, faults=1.0)
     with pytest.raises(InfraError, match=r"of 4 rollouts are void, more than max_void 0\.4"):
-        deque(map(feed.collect, range(9)), maxlen=0)
-    feed.close()
+        deque(map(collector.collect, range(9)), maxlen=0)
+    collector.close()
 
 
 def test_a_stop_is_heard_and_what_was_drawn_and_not_used_comes_first_afterwards() -> None:
-    feed, _ = feed_of(Clicking)
-    feed.collect(0)
+    collector, _ = collector_of(Clicking)
+    collector.collect(0)
     with pytest.raises(RolloutsStopped):  # a worker that is ahead may have made an update's groups before anybody asks
-        deque((feed.collect(number, stop=lambda: True) for number in range(1, 500)), maxlen=0)
-    unused = feed.unused
-    feed.close()
+        deque((collector.collect(number, stop=lambda: True) for number in range(1, 500)), maxlen=0)
+    unused = collector.unused
+    collector.close()
     assert unused
-    again, _ = feed_of(Clicking)
+    again, _ = collector_of(Clicking)
     again.before = (Task("kept-1", "click", 1, max_steps=3), Task("kept-2", "click", 2, max_steps=3))
     made = again.collect(0)
     again.close()

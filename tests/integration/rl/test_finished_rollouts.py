@@ -27,7 +27,7 @@ from tests.support.desktops import need_desktops
 from training.common.entry import read_state
 from training.rl.config import RlConfig
 from training.rl.rollouts.finished_rollouts import FILE, FinishedRollouts
-from training.rl.rollouts.play import PlayedRollout
+from training.rl.rollouts.generation import PlayedRollout
 from training.rl.rollouts.policy import SampledTurn
 from training.rl.rollouts.screen_states import ScreenState
 from training.rl.train import train

@@ -202,7 +202,7 @@ def test_several_passes_have_the_loss_and_the_gradient_of_one(start: Path, tmp_p
         trainer = make_trainer(chosen, tmp_path / f"{size} {free}")
         trainer.create_optimizer()
         loss = trainer.training_step(trainer.model, {})
-        trainer.teller.writer.cut()
+        trainer.recorder.writer.cut()
         gradient = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
         found.append((float(loss), torch.cat(gradient)))
         if size == 64:

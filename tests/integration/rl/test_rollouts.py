@@ -16,7 +16,8 @@ from eval.rollout import RolloutLimits
 from tests.integration.rl.worlds import STEPS, Faulty, RightSide, Sides, Slow
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import TaskEffort
-from training.rl.rollouts.play import PolicyFailed, RolloutGeneration, RolloutsStopped, generate
+from training.rl.rollouts.generation import RolloutGeneration
+from training.rl.rollouts.play import PolicyFailed, RolloutsStopped, generate
 from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
 
 pytestmark = pytest.mark.ml

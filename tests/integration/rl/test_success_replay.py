@@ -59,7 +59,7 @@ def test_a_success_of_the_first_generation_is_trained_on_again_in_the_second(
             weight.mul_(1.1)
     prepared = trainer.prepare(1)
     tokens = sum(row.tokens for row in prepared)  # the divisor of the mean
-    trainer.teller.writer.cut()
+    trainer.recorder.writer.cut()
     keys = [group.task.task_id for group in trainer.last.groups]
     solved = {
         keys.index(group.task.task_id): [each for each in group.rollouts if each.episode.success][-1]

@@ -178,7 +178,7 @@ def test_fresh_tasks_are_played_and_the_same_after_a_checkpoint(start: Path, tmp
     assert train(chosen(), again, str(again / "checkpoints" / "checkpoint-2"))
     assert same(straight / "model", again / "model")
     both = [read_state(str(each / "checkpoints" / "checkpoint-4")) for each in (straight, again)]
-    made = [each["stateful_callbacks"]["TaskDrawer"]["attributes"]["fresh"] for each in both]
+    made = [each["stateful_callbacks"]["TaskSampler"]["attributes"]["fresh"] for each in both]
     assert made[0] == made[1]
     assert len(made[0]["made"]) == 3 < made[0]["next"] - 3
 

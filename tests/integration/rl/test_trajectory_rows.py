@@ -19,7 +19,7 @@ from training.rl.learning import gate
 from training.rl.learning.coefficients import TOKENS, MeanSettings, with_coefficients
 from training.rl.learning.loss_rows import LossRow
 from training.rl.learning.losses import LossSettings
-from training.rl.learning.trajectory_rows import joined
+from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, turns_of
 from training.rl.train import make_trainer, train
 
@@ -51,7 +51,7 @@ def rows(made: Any) -> list[TurnRecord]:
 def test_a_turn_has_the_same_log_probabilities_in_its_rollouts_row_as_by_itself(
     made: Any, rows: list[TurnRecord]
 ) -> None:
-    whole = joined(rows)
+    whole = join_turns(rows)
     assert max(len(each.turns) for each in whole) > 2
     # this model is so little taught that some answers' texts are tokenised otherwise than they were sampled
     assert len({row.at[:2] for row in rows}) < len(whole) < len(rows)
@@ -84,7 +84,7 @@ def weighed(made: Any, rows: list[TurnRecord], loss: Any, whole: bool) -> list[L
     off = [line + 0.3 * torch.randn_like(line) for line in made.log_probabilities(rows)[0]]
     records = [replace(row, old=tuple(line.tolist())) for row, line in zip(rows, off, strict=True)]
     done = with_coefficients(records, MeanSettings(by_row=loss not in TOKENS, whole=whole))
-    return [each.row for each in joined(done)] if whole else [record.row() for record in done]
+    return [each.row for each in join_turns(done)] if whole else [record.row() for record in done]
 
 
 @pytest.mark.parametrize("loss", ["dapo", "cispo"])
@@ -106,7 +106,7 @@ def test_losses_that_are_a_mean_over_rows_take_a_rollout_as_one_answer(
     """Against the definition, in double precision: GRPO's mean over the sampled tokens of each row, then over rows;
     GSPO's ratio is the exponential of the mean log ratio of these tokens (arXiv 2507.18071, equation 7)."""
     now = made.log_probabilities(rows)[0]
-    whole, separate = joined(rows), weighed(made, rows, "grpo", False)
+    whole, separate = join_turns(rows), weighed(made, rows, "grpo", False)
     expected = 0.0
     for each in whole:
         ratios, gains = [], []
@@ -132,7 +132,7 @@ def test_pictures_that_change_places_within_a_rollout_are_caught(
 ) -> None:
     whole, other = next(
         (each, place)
-        for each in joined(rows)
+        for each in join_turns(rows)
         for place, image in enumerate(each.row.turn.images)
         if image.tobytes() != each.row.turn.images[0].tobytes()
     )
@@ -152,7 +152,7 @@ def test_pictures_that_change_places_within_a_rollout_are_caught(
 
 
 def test_every_picture_of_a_row_has_a_gradient(made: Any, rows: list[TurnRecord]) -> None:
-    whole = [each.row for each in joined(rows) if len(each.turns) > 2][:3]
+    whole = [each.row for each in join_turns(rows) if len(each.turns) > 2][:3]
     found = picture_gradients(made, whole)
     assert len(found) > len(whole)
     assert all(each > 0 for each in found)

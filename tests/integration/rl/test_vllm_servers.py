@@ -22,7 +22,7 @@ from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, Token
 from training.rl.asynchronous.vllm_servers import ServerSampler
 from training.rl.config import AsyncConfig
 from training.rl.vllm_config import SamplerConfig
-from training.rl.weights.lora_folders import AdapterFolders
+from training.rl.weights.lora_folders import LoraFolders
 from training.rl.weights.published import PublishedWeights
 
 pytestmark = pytest.mark.ml
@@ -144,16 +144,16 @@ def test_another_worker_may_have_removed_the_folder_of_older_weights(
 ) -> None:
     sampler = sampler_of(weights, servers[:1])
     sampler.follow(0, str(weights.file(0)))
-    make = AdapterFolders.make
+    make = LoraFolders.make
 
-    def removed(self: AdapterFolders, version: int, file: Path) -> Path:
+    def removed(self: LoraFolders, version: int, file: Path) -> Path:
         folder = make(self, version, file)
         if version == 0:
             self.forget(0)
             sampler.follow(1, str(weights.file(1)))
         return folder
 
-    monkeypatch.setattr(AdapterFolders, "make", removed)
+    monkeypatch.setattr(LoraFolders, "make", removed)
     assert ask(sampler).version == 1
 
 
@@ -210,7 +210,7 @@ def test_servers_of_another_user_may_read_the_weights_and_a_file_is_no_folder(tm
     assert made.parent == tmp_path / "new" / "deep"
     assert made.stat().st_mode & 0o777 == 0o755
     files = published(made, 1)
-    lora = AdapterFolders(made).make(0, files.file(0))
+    lora = LoraFolders(made).make(0, files.file(0))
     modes = {path.stat().st_mode & 0o044 for path in (files.file(0), lora, *lora.iterdir())}
     assert modes == {0o044}
     (tmp_path / "file").touch()

@@ -26,9 +26,9 @@ from training.rl.learning.loss_rows import LossRow
 from training.rl.learning.losses import LossSettings
 from training.rl.learning.off_policy import corrected
 from training.rl.learning.row_trainer import RowTrainer
-from training.rl.learning.trajectory_rows import joined
+from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 WIDTH = 5  # of the vocabulary
@@ -156,7 +156,7 @@ def rows_of(groups: Groups, rules: Rules, config: RlConfig) -> list[LossRow]:
         records = corrected(records, config.asynchronous)
     records = with_coefficients(uncertain_tokens(records, mean), mean)
     rows = [record.row() for record in learnt(records)]
-    return [each.row for each in joined(rows)] if rules.whole else rows
+    return [each.row for each in join_turns(rows)] if rules.whole else rows
 
 
 class BareTrainer(RowTrainer):

@@ -16,7 +16,7 @@ from training.rl.config import RlConfig
 from training.rl.learning.coefficients import MeanSettings, with_coefficients
 from training.rl.learning.credit import credited
 from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml

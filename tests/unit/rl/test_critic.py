@@ -12,7 +12,7 @@ from eval.episodes import Episode
 from training.rl.config import CriticConfig
 from training.rl.learning.critic import token_credit, whitened
 from training.rl.learning.turn_records import turns_of
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml

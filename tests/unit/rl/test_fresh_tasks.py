@@ -17,9 +17,9 @@ from eval.desktop import Task
 from eval.environments.registry import TasksConfig, environment, redrawing
 from tests.unit.rl.test_task_sampler import played
 from training.rl.config import FreshConfig, RlConfig
-from training.rl.rollouts.fresh_tasks import key
-from training.rl.rollouts.play import RolloutGeneration, RolloutGroup
-from training.rl.rollouts.task_sampler import TaskDrawer
+from training.rl.rollouts.fresh_tasks import task_key
+from training.rl.rollouts.generation import RolloutGeneration, RolloutGroup
+from training.rl.rollouts.task_sampler import TaskSampler
 
 pytestmark = pytest.mark.ml
 
@@ -64,8 +64,8 @@ def drawn_from(each: int = 1, most: int = 500, kind: str = "Forms") -> RlConfig:
     )
 
 
-def drawer(chosen: RlConfig) -> TaskDrawer:
-    return TaskDrawer(chosen, Forms().tasks(chosen.tasks.count, chosen.tasks.seed, {}))
+def sampler(chosen: RlConfig) -> TaskSampler:
+    return TaskSampler(chosen, Forms().tasks(chosen.tasks.count, chosen.tasks.seed, {}))
 
 
 def told(number: int, tasks: list[Task], mixed: str) -> RolloutGeneration:
@@ -75,7 +75,7 @@ def told(number: int, tasks: list[Task], mixed: str) -> RolloutGeneration:
 
 
 def test_a_task_that_is_solved_sometimes_makes_another_of_its_template() -> None:
-    made = drawer(drawn_from(each=2))
+    made = sampler(drawn_from(each=2))
     first, other = made.tasks["a 10"], made.tasks["b 11"]
     made.note(told(0, [first, other], mixed="a"))
     assert list(made.tasks) == ["a 10", "b 11", "a 12", "b 13", "a 14", "a 15"]
@@ -87,7 +87,7 @@ def test_a_task_that_is_solved_sometimes_makes_another_of_its_template() -> None
 
 
 def test_a_new_task_begins_with_the_record_of_its_template_and_full_weight() -> None:
-    made = drawer(drawn_from())
+    made = sampler(drawn_from())
     assert made.curriculum is not None
     task = made.tasks["a 10"]
     for number in range(3):
@@ -100,7 +100,7 @@ def test_a_new_task_begins_with_the_record_of_its_template_and_full_weight() -> 
 
 
 def test_those_that_are_drawn_least_go_and_none_that_was_ordered() -> None:
-    made = drawer(drawn_from(each=1, most=2))
+    made = sampler(drawn_from(each=1, most=2))
     task = made.tasks["a 10"]
     for number in range(2):
         made.note(told(number, [task], mixed="a"))
@@ -121,7 +121,7 @@ def test_those_that_are_drawn_least_go_and_none_that_was_ordered() -> None:
 
 
 def test_the_share_of_what_can_be_learned_grows() -> None:
-    made, seen = drawer(drawn_from()), Counter[str]()
+    made, seen = sampler(drawn_from()), Counter[str]()
     for number in range(60):
         drawn = made.draw(number)
         seen.update(task.task_id for task in drawn)
@@ -133,7 +133,7 @@ def test_the_share_of_what_can_be_learned_grows() -> None:
 @pytest.mark.parametrize("stop", [0, 3, 6])
 def test_a_resumed_training_has_the_same_tasks(stop: int) -> None:
     chosen = drawn_from(each=2, most=5)
-    whole, again = drawer(chosen), drawer(chosen)
+    whole, again = sampler(chosen), sampler(chosen)
     for number in range(10):
         drawn = whole.draw(number)
         if number > stop:
@@ -145,7 +145,7 @@ def test_a_resumed_training_has_the_same_tasks(stop: int) -> None:
             whole.unused = lambda ordered=ordered: ordered  # type: ignore[misc]
             state = json.loads(json.dumps(whole.state()))
             whole.unused = tuple
-            held = SimpleNamespace(stateful_callbacks={"TaskDrawer": state}, global_step=stop + 1)
+            held = SimpleNamespace(stateful_callbacks={"TaskSampler": state}, global_step=stop + 1)
             again.on_train_begin(None, held, None)
             assert list(again.before) == ordered
             whole.curriculum.draws = whole.after  # type: ignore[union-attr]
@@ -154,10 +154,10 @@ def test_a_resumed_training_has_the_same_tasks(stop: int) -> None:
 
 
 def test_a_checkpoint_whose_tasks_were_made_of_others_is_refused() -> None:
-    made = drawer(drawn_from())
+    made = sampler(drawn_from())
     made.note(told(0, [made.tasks["a 10"]], mixed="a"))
-    held = SimpleNamespace(stateful_callbacks={"TaskDrawer": made.state()}, global_step=1)
-    other = TaskDrawer(drawn_from(), Forms().tasks(4, 20, {}))
+    held = SimpleNamespace(stateful_callbacks={"TaskSampler": made.state()}, global_step=1)
+    other = TaskSampler(drawn_from(), Forms().tasks(4, 20, {}))
     with pytest.raises(ConfigError, match="fresh tasks were made of other tasks: a 10"):
         other.on_train_begin(None, held, None)
 
@@ -193,6 +193,6 @@ def test_our_environments_draw_what_they_draw_themselves(name: str, options: dic
     for task in world.tasks(40, 0, options):
         same = [each for each in later if each.seed == 33 and each.tags == task.tags and each.cluster == task.cluster]
         assert drawn(task, 33, options) in same
-        assert len({key(each) for each in same}) == len(same)
+        assert len({task_key(each) for each in same}) == len(same)
         with pytest.raises(ConfigError, match="the train split has the seeds"):
             drawn(task, 1_000_000, options)

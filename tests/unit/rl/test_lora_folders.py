@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from eval.config import ConfigError
-from training.rl.weights.lora_folders import AdapterFolders
+from training.rl.weights.lora_folders import LoraFolders
 from training.rl.weights.published import PublishedWeights, check_room
 
 pytestmark = pytest.mark.ml
@@ -50,7 +50,7 @@ def test_peft_reads_the_weights_of_each_version_from_its_folder(tmp_path: Path) 
     import peft
 
     made = published(tmp_path / "w", 2)
-    adapters = AdapterFolders(tmp_path / "w")
+    adapters = LoraFolders(tmp_path / "w")
     assert adapters.rank == 4
     sums = []
     for version in range(2):
@@ -66,15 +66,15 @@ def test_peft_reads_the_weights_of_each_version_from_its_folder(tmp_path: Path) 
                 assert torch.equal(one, other)
                 sums.append(float(one.sum().detach()))
     assert len(set(sums)) == 8
-    assert AdapterFolders.touches_vision(folder)
+    assert LoraFolders.touches_vision(folder)
 
 
 def test_the_servers_of_many_workers_make_a_folder_at_once(tmp_path: Path) -> None:
     made = published(tmp_path / "w", 3)
-    workers = [AdapterFolders(tmp_path / "w") for _ in range(2)]
+    workers = [LoraFolders(tmp_path / "w") for _ in range(2)]
     ready = threading.Barrier(6)
 
-    def make(worker: AdapterFolders, version: int) -> Path:
+    def make(worker: LoraFolders, version: int) -> Path:
         ready.wait()
         return worker.make(version, made.file(version))
 
@@ -82,14 +82,14 @@ def test_the_servers_of_many_workers_make_a_folder_at_once(tmp_path: Path) -> No
         for version in range(3):
             asked = [pool.submit(make, worker, version) for worker in workers * 3]
             (folder,) = {each.result() for each in asked}
-            assert AdapterFolders.touches_vision(folder)
+            assert LoraFolders.touches_vision(folder)
     assert not list((tmp_path / "w").glob(".lora-*"))
 
 
 def test_names_are_of_one_training_and_one_version(tmp_path: Path) -> None:
     published(tmp_path / "one", 1)
     published(tmp_path / "two", 1)
-    one, two = AdapterFolders(tmp_path / "one"), AdapterFolders(tmp_path / "two")
+    one, two = LoraFolders(tmp_path / "one"), LoraFolders(tmp_path / "two")
     assert one.version(one.name(7)) == 7
     assert one.version(two.name(7)) is None
     assert one.version("one") is None
@@ -97,7 +97,7 @@ def test_names_are_of_one_training_and_one_version(tmp_path: Path) -> None:
 
 def test_a_lora_on_the_language_model_alone_leaves_the_tower_to_vllm(tmp_path: Path) -> None:
     made = published(tmp_path / "w", 1, target_modules=["q_proj"])
-    assert not AdapterFolders.touches_vision(AdapterFolders(tmp_path / "w").make(0, made.file(0)))
+    assert not LoraFolders.touches_vision(LoraFolders(tmp_path / "w").make(0, made.file(0)))
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_a_lora_on_the_language_model_alone_leaves_the_tower_to_vllm(tmp_path: P
 def test_what_vllm_would_drop_without_a_word_is_refused(tmp_path: Path, options: dict[str, object], match: str) -> None:
     published(tmp_path / "w", 0, **options)
     with pytest.raises(ConfigError, match=match):
-        AdapterFolders(tmp_path / "w")
+        LoraFolders(tmp_path / "w")
 
 
 def test_a_rank_of_one_layer_counts(tmp_path: Path) -> None:
     published(tmp_path / "w", 0, rank_pattern={"qkv": 12})
-    assert AdapterFolders(tmp_path / "w").rank == 12
+    assert LoraFolders(tmp_path / "w").rank == 12
 
 
 def test_a_disk_without_room_for_the_versions_is_told_before_they_are_written(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
 from training.rl.learning.turn_records import UNFIT, turns_of
-from training.rl.records.recorder import FLAT, REPLACED, RecordTeller
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.records.recorder import FLAT, REPLACED, TrainingRecorder
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml
@@ -65,13 +65,13 @@ def generation() -> RolloutGeneration:
 
 
 def told(folder: Path, **changes: Any) -> list[Any]:
-    teller = RecordTeller(config(**changes), folder)
-    teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
+    recorder = TrainingRecorder(config(**changes), folder)
+    recorder.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
     made = generation()
     first, second, *others = turns_of(made)
     records = [replace(first, gains=(0.5, 0.5), entropies=(0.0, 0.5)), replace(second, gains=(-0.75, -0.25)), *others]
-    teller.generation(made, 1, records)
-    teller.status("done", 1)
+    recorder.generation(made, 1, records)
+    recorder.status("done", 1)
     return list(read_folder(folder))
 
 
@@ -89,13 +89,13 @@ def test_groups_say_whether_they_taught_something(tmp_path: Path) -> None:
 
 
 def test_tokens_have_their_texts_and_masked_turns_their_reason(tmp_path: Path) -> None:
-    teller = RecordTeller(config(), tmp_path, lambda token: f"<{token}>")
+    recorder = TrainingRecorder(config(), tmp_path, lambda token: f"<{token}>")
     made = generation()
     masked = [replace(each, masked=UNFIT) if each.at == (0, 1, 0) else each for each in turns_of(made)]
     measured = [replace(each, entropies=(0.5, 1.0)) if each.at == (0, 0, 1) else each for each in turns_of(made)]
-    teller.generation(made, 1, masked)
-    teller.generation(made, 2, measured)
-    teller.writer.cut()
+    recorder.generation(made, 1, masked)
+    recorder.generation(made, 2, measured)
+    recorder.writer.cut()
     every = of(reading.RlTurn, list(read_folder(tmp_path)))
     assert [(turn.turn, turn.entropies, turn.entropy) for turn in every if turn.entropies] == [(1, [0.5, 1.0], 0.75)]
     turns = [turn for turn in every if turn.step == 1]
@@ -148,12 +148,12 @@ def test_whoever_begins_again_throws_away_what_was_told(tmp_path: Path) -> None:
 
 
 def test_what_the_log_says_is_a_step(tmp_path: Path) -> None:
-    teller = RecordTeller(config(), tmp_path)
+    recorder = TrainingRecorder(config(), tmp_path)
     state = SimpleNamespace(global_step=3)
-    teller.on_log(None, state, None, logs={"loss": 0.5, "note": "text", "reward": float("nan")})  # type: ignore[arg-type]
-    teller.on_save(None, state, None)  # type: ignore[arg-type]
-    teller.on_log(None, state, None, logs=None)  # type: ignore[arg-type]
-    teller.writer.cut()
+    recorder.on_log(None, state, None, logs={"loss": 0.5, "note": "text", "reward": float("nan")})  # type: ignore[arg-type]
+    recorder.on_save(None, state, None)  # type: ignore[arg-type]
+    recorder.on_log(None, state, None, logs=None)  # type: ignore[arg-type]
+    recorder.writer.cut()
     first, second = read_folder(tmp_path)
     assert isinstance(first, reading.RlStep)
     assert (first.step, first.metrics) == (3, {"loss": 0.5, "reward": None})
@@ -197,14 +197,14 @@ def test_the_recipe_s_table_names_fields_that_are_there() -> None:
 
 
 def test_a_group_that_the_teacher_told_of_is_not_dropped(tmp_path: Path) -> None:
-    """All of task 2 solved it: no advantage, and a lesson where SDPO tells of another's success."""
-    teller = RecordTeller(config(sdpo=SdpoConfig()), tmp_path)
-    teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
+    """All of task 2 solved it: no advantage, and a teacher's turn where SDPO shows another's success."""
+    recorder = TrainingRecorder(config(sdpo=SdpoConfig()), tmp_path)
+    recorder.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
     made = generation()
-    teller.generation(
-        made, 1, [replace(each, lesson=each.turn) if each.at[0] == 1 else each for each in turns_of(made)]
+    recorder.generation(
+        made, 1, [replace(each, teacher_turn=each.turn) if each.at[0] == 1 else each for each in turns_of(made)]
     )
-    teller.status("done", 1)
+    recorder.status("done", 1)
     lines = list(read_folder(tmp_path))
     assert [line.dropped for line in of(reading.RlGroup, lines)] == [None, "fewer than two valid rollouts", None]
     assert [line.method for line in of(reading.RlTraining, lines)] == ["sdpo"]
@@ -215,9 +215,9 @@ def test_a_rollout_in_whose_place_a_success_stands_is_told_as_it_was_played(tmp_
     first = made.groups[0]
     success = replace(first.rollouts[0], replayed=True)  # of two turns, in place of one turn
     learnt = replace(made, groups=[replace(first, rollouts=(first.rollouts[0], success)), *made.groups[1:]])
-    teller = RecordTeller(config(), tmp_path)
-    teller.generation(made, 1, [replace(each, gains=(1.0, 1.0)) for each in turns_of(learnt)])
-    teller.writer.cut()
+    recorder = TrainingRecorder(config(), tmp_path)
+    recorder.generation(made, 1, [replace(each, gains=(1.0, 1.0)) for each in turns_of(learnt)])
+    recorder.writer.cut()
     turns = [turn for turn in of(reading.RlTurn, list(read_folder(tmp_path))) if turn.group == 0]
     assert [(turn.rollout, turn.turn, turn.advantage, turn.masked) for turn in turns] == [
         (0, 0, 1.0, None),
@@ -243,11 +243,11 @@ def evaluated() -> list[tuple[Task, Rollout]]:
 
 
 def test_an_evaluation_and_the_baseline_are_told_as_groups_of_one(tmp_path: Path) -> None:
-    teller = RecordTeller(config(), tmp_path)
+    recorder = TrainingRecorder(config(), tmp_path)
     scores = {"success": Estimate(0.5, 0.1, 0.9, 2)}
-    teller.evaluation("baseline", 0, scores, evaluated())
-    teller.evaluation("eval", 2, scores, evaluated())
-    teller.writer.cut()
+    recorder.evaluation("baseline", 0, scores, evaluated())
+    recorder.evaluation("eval", 2, scores, evaluated())
+    recorder.writer.cut()
     lines = list(read_folder(tmp_path))
     rollouts = of(reading.RlRollout, lines)
     once = [("scored", 1.0, True, None), ("scored", 0.0, False, None), ("void", None, None, "DesktopGone: x")]
@@ -275,10 +275,10 @@ def test_a_baseline_that_is_told_again_counts_once(tmp_path: Path) -> None:
     away."""
     scores = {"success": Estimate(0.5, 0.1, 0.9, 2)}
     for cut in (True, False):
-        teller = RecordTeller(config(), tmp_path)
-        teller.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
-        teller.evaluation("baseline", 0, scores, evaluated())
-        teller.writer.cut()
+        recorder = TrainingRecorder(config(), tmp_path)
+        recorder.on_train_begin(None, STATE, None)  # type: ignore[arg-type]
+        recorder.evaluation("baseline", 0, scores, evaluated())
+        recorder.writer.cut()
         if cut:
             piece = tmp_path / "records" / "000001.jsonl"
             piece.write_bytes(b"".join(piece.read_bytes().splitlines(keepends=True)[:6]))

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import Observation
-from training.rl.rollouts.screen_states import anchor_keys, anchor_of
+from training.rl.rollouts.screen_states import screen_state, state_keys
 
 SIZE = (320, 240)
 SHOWN = ("enabled", "sensitive", "showing", "visible")
@@ -53,14 +53,14 @@ def test_the_pointer_does_not_matter_and_everything_else_does() -> None:
         image = screen(draw)
         places = [(draw.randrange(SIZE[0]), draw.randrange(SIZE[1])) for _ in range(3)]
         looks = [observed(with_pointer(image, at), at) for at in places]
-        assert len(set(anchor_keys(map(anchor_of, looks)))) == 1, number
+        assert len(set(state_keys(map(screen_state, looks)))) == 1, number
         # one pixel, half a screen from the pointer
         across, down = places[0]
         x, y = (across + 160) % SIZE[0], (down + 120) % SIZE[1]
         other = image.copy()
         red, green, blue = other.getpixel((x, y))  # type: ignore[misc]
         other.putpixel((x, y), (255 - red, green, blue))
-        keys = anchor_keys([anchor_of(looks[0]), anchor_of(observed(with_pointer(other, places[0]), places[0]))])
+        keys = state_keys([screen_state(looks[0]), screen_state(observed(with_pointer(other, places[0]), places[0]))])
         assert keys[0] != keys[1], number
 
 
@@ -68,19 +68,19 @@ def test_pictures_without_a_pointer_are_compared_to_the_last_pixel() -> None:
     image = screen(random.Random(1))
     changed = image.copy()
     changed.putpixel((319, 239), (1, 2, 3))
-    assert anchor_keys(map(anchor_of, (observed(image), observed(changed), observed(image.copy())))) == [
+    assert state_keys(map(screen_state, (observed(image), observed(changed), observed(image.copy())))) == [
         "state-0",
         "state-1",
         "state-0",
     ]
-    assert len(set(anchor_keys([anchor_of(observed(image)), anchor_of(observed(image.resize((160, 120))))]))) == 2
+    assert len(set(state_keys([screen_state(observed(image)), screen_state(observed(image.resize((160, 120))))]))) == 2
 
 
 def test_a_tree_decides_where_there_is_one() -> None:
     draw = random.Random(2)
 
     def key_of(*trees: Tree) -> list[str]:
-        return anchor_keys(anchor_of(observed(screen(draw), tree=tree)) for tree in trees)  # other pictures each time
+        return state_keys(screen_state(observed(screen(draw), tree=tree)) for tree in trees)  # other pictures each time
 
     assert len(set(key_of(form("alice"), form("alice")))) == 1
     assert len(set(key_of(form(""), form("alice"), form("", focused=True)))) == 3
@@ -95,4 +95,4 @@ def test_what_stands_in_a_password_field_is_seen_in_the_picture() -> None:
     typed = empty.copy()
     ImageDraw.Draw(typed).ellipse((20, 14, 26, 20), fill="black")
     looks = [observed(image, tree=form(secret=True)) for image in (empty, typed, empty)]
-    assert anchor_keys(map(anchor_of, looks)) == ["state-0", "state-1", "state-0"]
+    assert state_keys(map(screen_state, looks)) == ["state-0", "state-1", "state-0"]

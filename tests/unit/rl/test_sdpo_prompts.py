@@ -12,7 +12,7 @@ from eval.actions import Action
 from eval.desktop import Observation
 from eval.episodes import Episode, Step, ToolCall
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
-from training.rl.learning.sdpo_prompts import TriedEpisode, hindsight
+from training.rl.learning.sdpo_prompts import TriedEpisode, teacher_demonstration
 
 SHOWN = ("enabled", "sensitive", "showing", "visible")
 CLICK = Action.from_json({"type": "click", "x": 0.25, "y": 0.5})
@@ -46,7 +46,7 @@ def click(index: int, **fields: object) -> Step:
 
 def prompt(builder: PromptBuilder, group: list[TriedEpisode], index: int) -> tuple[str, list[Image.Image]]:
     """The teacher's prompt of the last turn, its pictures as <image>."""
-    shown = hindsight(index, group, builder)
+    shown = teacher_demonstration(index, group, builder)
     assert shown is not None
     past = [PastStep(CLICK)]
     present = Observation(Image.new("RGB", (100, 50), "white"), (100, 50))
@@ -107,7 +107,7 @@ def test_the_student_s_own_prompt_is_the_end_of_the_teacher_s(tmp_path: Path) ->
     present = Observation(Image.new("RGB", (100, 50), "white"), (100, 50))
     for config in (PromptConfig(decimals=2), PromptConfig(decimals=2, history_style="turns", images=3)):
         made = config.builder()
-        shown = hindsight(0, group, made)
+        shown = teacher_demonstration(0, group, made)
         assert shown is not None
         past = [PastStep(CLICK, Image.new("RGB", (100, 50), "grey"))]
         alone = made.messages("Log in.", past, present)[0]
@@ -128,7 +128,7 @@ def test_siblings_teach_in_a_circle_and_never_oneself(tmp_path: Path) -> None:
     outcomes = [False, True, None, True, False]
     group = [tried(tmp_path / str(number), outcome, click(0)) for number, outcome in enumerate(outcomes)]
     group = [of_task(one, f"task of {number}") for number, one in enumerate(group)]
-    taught = [hindsight(number, group, builder()) for number in range(5)]
+    taught = [teacher_demonstration(number, group, builder()) for number in range(5)]
     assert [None if shown is None else shown.task for shown in taught] == [
         "task of 1",
         "task of 3",
@@ -144,17 +144,17 @@ def of_task(one: TriedEpisode, instruction: str) -> TriedEpisode:
 
 def test_nothing_is_told_where_there_is_nothing(tmp_path: Path) -> None:
     alone = tried(tmp_path / "a", True, click(0))
-    assert hindsight(0, [alone, tried(tmp_path / "b", False, click(0))], builder()) is None
-    assert hindsight(0, [tried(tmp_path / "c", False)], builder()) is None
+    assert teacher_demonstration(0, [alone, tried(tmp_path / "b", False, click(0))], builder()) is None
+    assert teacher_demonstration(0, [tried(tmp_path / "c", False)], builder()) is None
 
 
 def test_without_a_final_frame_the_last_one_is_the_end(tmp_path: Path) -> None:
     one = tried(tmp_path / "a", False, click(0))
     (tmp_path / "a" / "001.png").unlink()
-    shown = hindsight(0, [one], builder())
+    shown = teacher_demonstration(0, [one], builder())
     assert shown is not None
     assert shown.end == tmp_path / "a" / "000.png"
     same = tried(tmp_path / "b", False, click(0), trees=("x", "x"))
-    shown = hindsight(0, [same], builder())
+    shown = teacher_demonstration(0, [same], builder())
     assert shown is not None
     assert shown.failed == "The task was not done.\nThe screen is as it was at the start."

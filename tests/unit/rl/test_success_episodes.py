@@ -12,7 +12,7 @@ from eval.agents.base import History
 from eval.desktop import Observation, Task
 from eval.episodes import Episode, Step, frame_name, read_episode
 from training.rl.records.success_episodes import SuccessEpisodes
-from training.rl.rollouts.play import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml

@@ -13,7 +13,7 @@ from eval.config import ConfigError
 from eval.desktop import Task
 from eval.episodes import Episode
 from training.rl.config import ReplayConfig
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 from training.rl.rollouts.success_replay import SuccessReplay
 

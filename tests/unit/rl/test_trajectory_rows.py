@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.support.cases import every_case
 from training.rl.learning.loss_rows import LossRow
-from training.rl.learning.trajectory_rows import by_turn, joined, rows_per_rollout, split_warning
+from training.rl.learning.trajectory_rows import by_turn, join_turns, rows_per_rollout, split_warning
 from training.rl.rollouts.policy import SampledTurn
 
 SCREEN = Image.new("RGB", (8, 8))
@@ -42,7 +42,7 @@ def test_by_hand() -> None:
         LossRow(first, (0, 3, 0), "a", old=(-0.6, -1.1), coefficients=(0.5, 0.25)),
         LossRow(second, (0, 3, 1), "b", old=(-2.1,), coefficients=(-0.25,)),
     ]
-    (made,) = joined(rows)
+    (made,) = join_turns(rows)
     assert made.turns == ((0, 0, 2), (1, 5, 6))
     assert made.row.turn.prompt_ids == (1, 7, 9)
     assert made.row.turn.ids == (20, 21, 5, 7, 9, 30)
@@ -79,7 +79,7 @@ def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
         for row in rows
     ]
     rows = [row for row in rows if draw.random() < 0.8]
-    made = joined(rows)
+    made = join_turns(rows)
     assert sorted(index for each in made for index, _, _ in each.turns) == list(range(len(rows)))
     for each in made:
         ids, learnt = each.row.turn.ids, each.row.learnt
@@ -104,7 +104,7 @@ def test_every_sampled_token_stands_in_one_row_once(seed: int) -> None:
 
 def test_without_a_turn_in_the_middle_its_answer_is_read_and_not_learnt() -> None:
     rows = chat(0, 3, random.Random(1))
-    (made,) = joined([rows[0], rows[2]])
+    (made,) = join_turns([rows[0], rows[2]])
     assert made.row.turn.ids == (*rows[2].turn.prompt_ids, *rows[2].turn.ids)[3:]
     assert made.row.tokens == len(rows[0].turn.ids) + len(rows[2].turn.ids)
 
@@ -125,17 +125,17 @@ def fewer_pictures(turn: SampledTurn) -> SampledTurn:
 def test_what_does_not_continue_the_turn_before_begins_a_new_row(change: Any) -> None:
     rows = chat(0, 4, random.Random(3))
     rows[2] = replace(rows[2], turn=change(rows[2].turn))
-    made = joined(rows)
+    made = join_turns(rows)
     assert [[index for index, _, _ in each.turns] for each in made] in ([[0, 1], [2], [3]], [[0, 1], [2, 3]])
     assert rows_per_rollout([each.row for each in made]) == len(made)
 
 
 def test_two_rollouts_of_equal_prompts_stand_apart() -> None:
     rows = [*chat(0, 1, random.Random(1)), *chat(1, 1, random.Random(1)), *chat(0, 1, random.Random(1), group=1)]
-    made = joined(rows)
+    made = join_turns(rows)
     assert [each.row.at for each in made] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
     assert rows_per_rollout([each.row for each in made]) == 1.0
-    assert joined([]) == []
+    assert join_turns([]) == []
 
 
 def test_many_rows_are_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.rl.rollouts.waiting_times import AskClock, WorkerTimes
+from training.rl.rollouts.waiting_times import WaitingClock, WaitingTimes
 
 
 def test_idle_shares_by_hand() -> None:
@@ -14,7 +14,7 @@ def test_idle_shares_by_hand() -> None:
     3 + 3 = 6 of them.
     """
     now = 0.0
-    clock = AskClock(lambda: now)
+    clock = WaitingClock(lambda: now)
     first, second, one, other = clock.rollout(), clock.rollout(), clock.ask(), clock.ask()
     for at, enters, context in (
         (0, True, first),
@@ -28,7 +28,7 @@ def test_idle_shares_by_hand() -> None:
     ):
         now = at
         context.__enter__() if enters else context.__exit__(None, None, None)
-    assert clock.told() == WorkerTimes(10, 5, 18, 6)
-    assert clock.told().since(WorkerTimes()) == {"model_idle": 0.5, "desktop_idle": pytest.approx(1 / 3)}
-    assert clock.told().since(WorkerTimes(6, 5, 10, 6)) == {"model_idle": 1.0, "desktop_idle": 0.0}
-    assert WorkerTimes().since(WorkerTimes()) == {}
+    assert clock.read() == WaitingTimes(10, 5, 18, 6)
+    assert clock.read().since(WaitingTimes()) == {"model_idle": 0.5, "desktop_idle": pytest.approx(1 / 3)}
+    assert clock.read().since(WaitingTimes(6, 5, 10, 6)) == {"model_idle": 1.0, "desktop_idle": 0.0}
+    assert WaitingTimes().since(WaitingTimes()) == {}

@@ -16,7 +16,7 @@ from training.rl.learning.advantages import EPSILON
 from training.rl.learning.coefficients import MeanSettings, with_coefficients
 from training.rl.learning.credit import CERTAIN, credited
 from training.rl.learning.turn_records import UNFIT, TurnRecord, learnt, turns_of
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 from training.rl.rollouts.screen_states import ScreenState
 

@@ -1,4 +1,4 @@
-"""Which rollouts are ordered, and what becomes of each: the book of a training whose rollouts run beside it.
+"""The queue of asynchronous rollouts: which are ordered, and what becomes of each.
 
 A rollout is the unit of scheduling. Each one that is ordered ends once: it counts in its group, it is void, or it is
 thrown away with its group. Pure bookkeeping: no clock, no process, no torch.
@@ -10,61 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eval.desktop import Task
+from training.rl.asynchronous.messages import RolloutBegan, RolloutEnded, RolloutOrder
 from training.rl.rollouts.curriculum import TaskEffort
-from training.rl.rollouts.play import LEAST, PlayedRollout, RolloutGeneration, RolloutGroup
-
-
-@dataclass(frozen=True)
-class RolloutOrder:
-    """One rollout to be played. `seed`: of its random numbers; `turns`: at most so many, None: as the limits say."""
-
-    group: int
-    member: int
-    task: Task
-    seed: str
-    turns: int | None = None
-
-
-@dataclass(frozen=True)
-class NewWeights:
-    """The weights after `version` updates lie in `file`."""
-
-    version: int
-    file: str
-
-
-@dataclass(frozen=True)
-class GroupsWithdrawn:
-    """Nothing of these groups is wanted any more; what runs of them is broken off."""
-
-    groups: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class RolloutBegan:
-    """`version`: of the weights that answer now."""
-
-    group: int
-    member: int
-    version: int
-
-
-@dataclass(frozen=True)
-class RolloutEnded:
-    """What came of an order: a rollout, or why it is void. `retried`: attempts that failed before."""
-
-    group: int
-    member: int
-    result: PlayedRollout | str
-    retried: int = 0
-
-
-@dataclass(frozen=True)
-class WorkerFailed:
-    """The worker itself cannot go on. `wrong`: no retry helps."""
-
-    error: str
-    wrong: bool
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.play import LEAST
 
 
 @dataclass
@@ -96,7 +45,7 @@ class RolloutTally:
     strange: int = 0
 
 
-class GroupBook:
+class RolloutQueue:
     """Groups of rollouts from the order to the update. `staleness`: updates that may lie between the weights with which
     a group began and those that learn from it."""
 
@@ -169,7 +118,7 @@ class GroupBook:
         return again
 
     def take(self, count: int, number: int) -> RolloutGeneration:
-        """The `count` groups that were complete first, as a generation. They are in the book no more."""
+        """The `count` groups that were complete first, as a generation. They are in the queue no more."""
         taken, self.done = self.done[:count], self.done[count:]
         made = RolloutGeneration(number)
         for place, group in enumerate(taken):

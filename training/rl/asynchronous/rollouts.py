@@ -1,4 +1,4 @@
-"""Rollouts beside the training, as the trainer uses them: its feed, and the published weights of before."""
+"""Asynchronous rollouts as the trainer uses them: the collector, the worker, and the published weights of before."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from weakref import proxy
 from torch import Tensor
 
 from eval.config import ConfigError
-from training.rl.asynchronous.collector import RolloutFeed, WorkerProcess
+from training.rl.asynchronous.collector import RolloutCollector
+from training.rl.asynchronous.worker_process import WorkerProcess
 from training.rl.config import AsyncConfig, RlConfig
 from training.rl.learning.turn_records import TurnRecord
-from training.rl.rollouts.play import RolloutGeneration
-from training.rl.rollouts.task_sampler import TaskDrawer
+from training.rl.rollouts.generation import RolloutGeneration
+from training.rl.rollouts.task_sampler import TaskSampler
 from training.rl.weights.published import PublishedWeights
 
 
-class RolloutsBeside:
-    """The worker, the feed and the published weights of one training. Nothing begins before the first update."""
+class AsyncRollouts:
+    """The worker, the collector and the published weights of one training. Nothing begins before the first update."""
 
-    def __init__(self, trainer: Any, config: RlConfig, drawer: TaskDrawer) -> None:
+    def __init__(self, trainer: Any, config: RlConfig, task_sampler: TaskSampler) -> None:
         self.trainer = proxy(trainer)
         self.config = config
-        self.drawer = drawer
-        self.feed: RolloutFeed | None = None
+        self.task_sampler = task_sampler
+        self.collector: RolloutCollector | None = None
         self.weights: PublishedWeights | None = None
 
     def collect(self, number: int, stop: Callable[[], bool]) -> RolloutGeneration:
-        """The rollouts that update `number` learns from. Raises what `RolloutFeed.collect` raises."""
-        if self.feed is None:
+        """The rollouts that update `number` learns from. Raises what `RolloutCollector.collect` raises."""
+        if self.collector is None:
             assert self.config.asynchronous is not None
             folder = weights_folder(self.config.asynchronous)
             self.weights = self.trainer.published(folder, self.config.asynchronous.staleness + 2)
-            feed = RolloutFeed(self.config, self.drawer, self.weights, lambda: WorkerProcess(self.config, folder))
-            feed.before, self.drawer.unused = self.drawer.before, lambda: feed.unused
-            self.feed = feed
-        return self.feed.collect(number, stop)
+            collector = RolloutCollector(
+                self.config, self.task_sampler, self.weights, lambda: WorkerProcess(self.config, folder)
+            )
+            collector.before, self.task_sampler.unused = self.task_sampler.before, lambda: collector.unused
+            self.collector = collector
+        return self.collector.collect(number, stop)
 
     def at_sampling(self, rows: Sequence[TurnRecord], now: Sequence[Tensor], number: int) -> list[Tensor]:
         """The log probabilities of each row by the loss's forward, with the weights that sampled it. `now`: with those
@@ -57,8 +60,8 @@ class RolloutsBeside:
 
     def close(self) -> None:
         """Ends the worker."""
-        if self.feed is not None:
-            self.feed.close()
+        if self.collector is not None:
+            self.collector.close()
         if self.weights is not None:
             shutil.rmtree(self.weights.folder, ignore_errors=True)
 

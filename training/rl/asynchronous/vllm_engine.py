@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from eval.config import ConfigError
-from training.rl.asynchronous.vllm_policy import FIELD, TokenAnswer, TokenPrompt
-from training.rl.weights.lora_folders import AdapterFolders
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt
+from training.rl.vllm_config import FIELD
+from training.rl.weights.lora_folders import LoraFolders
 
 ENDING = 10.0  # seconds in which the engine ends
 
@@ -90,7 +91,7 @@ class EngineSampler:
     def __init__(self, folder: Path, longest: int, start: Callable[[tuple[int, bool] | None], SamplingEngine]) -> None:
         self.longest = longest
         self.start = start
-        self.adapters = AdapterFolders(folder) if (folder / "adapter_config.json").exists() else None
+        self.adapters = LoraFolders(folder) if (folder / "adapter_config.json").exists() else None
         self.inbox: queue.SimpleQueue[WeightsCame | QuestionCame | None] = queue.SimpleQueue()
         self.newest: WeightsCame | None = None
         self.version = -1  # of the newest weights that are in the engine

@@ -20,9 +20,9 @@ from eval.config.models import source
 from training.common.models import load_processor
 from training.common.vllm_prompts import one_placeholder, revisions
 from training.rl.asynchronous.vllm_engine import EngineAnswer, EngineSampler
-from training.rl.asynchronous.vllm_policy import FIELD, TokenPrompt, TokenRules, TokenSampler, VllmPolicy, token_rules
+from training.rl.asynchronous.vllm_policy import TokenPrompt, TokenRules, TokenSampler, VllmPolicy, token_rules
 from training.rl.config import RlConfig
-from training.rl.vllm_config import lora_rank, visible
+from training.rl.vllm_config import FIELD, lora_rank, visible
 
 AT_ONCE = 2  # LoRAs in one batch: the newest, and the one that running answers still have
 

@@ -23,8 +23,7 @@ from eval.prompts.tokens import VISION_TOKENS
 from training.common.vllm_prompts import check_prompt_ids
 from training.rl.config import RlConfig
 from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
-
-FIELD = "asynchronous.vllm"
+from training.rl.vllm_config import FIELD
 
 
 @dataclass(frozen=True)

@@ -10,75 +10,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from eval.config import ConfigError
 from eval.desktop import InfraError
 from training.common.vllm_client import Client, Sampling, ServerGone, ServerRefuses, data_url, question
-from training.rl.asynchronous.vllm_policy import FIELD, TokenAnswer, TokenPrompt, TokenRules
-from training.rl.vllm_config import SamplerConfig
-from training.rl.weights.lora_folders import AdapterFolders
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules
+from training.rl.vllm_config import FIELD, SamplerConfig
+from training.rl.weights.lora_folders import LoraFolders
+from training.rl.weights.vllm_lora_server import VllmLoraServer
 
 REST: Final = 1.0  # seconds in which a server that does not answer is not asked
 UNKNOWN: Final = 404  # how vLLM answers a request for a LoRA that it does not have
 TIMES: Final = 3  # that one question may meet a server without its LoRA
-
-
-class AdapterServer:
-    """One server, and what is known of it."""
-
-    def __init__(self, client: Client, adapters: AdapterFolders) -> None:
-        self.client = client
-        self.adapters = adapters
-        self.seen = False
-        self.loaded: frozenset[int] = frozenset()  # swapped as a whole: others read it
-        self.running: Counter[int] = Counter()  # questions of each version
-        self.rests = 0.0  # until when
-        self.loading = threading.Lock()
-
-    def prepare(self, version: int, file: Path) -> str:
-        """The name of a version that the server has. Raises ServerGone, ConfigError, FileNotFoundError."""
-        with self.loading:
-            if not self.seen:
-                self._look()
-            name = self.adapters.name(version)
-            if version not in self.loaded:
-                folder = self.adapters.make(version, file)
-                try:
-                    self.client.load(name, folder)
-                except ServerRefuses as error:
-                    if name not in self.client.served():  # else another worker of this training has loaded it
-                        if not folder.is_dir():  # another worker has newer weights, and removed these
-                            raise FileNotFoundError(folder) from None
-                        raise ConfigError(
-                            f"{error}; the server must see {folder} under this path, and be started with "
-                            "VLLM_ALLOW_RUNTIME_LORA_UPDATING, --enable-lora and --max-lora-rank "
-                            f"{self.adapters.rank} or more"
-                        ) from None
-                self.loaded |= {version}
-            return name
-
-    def _look(self) -> None:
-        served = self.client.served()
-        if self.client.model not in served:
-            raise ConfigError(f"{FIELD}.name: {self.client.url} serves {', '.join(served)}, not {self.client.model}")
-        ours = (self.adapters.version(name) for name in served)
-        self.loaded = frozenset(version for version in ours if version is not None)
-        self.seen = True
-
-    def tidy(self, newest: int) -> None:
-        """Unloads what nothing asks any more."""
-        with self.loading:
-            for version in sorted(self.loaded):
-                if version < newest and not self.running[version]:
-                    with suppress(ServerGone, ConfigError):  # it forgets them when it ends
-                        self.client.unload(self.adapters.name(version))
-                    self.loaded -= {version}
 
 
 class ServerSampler:
@@ -88,9 +36,9 @@ class ServerSampler:
 
     def __init__(self, chosen: SamplerConfig, folder: Path, rules: TokenRules, parallel: int) -> None:
         self.chosen = chosen
-        self.adapters = AdapterFolders(folder)
+        self.adapters = LoraFolders(folder)
         self.servers = [
-            AdapterServer(Client(url, chosen.name, timeout=chosen.timeout, field=FIELD), self.adapters)
+            VllmLoraServer(Client(url, chosen.name, timeout=chosen.timeout, field=FIELD), self.adapters)
             for url in chosen.urls()
         ]
         self.rules = rules
@@ -137,7 +85,7 @@ class ServerSampler:
                     raise  # else newer weights have come, and these are gone
 
     @contextmanager
-    def _asking(self) -> Iterator[tuple[AdapterServer, int, Path]]:
+    def _asking(self) -> Iterator[tuple[VllmLoraServer, int, Path]]:
         """The server to ask, and the newest weights; while it is open they stay there."""
         with self.lock:
             if self.newest is None:

@@ -26,7 +26,7 @@ from eval.agents.base import Agent
 from eval.agents.batcher import Batcher
 from eval.config import ConfigError
 from eval.desktop import Desktop
-from training.rl.asynchronous.rollout_queue import (
+from training.rl.asynchronous.messages import (
     GroupsWithdrawn,
     NewWeights,
     RolloutBegan,
@@ -36,7 +36,7 @@ from training.rl.asynchronous.rollout_queue import (
 )
 from training.rl.config import RlConfig
 from training.rl.rollouts.play import PolicyFailed, first_error, try_rollout
-from training.rl.rollouts.waiting_times import AskClock
+from training.rl.rollouts.waiting_times import WaitingClock
 
 PATIENCE: Final = 30.0  # seconds in which desktops are closed after the training is gone
 
@@ -53,7 +53,7 @@ class RolloutWorker:
         self.make_desktop = make_desktop
         self.config = config
         self.link = link
-        self.clock = AskClock()
+        self.clock = WaitingClock()
         self.version = -1  # the newest weights that were announced: the next answer is of no older ones
         self.withdrawn: set[int] = set()
         self.playing: dict[int, set[asyncio.Task[Any]]] = defaultdict(set)
@@ -147,7 +147,7 @@ class RolloutWorker:
             if not playing.cancelled():
                 result, retried = playing.result()
                 self.outbox.put(RolloutEnded(order.group, order.member, result, retried))
-                self.outbox.put(self.clock.told())
+                self.outbox.put(self.clock.read())
 
 
 def _leave_later() -> None:

@@ -1,1 +1,1 @@
-"""From rollouts to gradients: advantages, the gate, SDPO, a coefficient for each token, rows, losses, processes."""
+"""From rollouts to gradients: the gate, advantages, SDPO, one coefficient for each token, rows, losses, processes."""

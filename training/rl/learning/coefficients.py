@@ -57,7 +57,7 @@ class MeanSettings:
 def uncertain_tokens(records: Sequence[TurnRecord], settings: MeanSettings) -> list[TurnRecord]:
     """Keeps only the share `quantile` of the tokens that learn from an advantage: those with the highest entropy.
     Source: arXiv 2506.01939."""
-    own = [record for record in learnt(records) if record.lesson is None]
+    own = [record for record in learnt(records) if record.teacher_turn is None]
     if settings.quantile >= 1.0 or not own:
         return list(records)
     known = np.concatenate([np.asarray(record.entropies) for record in own])
@@ -70,7 +70,7 @@ def with_coefficients(records: Sequence[TurnRecord], settings: MeanSettings) -> 
     own = learnt(records)
     rows = [[own[at] for at in chain] for chain in chains(own)] if settings.whole else [[record] for record in own]
     tokens = sum(record.tokens for record in own)
-    kept = sum(sum(_kept(record)) for record in own if record.lesson is None)
+    kept = sum(sum(_kept(record)) for record in own if record.teacher_turn is None)
     done = list(records)
     for row in rows:
         of_row = len(rows) * sum(record.tokens for record in row)
@@ -79,7 +79,9 @@ def with_coefficients(records: Sequence[TurnRecord], settings: MeanSettings) -> 
             done[record.number] = replace(
                 record,
                 coefficients=tuple(share * each for each in _terms(record)),
-                bonus=tuple(settings.steps / kept * each for each in _kept(record)) if record.lesson is None else (),
+                bonus=()
+                if record.teacher_turn is not None
+                else tuple(settings.steps / kept * e for e in _kept(record)),
             )
     return done
 
@@ -96,7 +98,7 @@ def _divisor(record: TurnRecord, settings: MeanSettings, usual: int) -> int:
 
 def _terms(record: TurnRecord) -> list[float]:
     """What a token's term is multiplied by before the mean."""
-    if record.lesson is not None:
+    if record.teacher_turn is not None:
         return [1.0] * record.tokens
     weights = record.weights or (1.0,) * record.tokens
     return [a * b * c for a, b, c in zip(record.gains, weights, _kept(record), strict=True)]

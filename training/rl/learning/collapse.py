@@ -15,7 +15,7 @@ from transformers.trainer_callback import ExportableState
 
 from eval.config import ConfigError
 from training.common.collapse import write_collapse
-from training.rl.rollouts.play import RolloutGeneration
+from training.rl.rollouts.generation import RolloutGeneration
 
 WINDOW: Final = 5  # generations in a row that are compared
 ENOUGH: Final = 20  # successes in the best of them; with fewer, chance may end a training

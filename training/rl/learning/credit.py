@@ -19,8 +19,8 @@ from training.rl.learning.advantages import (
     uncertain_turns,
 )
 from training.rl.learning.turn_records import TurnRecord, by_rollout
-from training.rl.rollouts.play import RolloutGroup
-from training.rl.rollouts.screen_states import anchor_keys
+from training.rl.rollouts.generation import RolloutGroup
+from training.rl.rollouts.screen_states import state_keys
 
 CERTAIN: Final = "not among the turns with the most entropy (entropy_share)"
 
@@ -43,7 +43,7 @@ def credited(records: Sequence[TurnRecord], config: RlConfig) -> list[TurnRecord
 
 
 def _facts(group: RolloutGroup, rollouts: Sequence[Sequence[TurnRecord]]) -> TaskGroup:
-    keys = iter(anchor_keys([state for played in group.rollouts for state in played.states]))
+    keys = iter(state_keys([state for played in group.rollouts for state in played.states]))
     found = []
     for played, turns in zip(group.rollouts, rollouts, strict=True):
         facts = [TurnFacts(next(keys) if played.states else None, entropy=turn.entropy or 0.0) for turn in turns]

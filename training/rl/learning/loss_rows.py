@@ -27,7 +27,7 @@ class LossRow:
 
     at            (group, rollout, turn), as indices in its generation; of several turns the first
     where         the same in words
-    lesson        the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
+    teacher_turn  the same answer under the prompt of SDPO's teacher; None: it learns from its advantage
     old           log probability before the first step, nats: the ratio of the loss is to it
     coefficients  what each token's term of the loss is multiplied by (`training.rl.learning.coefficients`)
     bonus         what each token's entropy is multiplied by, before the coefficient of the entropy bonus
@@ -37,7 +37,7 @@ class LossRow:
     turn: SampledTurn
     at: Place
     where: str
-    lesson: SampledTurn | None = None
+    teacher_turn: SampledTurn | None = None
     old: tuple[float, ...] = ()
     coefficients: tuple[float, ...] = ()
     bonus: tuple[float, ...] = ()

@@ -1,4 +1,4 @@
-"""The stage that corrects for weights of before, where rollouts run beside the training."""
+"""The stage that corrects for the older weights that sampled asynchronous rollouts."""
 
 from __future__ import annotations
 

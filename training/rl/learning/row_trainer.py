@@ -23,7 +23,7 @@ from training.rl.learning.loss_rows import LossRow, Pictures, parts, step_rows, 
 from training.rl.learning.losses import LossSettings, clipped, token_losses
 from training.rl.learning.ranks import TrainingRanks, passes
 from training.rl.learning.sdpo_loss import divergence, importance_weight, trust_region
-from training.rl.learning.sdpo_stage import Teaching
+from training.rl.learning.sdpo_stage import TeacherCallback
 from training.rl.learning.trajectory_rows import by_turn
 from training.rl.learning.turn_records import TurnRecord
 
@@ -34,7 +34,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     losses    of the tokens
     bonus     of their entropy
     pictures  makes the inputs of a row's pictures
-    teaching  SDPO's
+    sdpo      its teacher
     ranks     the processes of the training, where it has several
     sent      with several: the rows of the generation, one of each turn, in every process; None: it is not in the loss
     """
@@ -43,7 +43,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     losses: LossSettings
     bonus: EntropyBonus
     pictures: Pictures
-    teaching: Teaching | None
+    sdpo: TeacherCallback | None
     ranks: TrainingRanks | None
     sent: list[LossRow | None]
 
@@ -51,7 +51,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         """Adds the gradient of an optimiser step's rows with advantages; gives their loss. Figures are told."""
         device = self.accelerator.device
         loss, told = torch.zeros((), device=device), torch.zeros(6, device=device)
-        mine = [row for row in self.step_rows(rows, step) if row.lesson is None]
+        mine = [row for row in self.step_rows(rows, step) if row.teacher_turn is None]
         chunks = self._divided(mine)
         for at, (some, counting) in enumerate(chunks):
             own = [row if place < counting else _silent(row) for place, row in enumerate(some)]
@@ -100,12 +100,12 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         for name, value in figures.items():
             self._metrics["train"][name].append(value)
 
-    def taught_gradient(self, rows: Sequence[LossRow], step: int) -> tuple[Tensor, list[tuple[float, float, int]]]:
-        """Adds the gradient of an optimiser step's rows with lessons; gives their loss, and the sums of each pass that
-        `distillation` tells."""
+    def sdpo_gradient(self, rows: Sequence[LossRow], step: int) -> tuple[Tensor, list[tuple[float, float, int]]]:
+        """Adds the gradient of an optimiser step's rows that learn from SDPO's teacher; gives their
+        loss, and the sums of each pass that `distillation` gives."""
         loss = torch.zeros((), device=self.accelerator.device)
         found: list[tuple[float, float, int]] = []
-        mine = [row for row in self.step_rows(rows, step) if row.lesson is not None]
+        mine = [row for row in self.step_rows(rows, step) if row.teacher_turn is not None]
         for some in parts(mine, self.chosen.batch_size):
             with self.compute_loss_context_manager():
                 part, sums = self.distillation(some)
@@ -119,19 +119,19 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         return step_rows(rows, step, self.chosen.steps_per_generation, self.chosen.seed)
 
     def distillation(self, rows: Sequence[LossRow]) -> tuple[Tensor, tuple[float, float, int]]:
-        """SDPO's part of a step's loss, of some rows with lessons: the sum of their tokens' divergences, each times its
-        importance and its coefficient; and for `mean_figures` the sums over these tokens of the divergence and of the
-        student's entropy, nats, with their number."""
+        """SDPO's part of a step's loss, of some rows with a teacher's turn: the sum of their tokens' divergences,
+        each times its importance and its coefficient; and for `mean_figures` the sums over these tokens of the
+        divergence and of the student's entropy, nats, with their number."""
         chosen = self.chosen.sdpo
         assert chosen is not None
-        assert self.teaching is not None
-        assert self.teaching.teacher is not None
-        lessons = [replace(row, turn=row.lesson) for row in rows if row.lesson is not None]
-        with self.teaching.teacher.teaching():  # first: it changes the weights, which a backward pass must not see
-            knowing = self.logits(lessons)
+        assert self.sdpo is not None
+        assert self.sdpo.teacher is not None
+        as_teacher = [replace(row, turn=row.teacher_turn) for row in rows if row.teacher_turn is not None]
+        with self.sdpo.teacher.teaching():  # first: it changes the weights, which a backward pass must not see
+            knowing = self.logits(as_teacher)
         if chosen.mix is not None:
             with torch.no_grad():
-                knowing = trust_region(knowing, self.logits(lessons), chosen.mix)
+                knowing = trust_region(knowing, self.logits(as_teacher), chosen.mix)
         made = self.inputs(rows)
         mine = self.logits(rows, made)
         ids, mask = made["completion_ids"], made["learnt"]

@@ -34,7 +34,7 @@ class TriedEpisode:
     last: Tree | None = None
 
 
-def hindsight(index: int, group: Sequence[TriedEpisode], builder: PromptBuilder) -> Demonstration | None:
+def teacher_demonstration(index: int, group: Sequence[TriedEpisode], builder: PromptBuilder) -> Demonstration | None:
     """What the teacher of the rollout `index` is shown. None: there is nothing to tell, and SDPO leaves it out.
 
     Shown is the next rollout after it in the group that succeeded, in a circle, so that several rollouts do not all

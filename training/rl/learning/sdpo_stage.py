@@ -18,18 +18,18 @@ from eval.prompts.demonstrations import Demonstration
 from training.common.checkpoints import also_save
 from training.rl.config import SdpoConfig
 from training.rl.learning.loss_rows import Pictures
-from training.rl.learning.sdpo_prompts import TriedEpisode, hindsight
+from training.rl.learning.sdpo_prompts import TriedEpisode, teacher_demonstration
 from training.rl.learning.sdpo_teacher import SelfTeacher
 from training.rl.learning.turn_records import TurnRecord, by_rollout
-from training.rl.rollouts.play import AskedTurn, PlayedRollout
+from training.rl.rollouts.generation import AskedTurn, PlayedRollout
 from training.rl.rollouts.policy import Policy
 
 TEACHER: Final = "teacher.safetensors"  # in a checkpoint
-UNTOLD: Final = "the teacher has nothing to tell of it"
+NO_HINDSIGHT: Final = "the teacher has nothing to tell of it"
 LOST: Final = 0.1  # nats: measured were .006 of a start that had seen such prompts, and .37 of one that had not
 
 
-class Teaching(TrainerCallback):  # type: ignore[misc]
+class TeacherCallback(TrainerCallback):  # type: ignore[misc]
     """The teacher of one training: the model of its start, which follows the model step by step.
 
     trainer  whose checkpoints hold the teacher, too
@@ -77,7 +77,7 @@ def read(checkpoint: Path) -> dict[str, torch.Tensor]:
 
 
 @dataclass(frozen=True)
-class LessonSettings:
+class SdpoSettings:
     """
     solved    `SdpoConfig.solved`
     policy    whose prompts these are
@@ -89,9 +89,9 @@ class LessonSettings:
     pictures: Pictures
 
 
-def taught(records: Sequence[TurnRecord], settings: LessonSettings) -> list[TurnRecord]:
-    """The stage of SDPO: each turn's lesson, that is its answer under the teacher's prompt. Left out are turns that
-    learn from nothing: from no advantage, and no teacher who has something to tell."""
+def with_teacher_turns(records: Sequence[TurnRecord], settings: SdpoSettings) -> list[TurnRecord]:
+    """The stage of SDPO: each turn's answer under the teacher's prompt. Left out are turns that learn from
+    nothing: from no advantage, and no teacher who has something to tell."""
     done = list(records)
     made = records[0].made
     for group, rollouts in zip(made.groups, by_rollout(records, made), strict=True):
@@ -99,23 +99,25 @@ def taught(records: Sequence[TurnRecord], settings: LessonSettings) -> list[Turn
         for index, (played, turns) in enumerate(zip(group.rollouts, rollouts, strict=True)):
             if settings.solved == "grpo" and played.episode.success:
                 continue
-            told = hindsight(index, tried, settings.policy.builder)
+            told = teacher_demonstration(index, tried, settings.policy.builder)
             for record, asked in zip(turns, played.asked, strict=True):
                 if record.masked is None:
-                    done[record.number] = _lesson(record, told, asked, settings)
+                    done[record.number] = _with_teacher_turn(record, told, asked, settings)
     return done
 
 
-def _lesson(record: TurnRecord, told: Demonstration | None, asked: AskedTurn, settings: LessonSettings) -> TurnRecord:
+def _with_teacher_turn(
+    record: TurnRecord, told: Demonstration | None, asked: AskedTurn, settings: SdpoSettings
+) -> TurnRecord:
     if told is None:
-        return replace(record, masked=UNTOLD)
+        return replace(record, masked=NO_HINDSIGHT)
     record = replace(record, shown="success" if told.failed is None else "failure")
     prompt, images = settings.policy.prompt(asked.observation, asked.history, told)
-    lesson = replace(record.turn, prompt_ids=prompt, images=images)
-    if (fault := settings.pictures.fault(replace(record, turn=lesson))) is None:
-        return replace(record, lesson=lesson)
+    teacher_turn = replace(record.turn, prompt_ids=prompt, images=images)
+    if (fault := settings.pictures.fault(replace(record, turn=teacher_turn))) is None:
+        return replace(record, teacher_turn=teacher_turn)
     print(f"generation {record.made.number}: left out: the teacher's prompt of {fault}", flush=True)
-    return replace(record, masked=UNTOLD)
+    return replace(record, masked=NO_HINDSIGHT)
 
 
 def mean_figures(sums: Sequence[tuple[float, float, int]]) -> dict[str, float]:
@@ -125,7 +127,7 @@ def mean_figures(sums: Sequence[tuple[float, float, int]]) -> dict[str, float]:
     return {"divergence": divergence / tokens, "entropy_taught": entropy / tokens} if tokens else {}
 
 
-def warning(divergence: float) -> str:
+def divergence_warning(divergence: float) -> str:
     """What the divergence of the first step means, where student and teacher have the same weights; "" where nothing is
     wrong."""
     if divergence <= LOST:

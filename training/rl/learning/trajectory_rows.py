@@ -19,7 +19,7 @@ MANY: Final = 1.25  # rows for each rollout
 
 
 @dataclass(frozen=True)
-class JoinedTurns:
+class TrajectoryRow:
     """
     row    begins with the prompt of its first turn and ends with the last sampled token of its last
     turns  (index in what was joined, start, end): where the tokens of each turn are in row.turn.ids
@@ -29,7 +29,7 @@ class JoinedTurns:
     turns: tuple[tuple[int, int, int], ...]
 
 
-def joined(rows: Sequence[LossRow]) -> list[JoinedTurns]:
+def join_turns(rows: Sequence[LossRow]) -> list[TrajectoryRow]:
     """Rows of one turn each, those of a rollout in their order, in as few rows as can be."""
     return [_join(rows, chain) for chain in chains(rows)]
 
@@ -57,7 +57,7 @@ def _continues(before: LossRow, row: LossRow) -> bool:
     )
 
 
-def _join(rows: Sequence[LossRow], chain: Sequence[int]) -> JoinedTurns:
+def _join(rows: Sequence[LossRow], chain: Sequence[int]) -> TrajectoryRow:
     first, last = rows[chain[0]], rows[chain[-1]]
     begun = len(first.turn.prompt_ids)
     ids = (*last.turn.prompt_ids, *last.turn.ids)[begun:]
@@ -87,14 +87,14 @@ def _join(rows: Sequence[LossRow], chain: Sequence[int]) -> JoinedTurns:
         bonus=spread(lambda row: row.bonus),
         learnt=tuple(sampled),
     )
-    return JoinedTurns(whole, tuple(turns))
+    return TrajectoryRow(whole, tuple(turns))
 
 
 def by_turn(
     rows: Sequence[LossRow], measure: Callable[[Sequence[LossRow]], tuple[list[Tensor], list[Tensor]]]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What `measure` tells of rows of one turn each, (T,) for each of them, but measured where they are joined."""
-    made = joined(rows)
+    made = join_turns(rows)
     first, second = measure([each.row for each in made])
     places = [(row, start, end) for row, each in enumerate(made) for _, start, end in each.turns]  # in their order
     return [first[row][start:end] for row, start, end in places], [second[row][start:end] for row, start, end in places]

@@ -12,7 +12,7 @@ from typing import Literal
 
 from eval.desktop import InfraError
 from training.rl.learning.loss_rows import LossRow, Pictures
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 
 UNFIT = "its pictures do not fit its tokens"
 
@@ -53,7 +53,7 @@ class TurnRecord(LossRow):
     @property
     def advantage(self) -> float | None:
         """The mean over its tokens; None where it does not learn from one."""
-        if self.masked is not None or self.lesson is not None or not self.gains:
+        if self.masked is not None or self.teacher_turn is not None or not self.gains:
             return None
         return math.fsum(self.gains) / len(self.gains)
 
@@ -64,7 +64,7 @@ class TurnRecord(LossRow):
 
     def row(self) -> LossRow:
         """What the loss needs of it, and what other processes get."""
-        return LossRow(self.turn, self.at, self.where, self.lesson, self.old, self.coefficients, self.bonus)
+        return LossRow(self.turn, self.at, self.where, self.teacher_turn, self.old, self.coefficients, self.bonus)
 
 
 def turns_of(made: RolloutGeneration) -> list[TurnRecord]:

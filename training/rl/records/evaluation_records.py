@@ -9,7 +9,7 @@ from typing import Literal
 from eval.desktop import Task
 from eval.scores.stats import Estimate
 from eval.task_run import Rollout
-from training.rl.records.record_writer import (
+from training.rl.records.entries import (
     ActionEntry,
     Entry,
     GroupEntry,

@@ -21,13 +21,11 @@ from eval.task_run import Rollout
 from training.common.evaluation import Scores
 from training.rl.config import RlConfig
 from training.rl.learning.turn_records import TurnRecord, by_rollout
-from training.rl.records.evaluation_records import evaluation_entries
-from training.rl.records.record_writer import (
+from training.rl.records.entries import (
     ActionEntry,
     Entry,
     GroupEntry,
     ObservationEntry,
-    RecordWriter,
     RolloutEntry,
     StatusEntry,
     StepEntry,
@@ -35,7 +33,9 @@ from training.rl.records.record_writer import (
     TurnEntry,
     ValidationEntry,
 )
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration
+from training.rl.records.evaluation_records import evaluation_entries
+from training.rl.records.record_writer import RecordWriter
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration
 
 FLAT = "all rollouts have the same return"
 REPLACED = "a success of before stands in the rollout's place"
@@ -43,7 +43,7 @@ BEGINNING = -1  # the step after which everything is told anew
 UNUSED = -1  # in place of a group's index in the generation
 
 
-class RecordTeller(TrainerCallback):  # type: ignore[misc]
+class TrainingRecorder(TrainerCallback):  # type: ignore[misc]
     """The records of one training. `folder`: its results; `text_of`: the text of a token alone."""
 
     def __init__(self, config: RlConfig, folder: Path, text_of: Callable[[int], str] | None = None) -> None:
@@ -117,7 +117,7 @@ class RecordTeller(TrainerCallback):  # type: ignore[misc]
             index, group = kept.get(number, (0, None))
             dropped = "fewer than two valid rollouts" if group is None else None
             of_group = () if group is None or index == UNUSED else records[index]
-            learns = any(each.lesson is not None or each.played.replayed for turns in of_group for each in turns)
+            learns = any(each.teacher_turn is not None or each.played.replayed for turns in of_group for each in turns)
             if group is not None and not learns and not group.signal:
                 dropped = FLAT
             yield GroupEntry(

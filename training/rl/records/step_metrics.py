@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.rl.config import RlConfig
-from training.rl.learning.sdpo_stage import UNTOLD
+from training.rl.learning.sdpo_stage import NO_HINDSIGHT
 from training.rl.learning.turn_records import TurnRecord, learnt
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration
 
 
-def figures(made: RolloutGeneration, records: Sequence[TurnRecord], gate_told: Mapping[str, Any]) -> dict[str, float]:
+def generation_metrics(
+    made: RolloutGeneration, records: Sequence[TurnRecord], gate_told: Mapping[str, Any]
+) -> dict[str, float]:
     """By name. `made`: what was played; `records`: of the turns, masked where the loss cannot see them."""
     rows = learnt(records)
     played = [each for group in made.judged for each in group.rollouts]
@@ -37,7 +39,7 @@ def figures(made: RolloutGeneration, records: Sequence[TurnRecord], gate_told: M
     }
 
 
-def stage_figures(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, float]:
+def stage_metrics(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, float]:
     """Of what the stages did."""
     found: dict[str, float] = {}
     if config.replay is not None:
@@ -48,7 +50,7 @@ def stage_figures(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, 
     if config.sdpo is not None:
         for name in ("success", "failure"):
             found[f"told_{name}"] = float(len({record.at[:2] for record in records if record.shown == name}))
-        found["untold"] = float(sum(record.masked == UNTOLD for record in records))
+        found["untold"] = float(sum(record.masked == NO_HINDSIGHT for record in records))
     return found
 
 
@@ -77,7 +79,7 @@ def _parts(played: Sequence[PlayedRollout]) -> dict[str, float]:
     }
 
 
-def in_words(made: RolloutGeneration, turns: int) -> str:
+def generation_line(made: RolloutGeneration, turns: int) -> str:
     """A line of the log."""
     played = [each for group in made.judged for each in group.rollouts]
     reward = math.fsum(each.reward for each in played) / len(played)

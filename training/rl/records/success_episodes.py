@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.episodes import write_episode
-from training.rl.rollouts.play import RolloutGeneration
+from training.rl.rollouts.generation import RolloutGeneration
 
 
 @dataclass(frozen=True)

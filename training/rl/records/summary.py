@@ -9,7 +9,7 @@ from eval.scores.stats import by_cluster
 from eval.scores.summary import MetricRow, row
 from training.common.measured import SAMPLED, KeptWeights, write_measured
 from training.rl.config import RlConfig
-from training.rl.rollouts.play import RolloutGeneration
+from training.rl.rollouts.generation import RolloutGeneration
 
 
 def write(config: RlConfig, last: RolloutGeneration | None, kept: KeptWeights, folder: Path) -> None:

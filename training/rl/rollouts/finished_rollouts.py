@@ -24,7 +24,7 @@ from eval.desktop import Task
 from eval.episodes import Episode
 from training.common.checkpoints import also_save
 from training.rl.config import RlConfig
-from training.rl.rollouts.play import PlayedRollout
+from training.rl.rollouts.generation import PlayedRollout
 from training.rl.rollouts.policy import SampledTurn
 from training.rl.rollouts.screen_states import ScreenState
 

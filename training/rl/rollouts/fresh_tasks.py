@@ -46,7 +46,7 @@ class FreshTasks:
 
     def after(self, task: Task) -> dict[str, Task]:
         """The new tasks that a mixed group of this task makes, by key."""
-        of = self.made[key(task)].of if key(task) in self.made else key(task)
+        of = self.made[task_key(task)].of if task_key(task) in self.made else task_key(task)
         found = {}
         for _ in range(self.fresh.each):
             one = MadeTask(of=of, seed=self.next)
@@ -55,10 +55,10 @@ class FreshTasks:
             except ConfigError:  # the split has no more seeds
                 break
             self.next += 1
-            if key(new) in self.given:
+            if task_key(new) in self.given:
                 continue
-            self.made[key(new)] = one
-            found[key(new)] = new
+            self.made[task_key(new)] = one
+            found[task_key(new)] = new
         return found
 
     def _drawn(self, one: MadeTask) -> Task:
@@ -85,9 +85,9 @@ class FreshTasks:
         if odd := sorted({one.of for one in saved.made} - set(self.given)):
             raise ResumeError(f"resume: fresh tasks were made of other tasks: {', '.join(odd[:5])}")
         tasks = [self._drawn(one) for one in saved.made]
-        self.made, self.next = {key(task): one for task, one in zip(tasks, saved.made, strict=True)}, saved.next
-        return {key(task): task for task in tasks}
+        self.made, self.next = {task_key(task): one for task, one in zip(tasks, saved.made, strict=True)}, saved.next
+        return {task_key(task): task for task in tasks}
 
 
-def key(task: Task) -> str:
+def task_key(task: Task) -> str:
     return f"{task.task_id} {task.seed}"

@@ -9,26 +9,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from eval.agents.base import Agent, History
+from eval.agents.base import Agent
 from eval.agents.batcher import LINGER, Batcher
 from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.desktop import Desktop, InfraError, Observation, Task
-from eval.episodes import Episode
 from eval.rollout import RolloutLimits, play
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import DynamicBatch, TaskEffort
+from training.rl.rollouts.generation import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.penalties import efficiency_penalty, overlong_penalty
 from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
-from training.rl.rollouts.screen_states import ScreenState, anchor_of
-from training.rl.rollouts.waiting_times import AskClock, WorkerTimes
+from training.rl.rollouts.screen_states import ScreenState, screen_state
+from training.rl.rollouts.waiting_times import WaitingClock
 
 LEAST = 2  # rollouts of a group: one alone has no baseline
 POLL = 0.2  # seconds between two looks at a request to stop
@@ -42,85 +40,6 @@ class PolicyFailed(Exception):
     """The policy itself raised: no rollout is at fault."""
 
 
-@dataclass(frozen=True)
-class AskedTurn:
-    """What a turn was asked: the screen, and what came before it."""
-
-    observation: Observation
-    history: History
-
-
-@dataclass(frozen=True)
-class PlayedRollout:
-    """A rollout that counts. `turns` has one for each step of `episode`, and `states` too, where they are compared.
-
-    parts    what `reward` is the sum of, by name
-    version  of the weights that sampled its first turn; None: those of its generation
-    asked    for SDPO: what each turn was asked
-    end      for SDPO: the last screen
-    replayed a success of before stands in its place: `turns` and `reward` are that one's (`success_replay`)
-    """
-
-    number: int  # in its group
-    episode: Episode
-    turns: tuple[SampledTurn, ...]
-    reward: float
-    states: tuple[ScreenState, ...] = ()
-    asked: tuple[AskedTurn, ...] = ()
-    end: Observation | None = None
-    parts: Mapping[str, float] = field(default_factory=dict)
-    version: int | None = None
-    replayed: bool = False
-
-
-@dataclass(frozen=True)
-class RolloutGroup:
-    """The valid rollouts of one task, two at least. `number`: of the task in its generation."""
-
-    task: Task
-    rollouts: tuple[PlayedRollout, ...]
-    number: int = 0
-
-    @property
-    def signal(self) -> bool:
-        """Whether the returns differ, so that advantages are not all 0."""
-        return len({each.reward for each in self.rollouts}) > 1
-
-
-@dataclass
-class RolloutGeneration:
-    """
-    number   counts from 0
-    groups   in the order of the tasks
-    void     reason -> rollouts that were lost to it
-    retried  attempts that failed and were followed by another
-    reused   rollouts that an interrupted training had finished
-    dropped  ids of tasks whose group had too few rollouts left
-    unused   groups that dynamic sampling left out: their rollouts all have the same return
-    tasks    all that were tried
-    tried    rollouts of them
-    lost     the void rollouts: the task's number, the rollout's in its group, the reason
-    times    who waited for whom
-    """
-
-    number: int
-    groups: list[RolloutGroup] = field(default_factory=list)
-    void: Counter[str] = field(default_factory=Counter)
-    retried: int = 0
-    reused: int = 0
-    dropped: list[str] = field(default_factory=list)
-    unused: list[RolloutGroup] = field(default_factory=list)
-    tasks: tuple[Task, ...] = ()
-    tried: int = 0
-    lost: list[tuple[int, int, str]] = field(default_factory=list)
-    times: WorkerTimes = field(default_factory=WorkerTimes)
-
-    @property
-    def judged(self) -> list[RolloutGroup]:
-        """All groups with valid rollouts, also those that are not trained on, in the order of the tasks."""
-        return sorted([*self.groups, *self.unused], key=lambda group: group.number)
-
-
 class KeptRollouts(Protocol):
     """Rollouts that were finished before the training was interrupted (`finished_rollouts`). A seat is the task's
     number in its generation and the rollout's in its group."""
@@ -129,12 +48,12 @@ class KeptRollouts(Protocol):
     def keep(self, group: int, task: Task, turns_allowed: int | None, played: PlayedRollout) -> None: ...
 
 
-class RolloutSeat:
+class RolloutAttempt:
     """One attempt at a rollout, as the loop of `eval.rollout` runs an agent. `turns`: what was sampled so far.
 
     counted   whether the batcher counts this seat from outside; if not, it is counted while it asks
-    compared  whether the states of the screen are kept
-    retold    whether what was asked is kept, for a teacher that is asked it again
+    states_kept  whether the states of the screen are kept
+    screens_kept    whether what was asked is kept, for a teacher that is asked it again
     clock     measures how long it waits for answers
     """
 
@@ -147,16 +66,16 @@ class RolloutSeat:
         seed: str,
         *,
         counted: bool,
-        compared: bool,
-        retold: bool,
-        clock: AskClock,
+        states_kept: bool,
+        screens_kept: bool,
+        clock: WaitingClock,
     ) -> None:
         self.batcher = batcher
         self.number = number
         self.seed = seed
         self.counted = counted
-        self.compared = compared
-        self.retold = retold
+        self.states_kept = states_kept
+        self.screens_kept = screens_kept
         self.clock = clock
         self.turns: list[SampledTurn] = []
         self.states: list[ScreenState] = []
@@ -170,9 +89,9 @@ class RolloutSeat:
             while not computer.ended.is_set():
                 past = computer.history()
                 seed = f"{self.seed} {len(self.turns)}"
-                if self.compared:
-                    self.states.append(anchor_of(computer.observation))
-                if self.retold:
+                if self.states_kept:
+                    self.states.append(screen_state(computer.observation))
+                if self.screens_kept:
                     self.asked.append(AskedTurn(computer.observation, past))
                 asked = PolicyQuestion(past.task, past.past, past.demonstration, self.number, seed, self.turns)
                 try:
@@ -184,7 +103,7 @@ class RolloutSeat:
                     raise PolicyFailed(f"{type(error).__name__}: {error}") from error
                 await computer.answer(decision)
         finally:
-            self.end = computer.observation if self.retold else None
+            self.end = computer.observation if self.screens_kept else None
             if not self.counted:
                 self.batcher.leave()
 
@@ -210,7 +129,7 @@ def generate(
     Raises InfraError when more than the share `max_void` is void or no group is left, RolloutsStopped when `stop` says
     so, ConfigError and PolicyFailed.
     """
-    made, clock = RolloutGeneration(number), AskClock()
+    made, clock = RolloutGeneration(number), WaitingClock()
     batch = DynamicBatch[RolloutGroup | None](len(tasks), max(len(tasks), config.most_groups or 0))
     while tasks:
         efforts = [TaskEffort(config.group_size) if effort is None else effort(task) for task in tasks]
@@ -220,7 +139,7 @@ def generate(
         except BaseExceptionGroup as several:
             raise first_error(several) from None
         made.retried += retried
-        made.times = clock.told()
+        made.times = clock.read()
         for group in _groups(made, tasks, results, efforts):
             batch.add(group, config.most_groups is None or (group is not None and group.signal))
         check_void(made, config)
@@ -285,7 +204,7 @@ async def _generate(
     efforts: Sequence[TaskEffort],
     config: RlConfig,
     made: RolloutGeneration,
-    clock: AskClock,
+    clock: WaitingClock,
     stop: Callable[[], bool],
     kept: KeptRollouts | None,
 ) -> tuple[list[PlayedRollout | str], int]:
@@ -343,7 +262,7 @@ async def try_rollout(
     config: RlConfig,
     member: int,
     turns: int | None,
-    clock: AskClock,
+    clock: WaitingClock,
 ) -> tuple[PlayedRollout | str, int]:
     """A rollout, or why it is void after all its attempts; and how many attempts were followed by another. Raises
     ConfigError, PolicyFailed."""
@@ -352,13 +271,13 @@ async def try_rollout(
         for attempt in range(config.limits.attempts):
             if attempt:
                 await asyncio.sleep(config.limits.backoff * 2 ** (attempt - 1))
-            runner = RolloutSeat(
+            runner = RolloutAttempt(
                 batcher,
                 place,
                 f"{seed} {attempt}",
                 counted=config.batching == "together",
-                compared=config.advantage == "gigpo",
-                retold=config.keeps_screens,
+                states_kept=config.advantage == "gigpo",
+                screens_kept=config.keeps_screens,
                 clock=clock,
             )
             try:
@@ -371,7 +290,7 @@ async def try_rollout(
 
 
 async def play_rollout(
-    runner: RolloutSeat,
+    runner: RolloutAttempt,
     make_desktop: Callable[[], Desktop],
     task: Task,
     config: RlConfig,

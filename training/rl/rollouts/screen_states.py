@@ -59,7 +59,7 @@ class ScreenState:
         return all(one == two or place in unseen for place, (one, two) in pairs)
 
 
-def anchor_of(observation: Observation) -> ScreenState:
+def screen_state(observation: Observation) -> ScreenState:
     """The state of the screen in an observation."""
     image, tree = observation.image, observation.tree
     told = None if tree is None else _tree_hash(tree)
@@ -70,7 +70,7 @@ def anchor_of(observation: Observation) -> ScreenState:
     return ScreenState(told, image.size, _cells(image), hidden)
 
 
-def anchor_keys(states: Iterable[ScreenState]) -> list[str]:
+def state_keys(states: Iterable[ScreenState]) -> list[str]:
     """A key for each state, in their order; the same key for the same state.
 
     A state gets the key of the first one before it that it equals. Being equal is not transitive where pointers hide

@@ -21,7 +21,7 @@ from eval.desktop import Task
 from training.common.checkpoints import also_save
 from training.rl.config import ReplayConfig
 from training.rl.rollouts.curriculum import StoredSuccess, SuccessPool
-from training.rl.rollouts.play import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 
 FOLDER: Final = "successes"  # in a checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
@@ -12,11 +12,13 @@ from transformers.trainer_callback import ExportableState
 from eval.desktop import Task
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import Curriculum, TaskEffort
-from training.rl.rollouts.fresh_tasks import FreshTasks, key
-from training.rl.rollouts.play import RolloutGeneration
+from training.rl.rollouts.fresh_tasks import FreshTasks, task_key
+from training.rl.rollouts.generation import RolloutGeneration
+
+BEFORE: Final = "TaskDrawer"  # its name in older checkpoints
 
 
-class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
+class TaskSampler(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Draws the tasks of each generation.
 
     What `draw` gives depends on the seed, the generation and what `note` was told of those before: a generation that
@@ -25,7 +27,7 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def __init__(self, config: RlConfig, tasks: Sequence[Task]) -> None:
         self.config = config
-        self.tasks = {key(task): task for task in tasks}
+        self.tasks = {task_key(task): task for task in tasks}
         self.fresh = None if config.fresh is None else FreshTasks(config, self.tasks)
         self.curriculum = Curriculum(self.tasks, config.seed) if config.task_order == "curriculum" else None
         self.after = 0  # draws of the curriculum, or places in the even order, once the generation counts
@@ -66,9 +68,9 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
             return TaskEffort(config.group_size)
         rollouts, turns = config.group_size, None
         if config.most_rollouts is not None:
-            rollouts = self.curriculum.rollouts(key(task), rollouts, config.most_rollouts)
+            rollouts = self.curriculum.rollouts(task_key(task), rollouts, config.most_rollouts)
         if config.turn_slack is not None:
-            turns = self.curriculum.turns(key(task), config.limits.steps_of(task), config.turn_slack)
+            turns = self.curriculum.turns(task_key(task), config.limits.steps_of(task), config.turn_slack)
         return TaskEffort(rollouts, turns)
 
     def note(self, made: RolloutGeneration) -> None:
@@ -80,7 +82,7 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         mixed: list[Task] = []
         for group in made.judged:
             outcomes = [bool(each.episode.success) for each in group.rollouts]
-            self.curriculum.note(key(group.task), outcomes, [len(each.turns) for each in group.rollouts])
+            self.curriculum.note(task_key(group.task), outcomes, [len(each.turns) for each in group.rollouts])
             if len(set(outcomes)) > 1:
                 mixed.append(group.task)
         if self.fresh is not None:
@@ -91,8 +93,8 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         for task in mixed:
             for name, new in fresh.after(task).items():
                 self.tasks[name] = new
-                curriculum.join(name, key(task))
-        for name in fresh.leaving(curriculum, {key(each) for each in self.unused()}):
+                curriculum.join(name, task_key(task))
+        for name in fresh.leaving(curriculum, {task_key(each) for each in self.unused()}):
             del self.tasks[name]
             curriculum.leave(name)
 
@@ -101,7 +103,7 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         told: dict[str, Any] = {"curriculum": held, "drawn": self.drawn}
         if self.fresh is not None:
             told["fresh"] = self.fresh.state()
-        if unused := [key(task) for task in self.unused()]:  # they are among what was drawn: it goes on after them
+        if unused := [task_key(task) for task in self.unused()]:  # they are among what was drawn: it goes on after them
             told |= {"unused": unused, "drawn": self.after if held is None else self.drawn}
             told["curriculum"] = None if held is None else {**held, "draws": self.after}
         return {"args": {}, "attributes": told}
@@ -110,7 +112,8 @@ class TaskDrawer(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Raises ConfigError for a checkpoint's state of other tasks."""
-        saved = (state.stateful_callbacks or {}).get(type(self).__name__, {})
+        held_by = state.stateful_callbacks or {}
+        saved = held_by.get(type(self).__name__, held_by.get(BEFORE, {}))
         attributes = saved.get("attributes", {}) if isinstance(saved, dict) else {}
         held = attributes.get("curriculum")
         if state.global_step and self.fresh is not None and self.curriculum is not None:

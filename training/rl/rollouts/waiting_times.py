@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class WorkerTimes:
+class WaitingTimes:
     """Seconds since the rollouts began: in all, in which the model was asked, and of all rollouts together, in all and
     those in which they waited for the model."""
 
@@ -18,7 +18,7 @@ class WorkerTimes:
     rollouts: float = 0.0
     waiting: float = 0.0
 
-    def since(self, then: WorkerTimes) -> dict[str, float]:
+    def since(self, then: WaitingTimes) -> dict[str, float]:
         """Shares of the time after `then`: model_idle, in which nobody asked the model, and desktop_idle, in which a
         rollout waited for it."""
         told = {}
@@ -29,7 +29,7 @@ class WorkerTimes:
         return told
 
 
-class AskClock:
+class WaitingClock:
     """Measures them. `clock`: gives seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,31 +38,31 @@ class AskClock:
         self.open = self.asking = 0
         self.times = [0.0, 0.0, 0.0, 0.0]
 
-    def told(self) -> WorkerTimes:
+    def read(self) -> WaitingTimes:
         now = self.clock()
         passed, self.last = now - self.last, now
         for place, many in enumerate((1, bool(self.asking), self.open, self.asking)):
             self.times[place] += passed * many
-        return WorkerTimes(*self.times)
+        return WaitingTimes(*self.times)
 
     @contextmanager
     def rollout(self) -> Iterator[None]:
         """While a rollout runs."""
-        self.told()
+        self.read()
         self.open += 1
         try:
             yield
         finally:
-            self.told()
+            self.read()
             self.open -= 1
 
     @contextmanager
     def ask(self) -> Iterator[None]:
         """While it waits for the model."""
-        self.told()
+        self.read()
         self.asking += 1
         try:
             yield
         finally:
-            self.told()
+            self.read()
             self.asking -= 1

@@ -1,1 +1,1 @@
-"""The trained weights on their way to whatever samples rollouts: published files, gathered shards, LoRAs for vLLM."""
+"""The trained weights on their way to what samples rollouts: published files, gathered shards, LoRAs sent to vLLM."""

@@ -22,7 +22,7 @@ WEIGHTS: Final = "adapter_model.safetensors"
 ADAPTER: Final = ".default"  # the LoRA's own name in the names of its weights, which its file leaves out
 
 
-class AdapterFolders:
+class LoraFolders:
     """Of one training, in `folder`. Raises ConfigError for a LoRA that vLLM does not take."""
 
     def __init__(self, folder: Path) -> None:
