@@ -1,8 +1,8 @@
 """The examples in real pods, on a real S3 server.
 
 `make cluster-test` takes one Job of examples/kubernetes to its result, in an image without torch; nightly takes
-examples/login, short and whole, in the image slipway-cpu, through JobSet's controller, and holds its table and its weights
-against those of `local`.
+examples/login, short and whole, in the image slipway-cpu, through JobSet's controller, and holds its table and its
+weights against those of `local`.
 """
 
 from __future__ import annotations
