@@ -83,6 +83,11 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
 
         return ValueNetwork(start_model(config).model.float())
 
+    def reference() -> Any:
+        from training.common.models import start_model
+
+        return start_model(config)
+
     trainer = RolloutTrainer(
         chosen=config,
         tasks=tasks,
@@ -90,6 +95,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         policy=policy,
         out=out,
         critic=None if config.critic is None else critic,
+        reference=reference if config.lora is None else None,
         model=model,
         args=one_device(with_trl(arguments(config, out), config.trl, _kind())),
         train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size * processes())}),

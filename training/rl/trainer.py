@@ -26,7 +26,8 @@ from training.rl.learning.collapse import SuccessWatch
 from training.rl.learning.credit import credited
 from training.rl.learning.critic import ValueLearning, ValueNetwork
 from training.rl.learning.entropy_bonus import EntropyBonus
-from training.rl.learning.loss_rows import LossRow, Pictures
+from training.rl.learning.kl import PostKl, ReferenceModel
+from training.rl.learning.loss_rows import LINES, LossRow, Pictures
 from training.rl.learning.losses import LossSettings
 from training.rl.learning.off_policy import corrected
 from training.rl.learning.ranks import TrainingRanks
@@ -77,6 +78,7 @@ class RolloutTrainer(RowTrainer):
     policy        of the model in memory, and the context in which it computes
     out           the training's folder
     critic        makes PPO's critic
+    reference     makes the model that `kl` refers to; None: with a LoRA, the trained one without it
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class RolloutTrainer(RowTrainer):
         policy: Callable[[Any, Any], Policy],
         out: Path,
         critic: Callable[[], ValueNetwork] | None = None,
+        reference: Callable[[], Any] | None = None,
         **options: Any,
     ) -> None:
         self.chosen = chosen
@@ -123,6 +126,9 @@ class RolloutTrainer(RowTrainer):
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
             self.add_callback(self.critic)
+        self.reference = None if chosen.kl is None else ReferenceModel(self, reference)
+        if chosen.post_kl:
+            self.add_callback(PostKl(self, chosen.period))
         self.collapse = None if chosen.collapse is None else SuccessWatch(chosen.collapse, chosen.period, out)
         if self.collapse is not None:
             self.add_callback(self.collapse)
@@ -176,6 +182,9 @@ class RolloutTrainer(RowTrainer):
         def measure(numbers: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
             return self._measured([row for number in numbers if (row := self.sent[number]) is not None])
 
+        def refer(numbers: Sequence[int]) -> list[Tensor]:
+            return self._by_reference([row for number in numbers if (row := self.sent[number]) is not None])
+
         def asked() -> bool:
             assert self.ranks is not None
             return self.ranks.any(self.stops.asked())
@@ -183,6 +192,7 @@ class RolloutTrainer(RowTrainer):
         return {
             "send": send,
             "measure": measure,
+            "refer": refer,
             "asked": asked,
             "leave": self._leave,
             **{name: getattr(weights, name) for name in ("gather", "take", "give_back")},
@@ -207,14 +217,10 @@ class RolloutTrainer(RowTrainer):
         elif self.ranks.first:
             with self.ranks.leading(unless=Stopped):
                 own = learnt(self.learn_from(number))
-            self.ranks.release([(each.number, each.old, each.coefficients, each.bonus) for each in own])
+            self.ranks.release([(each.number, {name: getattr(each, name) for name in LINES}) for each in own])
             rows = [record.row() for record in own]
         else:
-            rows = [
-                replace(row, old=old, coefficients=of, bonus=bonus)
-                for at, old, of, bonus in self.ranks.follow()
-                if (row := self.sent[at]) is not None
-            ]
+            rows = [replace(row, **lines) for at, lines in self.ranks.follow() if (row := self.sent[at]) is not None]
         return self._whole(rows, number) if self.chosen.rows == "trajectory" else rows
 
     def _whole(self, rows: Sequence[LossRow], number: int) -> list[LossRow]:
@@ -266,6 +272,9 @@ class RolloutTrainer(RowTrainer):
             done[record.number] = replace(
                 record, old=old, then=tuple(sampled.tolist()), entropies=tuple(unsure.tolist())
             )
+        if self.reference is not None:
+            for record, line in zip(own, self.by_reference(own), strict=True):
+                done[record.number] = replace(done[record.number], reference=tuple(line.tolist()))
         return done
 
     def _stage_figures(self, records: Sequence[TurnRecord]) -> dict[str, float]:
@@ -286,12 +295,13 @@ class RolloutTrainer(RowTrainer):
         if self.collapse is not None:
             self.collapse.note(made)
 
-    def note(self, name: str, value: float) -> None:
-        """A figure of a generation, for the log and as a metric; the first process tells it."""
+    def note(self, name: str, value: float, step: int | None = None) -> None:
+        """A figure of a generation, for the log and as a metric; the first process tells it. `step`: that it belongs
+        to; None: the next one."""
         if not self.is_world_process_zero():
             return
         self._metrics["train"][name].append(float(value))
-        metric(self.state.global_step + 1, f"train/{name}", float(value))
+        metric(self.state.global_step + 1 if step is None else step, f"train/{name}", float(value))
 
     def status(self, status: Literal["stopped", "failed", "done"], reason: str | None = None) -> None:
         """The first process tells how the training ended."""

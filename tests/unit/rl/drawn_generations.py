@@ -30,6 +30,7 @@ from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
+from training.rl.sections import KlConfig
 
 WIDTH = 5  # of the vocabulary
 EPISODE = Episode(episode_id="e", task_id="t", instruction="", goal="", seed=0, screen=(1, 1), success=None, steps=())
@@ -45,6 +46,7 @@ def draw_token(draw: random.Random) -> Token:
     token = Token([draw.gauss(0, 1) for _ in range(WIDTH)], draw.randrange(WIDTH), 0.0, 0.0, single(draw.uniform(0, 2)))
     token.old = single(token.now + draw.gauss(0, 0.4))
     token.sampled = single(token.old + draw.gauss(0, 0.4))
+    token.reference = single(token.now + draw.gauss(0, 0.4))
     return token
 
 
@@ -91,6 +93,9 @@ def draw_rules(draw: random.Random) -> Rules:
         quantile=draw.choice([1.0, 1.0, 0.4]),
         cap=draw.choice([None, 1.2]),
         bonus=draw.choice([0.0, 0.1]),
+        beta=draw.choice([0.0, 0.3]),
+        estimator=draw.choice(["k1", "k3"]),
+        in_reward=draw.random() < 0.5,
     )
 
 
@@ -111,6 +116,9 @@ def config_of(rules: Rules, **changes: Any) -> RlConfig:
         advantage=rules.advantage,
         entropy_share=rules.share,
         rows="trajectory" if rules.whole else "turn",
+        kl=KlConfig(coefficient=rules.beta, estimator=rules.estimator, place="reward" if rules.in_reward else "loss")
+        if rules.beta
+        else None,
         asynchronous=None if rules.cap is None else AsyncConfig(cap=rules.cap),
         **changes,
     )
@@ -143,6 +151,7 @@ def records_of(groups: Groups) -> list[TurnRecord]:
             masked=None if fit else "its pictures do not fit its tokens",
             old=tuple(each.old for each in of) if fit else (),
             entropies=tuple(each.entropy for each in of) if fit else (),
+            reference=tuple(each.reference for each in of) if fit else (),
         )
         for record, of, fit in zip(records, tokens, fits, strict=True)
     ]

@@ -90,7 +90,7 @@ def test_what_grpo_promises_is_held(
         ("min_p", 0.1, "rollouts are sampled with temperature alone; take temperature"),
         ("repetition_penalty", 1.1, "rollouts are sampled with temperature alone; take temperature"),
         ("mask_truncated_completions", True, "take max_completion, or length_buffer"),
-        ("beta", 0.1, "there is no reference model and no KL term; take a smaller learning_rate"),
+        ("beta", 0.1, "the reference is the model of the start; take kl"),
         ("use_vllm", True, "vLLM samples the rollouts with asynchronous.vllm"),
         ("vllm_mode", "colocate", "vLLM samples the rollouts with asynchronous.vllm"),
         ("num_generations", 4, "a group has group_size rollouts"),

@@ -31,6 +31,7 @@ class MeanSettings:
     whole     a row is a whole rollout
     steps     that a generation is divided over
     longest   sampled tokens that a rollout of this training may have at most
+    kl        coefficient of the divergence from a reference in the loss: of all tokens with an advantage, kept or not
     quantile  the share of tokens, those of the highest entropy, whose terms are kept (TRL's `top_entropy_quantile`)
     """
 
@@ -40,6 +41,7 @@ class MeanSettings:
     steps: int = 1
     longest: int = 1
     quantile: float = 1.0
+    kl: float = 0.0
 
     @classmethod
     def of(cls, config: RlConfig, tasks: Sequence[Task], quantile: float = 1.0) -> MeanSettings:
@@ -51,6 +53,7 @@ class MeanSettings:
             config.steps_per_generation,
             max(config.limits.steps_of(task) for task in tasks) * config.max_completion,
             quantile,
+            config.kl.coefficient if config.kl is not None and config.kl.place == "loss" else 0.0,
         )
 
 
@@ -66,7 +69,7 @@ def uncertain_tokens(records: Sequence[TurnRecord], settings: MeanSettings) -> l
 
 
 def with_coefficients(records: Sequence[TurnRecord], settings: MeanSettings) -> list[TurnRecord]:
-    """The records with `coefficients` and `bonus` of each token that is in the loss."""
+    """The records with `coefficients`, `bonus` and `kl` of each token that is in the loss."""
     own = learnt(records)
     rows = [[own[at] for at in chain] for chain in chains(own)] if settings.whole else [[record] for record in own]
     tokens = sum(record.tokens for record in own)
@@ -79,10 +82,11 @@ def with_coefficients(records: Sequence[TurnRecord], settings: MeanSettings) -> 
             done[record.number] = replace(
                 record,
                 coefficients=tuple(share * each for each in _terms(record)),
-                bonus=()
-                if record.teacher_turn is not None
-                else tuple(settings.steps / kept * e for e in _kept(record)),
             )
+            if record.teacher_turn is None:
+                bonus = tuple(settings.steps / kept * each for each in _kept(record))
+                kl = (share * settings.kl,) * record.tokens if settings.kl else ()
+                done[record.number] = replace(done[record.number], bonus=bonus, kl=kl)
     return done
 
 

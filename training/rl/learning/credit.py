@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,9 +19,11 @@ from training.rl.learning.advantages import (
     per_turn,
     uncertain_turns,
 )
+from training.rl.learning.kl import costs_of
 from training.rl.learning.turn_records import TurnRecord, by_rollout
 from training.rl.rollouts.generation import RolloutGroup
 from training.rl.rollouts.screen_states import state_keys
+from training.rl.sections import KlConfig
 
 CERTAIN: Final = "not among the turns with the most entropy (entropy_share)"
 
@@ -30,7 +33,7 @@ def credited(records: Sequence[TurnRecord], config: RlConfig) -> list[TurnRecord
     done = list(records)
     made = records[0].made
     for group, rollouts in zip(made.groups, by_rollout(records, made), strict=True):
-        facts = _facts(group, rollouts)
+        facts = _facts(group, rollouts, config.kl)
         values = _advantages(facts, config)
         chosen = uncertain_turns(facts, config.entropy_share) if config.entropy_share < 1.0 else None
         for rollout, turns in enumerate(rollouts):
@@ -42,12 +45,16 @@ def credited(records: Sequence[TurnRecord], config: RlConfig) -> list[TurnRecord
     return done
 
 
-def _facts(group: RolloutGroup, rollouts: Sequence[Sequence[TurnRecord]]) -> TaskGroup:
+def _facts(group: RolloutGroup, rollouts: Sequence[Sequence[TurnRecord]], kl: KlConfig | None) -> TaskGroup:
     keys = iter(state_keys([state for played in group.rollouts for state in played.states]))
     found = []
     for played, turns in zip(group.rollouts, rollouts, strict=True):
-        facts = [TurnFacts(next(keys) if played.states else None, entropy=turn.entropy or 0.0) for turn in turns]
-        found.append(RolloutFacts(played.reward, tuple(facts)))
+        facts = [
+            TurnFacts(next(keys) if played.states else None, -math.fsum(costs_of(turn, kl)), turn.entropy or 0.0)
+            for turn in turns
+        ]
+        total = math.fsum([played.reward, *(each.reward for each in facts)])
+        found.append(RolloutFacts(total, tuple(facts)))
     return TaskGroup(tuple(found))
 
 

@@ -22,8 +22,10 @@ from eval.config import ResumeError
 from training.common.checkpoints import also_save
 from training.rl.config import CriticConfig, RlConfig
 from training.rl.learning.advantages import decoupled_gae
+from training.rl.learning.kl import costs_of
 from training.rl.learning.loss_rows import LossRow, parts
 from training.rl.learning.turn_records import TurnRecord, learnt
+from training.rl.sections import KlConfig
 
 CRITIC: Final = "critic.pt"  # in a checkpoint: weights, and the state of their optimiser
 
@@ -118,7 +120,7 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
         """The stage: each token's advantage, by the values of before; then the critic learns from the records."""
         own = learnt(records)
         values = self.values(own)
-        gains, targets = token_credit(own, values, self.chosen)
+        gains, targets = token_credit(own, values, self.chosen, self.config.kl)
         self.learn(own, values, targets)
         if self.config.scale_rewards == "group":
             gains = whitened(gains)
@@ -163,19 +165,23 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
 
 
 def token_credit(
-    records: Sequence[TurnRecord], values: Sequence[Sequence[float]], config: CriticConfig
+    records: Sequence[TurnRecord],
+    values: Sequence[Sequence[float]],
+    config: CriticConfig,
+    kl: KlConfig | None = None,
 ) -> tuple[list[list[float]], list[list[float]]]:
     """(advantages, the critic's targets) of each record's sampled tokens.
 
     All sampled tokens of a rollout are one sequence, its turns one after the other; prompts and pictures between them
-    are no steps. The return comes with the last one. A turn that the loss cannot see is no part of the sequence.
+    are no steps. The return comes with the last one; `kl` in
+    the reward is taken off at each. A turn that the loss cannot see is no part of the sequence.
     """
     gains: list[list[float]] = [[] for _ in records]
     targets: list[list[float]] = [[] for _ in records]
     for places in _rollouts(records):
         said = [value for place in places for value in values[place]]
-        rewards = [0.0] * len(said)
-        rewards[-1] = records[places[0]].played.reward
+        rewards = [-cost for place in places for cost in costs_of(records[place], kl)]
+        rewards[-1] += records[places[0]].played.reward
         gained, wanted = decoupled_gae(
             rewards, said, gamma=1.0, critic=config.critic_lambda, policy=config.policy_lambda, alpha=config.alpha
         )

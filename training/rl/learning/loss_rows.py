@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from training.rl.rollouts.policy import SampledTurn
 
 T = TypeVar("T")
 Place = tuple[int, int, int]  # group, rollout, turn, as indices in a generation
+
+
+LINES: Final = ("old", "coefficients", "bonus", "reference", "kl")  # of a row: a number for each token, or none
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class LossRow:
     old           log probability before the first step, nats: the ratio of the loss is to it
     coefficients  what each token's term of the loss is multiplied by (`training.rl.learning.coefficients`)
     bonus         what each token's entropy is multiplied by, before the coefficient of the entropy bonus
+    reference     log probability by the reference, nats
+    kl            what each token's divergence from the reference is multiplied by, where that is in the loss
     learnt        whether each token was sampled and is in the loss; None: all of them
     """
 
@@ -41,6 +46,8 @@ class LossRow:
     old: tuple[float, ...] = ()
     coefficients: tuple[float, ...] = ()
     bonus: tuple[float, ...] = ()
+    reference: tuple[float, ...] = ()
+    kl: tuple[float, ...] = ()
     learnt: tuple[bool, ...] | None = None
 
     @property
@@ -88,7 +95,7 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
     """The inputs of the loss for some rows, except what is computed by the model.
 
     prompt_ids, prompt_mask (B, P) padded on the left; completion_ids, completion_mask (B, T) on the right, and of the
-    same shape old, coefficients and bonus, and learnt, True for the tokens that are in the loss; pixel_values,
+    same shape those of LINES, and learnt, True for the tokens that are in the loss; pixel_values,
     image_grid_thw, mm_token_type_ids (B, P + T), num_images.
     """
     wide = max(len(row.turn.prompt_ids) for row in rows)
@@ -97,7 +104,7 @@ def tensors(rows: Sequence[LossRow], pictures: Pictures, pad: int, device: Any) 
     answers = torch.full((len(rows), long), pad)
     prompt_mask, answer_mask = torch.zeros_like(prompts), torch.zeros_like(answers)
     learnt = torch.zeros(len(rows), long, dtype=torch.bool)
-    lines = {name: torch.zeros(len(rows), long) for name in ("old", "coefficients", "bonus")}
+    lines = {name: torch.zeros(len(rows), long) for name in LINES}
     for number, row in enumerate(rows):
         before, after = len(row.turn.prompt_ids), len(row.turn.ids)
         prompts[number, wide - before :] = torch.tensor(row.turn.prompt_ids)

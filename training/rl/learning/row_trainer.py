@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +19,12 @@ from trl import GRPOTrainer
 
 from training.common.sharding import is_sharded, reshard
 from training.rl.config import RlConfig
+from training.rl.learning import sdpo_loss
 from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.kl import ReferenceModel, divergence
 from training.rl.learning.loss_rows import LossRow, Pictures, parts, step_rows, tensors
 from training.rl.learning.losses import LossSettings, clipped, token_losses
 from training.rl.learning.ranks import TrainingRanks, passes
-from training.rl.learning.sdpo_loss import divergence, importance_weight, trust_region
 from training.rl.learning.sdpo_stage import TeacherCallback
 from training.rl.learning.trajectory_rows import by_turn
 from training.rl.learning.turn_records import TurnRecord
@@ -35,6 +37,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     bonus     of their entropy
     pictures  makes the inputs of a row's pictures
     sdpo      its teacher
+    reference of the divergence
     ranks     the processes of the training, where it has several
     sent      with several: the rows of the generation, one of each turn, in every process; None: it is not in the loss
     """
@@ -44,13 +47,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     bonus: EntropyBonus
     pictures: Pictures
     sdpo: TeacherCallback | None
+    reference: ReferenceModel | None
     ranks: TrainingRanks | None
     sent: list[LossRow | None]
 
     def gradient(self, model: Any, rows: Sequence[LossRow], step: int) -> Tensor:
         """Adds the gradient of an optimiser step's rows with advantages; gives their loss. Figures are told."""
         device = self.accelerator.device
-        loss, told = torch.zeros((), device=device), torch.zeros(6, device=device)
+        loss, told = torch.zeros((), device=device), torch.zeros(7, device=device)
         mine = [row for row in self.step_rows(rows, step) if row.teacher_turn is None]
         chunks = self._divided(mine)
         for at, (some, counting) in enumerate(chunks):
@@ -70,8 +74,9 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         return loss
 
     def loss_of(self, model: Any, rows: Sequence[LossRow]) -> tuple[Tensor, Tensor]:
-        """The sum of the terms of some rows' tokens; and (6,) of these tokens: their number, the sum of their entropy,
-        how many are clipped below and above; of those that the entropy bonus is of, their number and the entropy."""
+        """The sum of the terms of some rows' tokens; and (7,) of these tokens: their number, the sum of their entropy,
+        how many are clipped below and above; of those that the entropy bonus is of, their number and the entropy; the
+        sum of their divergence from the reference."""
         made = self.inputs(rows)
         now, entropies = self.likely(model, made)
         of, mask = made["coefficients"], made["learnt"]
@@ -80,20 +85,28 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.bonus.coefficient:
             of_each = torch.where(made["bonus"] > 0, made["bonus"] * entropies, 0.0)
             loss = loss - self.bonus.coefficient * of_each.sum()
+        apart = torch.zeros_like(now)
+        if self.chosen.kl is not None:
+            lines = torch.where(mask, now, 0.0), torch.where(mask, made["reference"], 0.0)
+            apart = divergence(*lines, self.chosen.kl.estimator)
+            loss = loss + (made["kl"] * apart).sum()
         with torch.no_grad():
             known, kept = torch.where(mask, entropies, 0.0), mask & (made["bonus"] > 0)
             sums = [mask.sum(), known.sum(), *clipped(ratio, of, mask, self.losses), kept.sum(), (known * kept).sum()]
+            sums.append(apart.sum())
             return loss, torch.stack([each.float() for each in sums])
 
     def _tell_step(self, told: Sequence[float]) -> None:
         """Figures of a step, from the sums over all of its passes and processes; the entropy bonus follows them."""
-        tokens, entropy, low, high, kept, of_kept = told
+        tokens, entropy, low, high, kept, of_kept, apart = told
         figures = {"entropy": entropy / max(1.0, tokens)}
         if self.losses.kind == "cispo":
             figures["cispo_clip_ratio"] = high / max(1.0, tokens)
         elif self.losses.kind != "sapo":
             shares = {"low_mean": low, "high_mean": high, "region_mean": low + high}
             figures |= {f"clip_ratio/{name}": count / max(1.0, tokens) for name, count in shares.items()}
+        if self.chosen.kl is not None:
+            figures["kl"] = apart / max(1.0, tokens)
         if self.bonus.on:
             self.bonus.follow(of_kept / max(1.0, kept))
             figures["entropy_coef"] = self.bonus.weight
@@ -131,14 +144,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
             knowing = self.logits(as_teacher)
         if chosen.mix is not None:
             with torch.no_grad():
-                knowing = trust_region(knowing, self.logits(as_teacher), chosen.mix)
+                knowing = sdpo_loss.trust_region(knowing, self.logits(as_teacher), chosen.mix)
         made = self.inputs(rows)
         mine = self.logits(rows, made)
         ids, mask = made["completion_ids"], made["learnt"]
         likely = mine.log_softmax(-1)
         now = likely.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-        apart = divergence(mine, knowing, chosen.alpha, chosen.top)
-        weights = importance_weight(now, made["old"], chosen.most)
+        apart = sdpo_loss.divergence(mine, knowing, chosen.alpha, chosen.top)
+        weights = sdpo_loss.importance_weight(now, made["old"], chosen.most)
         unsure = -(likely.exp() * likely).sum(-1)
         told = (float((apart.detach() * mask).sum()), float((unsure.detach() * mask).sum()), int(mask.sum()))
         return torch.where(mask, apart * weights * made["coefficients"], 0.0).sum(), told
@@ -191,26 +204,42 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         found: tuple[list[Tensor], list[Tensor]] = self.ranks.run("measure", numbers)
         return found
 
-    def _measured(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
-        if self.chosen.rows == "trajectory":
-            return by_turn(rows, self._log_probabilities)
-        return self._log_probabilities(rows)
+    def by_reference(self, rows: Sequence[LossRow]) -> list[Tensor]:
+        """The log probabilities of the same tokens by the reference."""
+        if self.ranks is None:
+            return self._by_reference(rows)
+        found: list[Tensor] = self.ranks.run("refer", [row.number for row in rows if isinstance(row, TurnRecord)])
+        return found
 
-    def _log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
-        """(T,) for every token after each row's prompt, sampled or shown."""
+    def _by_reference(self, rows: Sequence[LossRow]) -> list[Tensor]:
+        assert self.reference is not None
+        with self.reference.model() as model:
+            return self._measured(rows, model)[0]
+
+    def _measured(self, rows: Sequence[LossRow], model: Any = None) -> tuple[list[Tensor], list[Tensor]]:
+        if self.chosen.rows == "trajectory":
+            return by_turn(rows, partial(self._log_probabilities, model=model))
+        return self._log_probabilities(rows, model)
+
+    def measured(self, rows: Sequence[LossRow]) -> list[Tensor]:
+        """The log probabilities of all tokens after the prompts of rows that every process has."""
+        return self._log_probabilities(rows)[0]
+
+    def _log_probabilities(self, rows: Sequence[LossRow], model: Any = None) -> tuple[list[Tensor], list[Tensor]]:
+        """(T,) for every token after each row's prompt, sampled or shown. `model`: None, the one that learns."""
         self.model.train()  # as the loss has it; there is no dropout
         if self.ranks is None:
-            return self._by_passes(list(parts(rows, self.chosen.batch_size)))
-        found = self.ranks.measure(rows, self.chosen.batch_size, self._by_passes)
+            return self._by_passes(list(parts(rows, self.chosen.batch_size)), model)
+        found = self.ranks.measure(rows, self.chosen.batch_size, partial(self._by_passes, model=model))
         reshard(self.model)
         return found
 
-    def _by_passes(self, chunks: Sequence[Sequence[LossRow]]) -> tuple[list[Tensor], list[Tensor]]:
+    def _by_passes(self, chunks: Sequence[Sequence[LossRow]], model: Any = None) -> tuple[list[Tensor], list[Tensor]]:
         found: list[Tensor] = []
         entropies: list[Tensor] = []
         for some in chunks:
             with torch.no_grad(), self.compute_loss_context_manager():
-                likely, unsure = self.likely(self.model, self.inputs(some))
+                likely, unsure = self.likely(self.model if model is None else model, self.inputs(some))
             for row, line, each in zip(some, likely.cpu(), unsure.cpu(), strict=True):
                 found.append(line[: len(row.turn.ids)])
                 entropies.append(each[: len(row.turn.ids)])
@@ -219,4 +248,4 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
 
 def _silent(row: LossRow) -> LossRow:
     """A row that is computed, and counts for nothing."""
-    return replace(row, coefficients=(), bonus=(), learnt=(False,) * len(row.turn.ids))
+    return replace(row, coefficients=(), bonus=(), kl=(), learnt=(False,) * len(row.turn.ids))

@@ -85,6 +85,8 @@ def _join(rows: Sequence[LossRow], chain: Sequence[int]) -> TrajectoryRow:
         old=spread(lambda row: row.old),
         coefficients=spread(lambda row: row.coefficients),
         bonus=spread(lambda row: row.bonus),
+        reference=spread(lambda row: row.reference),
+        kl=spread(lambda row: row.kl),
         learnt=tuple(sampled),
     )
     return TrajectoryRow(whole, tuple(turns))

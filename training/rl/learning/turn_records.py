@@ -64,7 +64,17 @@ class TurnRecord(LossRow):
 
     def row(self) -> LossRow:
         """What the loss needs of it, and what other processes get."""
-        return LossRow(self.turn, self.at, self.where, self.teacher_turn, self.old, self.coefficients, self.bonus)
+        return LossRow(
+            self.turn,
+            self.at,
+            self.where,
+            self.teacher_turn,
+            self.old,
+            self.coefficients,
+            self.bonus,
+            self.reference,
+            self.kl,
+        )
 
 
 def turns_of(made: RolloutGeneration) -> list[TurnRecord]:

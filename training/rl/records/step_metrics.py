@@ -56,7 +56,7 @@ def stage_metrics(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, 
 
 def nothing_to_learn(records: Sequence[TurnRecord]) -> str | None:
     """What is said of a generation whose steps change nothing; None where something is learnt."""
-    if any(any(record.coefficients) for record in learnt(records)):
+    if any(any(record.coefficients) or any(record.kl) for record in learnt(records)):
         return None
     return (
         f"warning: generation {records[0].made.number} teaches nothing: within each group all rollouts have the same "
