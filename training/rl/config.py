@@ -14,8 +14,8 @@ from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
-from training.rl.sampler import SamplerConfig, visible
 from training.rl.trl_options import check_trl
+from training.rl.vllm_config import SamplerConfig, visible
 from training.trl_arguments import UNREAD_BY_RL
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]

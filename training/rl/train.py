@@ -6,8 +6,8 @@ records/ of all that was tried, rollouts/ with screens), and .done when the trai
 
 After SIGTERM it throws the unfinished rollouts of the present generation away, saves, and exits 0 without .done;
 $SLIPWAY_RESUME names the checkpoint to resume from. What that generation had finished counts then, and the others are
-played (`training.rl.finished`). Exit code 1: too many rollouts were void, a retry may help. Exit code 78: no retry
-helps, as when the gate stops the training.
+played (`rollouts.finished_rollouts`). Exit code 1: too many rollouts were void, a retry may help. Exit code 78: no
+retry helps, as when the gate stops the training.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
     check_arguments(config.trl, _kind())  # before the model, which takes minutes
     from datasets import Dataset
 
-    from training.rl.critic import ValueNetwork
-    from training.rl.policy import Policy
+    from training.rl.learning.critic import ValueNetwork
+    from training.rl.rollouts.policy import Policy
     from training.rl.trainer import RolloutTrainer
 
     world = environment(config.environment)
@@ -103,7 +103,10 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
 
         trainer.add_callback(
             Watch(
-                config.evaluation, agents_in_memory(config), builder, heard=trainer.teller and trainer.teller.evaluation
+                config.evaluation,
+                agents_in_memory(config),
+                builder,
+                heard=trainer.recorder and trainer.recorder.evaluation,
             )
         )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
@@ -131,7 +134,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     trainer = make_trainer(config, out)
 
     from training.common.watch import take_weights
-    from training.rl import results
+    from training.rl.records import summary
     from training.rl.trainer import Stopped
 
     first = trainer.is_world_process_zero()
@@ -153,7 +156,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     kept = take_weights(trainer, config.evaluation, config.seed, out)
     if first:
         trainer.finished.end()
-        results.write(config, trainer.last, kept, out / "results")
+        summary.write(config, trainer.last, kept, out / "results")
     save_model(trainer, out / "model")
     if first:
         (out / ".done").touch()

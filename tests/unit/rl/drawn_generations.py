@@ -18,18 +18,18 @@ from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
 from eval.rollout import RolloutLimits
 from tests.unit.rl.oracle import Rollout, Rules, Token, Turn
-from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
 from training.rl.config import AsyncConfig, RlConfig
-from training.rl.credit import credited
-from training.rl.entropy import EntropyBonus
-from training.rl.joined import joined
-from training.rl.losses import LossSettings
-from training.rl.off_policy import corrected
-from training.rl.passes import RowTrainer
-from training.rl.policy import SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.rows import LossRow
-from training.rl.turns import TurnRecord, learnt, turns_of
+from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.credit import credited
+from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.loss_rows import LossRow
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.off_policy import corrected
+from training.rl.learning.row_trainer import RowTrainer
+from training.rl.learning.trajectory_rows import join_turns
+from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.policy import SampledTurn
 
 WIDTH = 5  # of the vocabulary
 EPISODE = Episode(episode_id="e", task_id="t", instruction="", goal="", seed=0, screen=(1, 1), success=None, steps=())
@@ -156,7 +156,7 @@ def rows_of(groups: Groups, rules: Rules, config: RlConfig) -> list[LossRow]:
         records = corrected(records, config.asynchronous)
     records = with_coefficients(uncertain_tokens(records, mean), mean)
     rows = [record.row() for record in learnt(records)]
-    return [each.row for each in joined(rows)] if rules.whole else rows
+    return [each.row for each in join_turns(rows)] if rules.whole else rows
 
 
 class BareTrainer(RowTrainer):
