@@ -155,6 +155,7 @@ _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
         *("beta", "ds3_gather_for_generation", "ref_model_mixup_alpha", "ref_model_sync_steps", "sync_ref_model"),
         "use_bias_correction_kl",
     ),
+    "nothing drops out, that the loss sees the policy that sampled; leave it out": ("disable_dropout",),
     "vLLM samples the rollouts with asynchronous.vllm": (
         *("use_vllm", "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode"),
         *("vllm_model_impl", "vllm_structured_outputs_regex", "vllm_tensor_parallel_size"),

@@ -110,7 +110,8 @@ PAIR: Final = {
     "task_id": "names the task",
     "source": "how the pair was made",
     "screen": "width and height of the desktop, pixels",
-    "split_key": "pairs that share a task or an image have the same key, so a split by key leaks nothing",
+    "split_key": "pairs that share a task or an image have the same key, as those of one prompt and better answer on "
+    "images that look alike: a split by key leaks nothing",
     "split": "the split that the pair belongs to",
     "step": "at which step of the task; 0 is the first",
     "expected": "`{action, box}` of the right answer where it is known; for measuring, no prompt shows it",

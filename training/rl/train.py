@@ -44,6 +44,7 @@ def arguments(config: RlConfig, out: Path) -> dict[str, Any]:
         "loss_type": config.loss,
         "importance_sampling_level": config.importance,
         "beta": 0.0,
+        "disable_dropout": True,  # an adapter brings its own, and the loss must see the policy that sampled
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "scale_rewards": "none",

@@ -39,7 +39,11 @@ TRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     # the model's entropy is below the target, so that the coefficient grows from step to step
     "entropy_coef_delta": (0.9, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
     "entropy_coef_max": (0.001, {"use_adaptive_entropy": True, "entropy_target": 9.0, "entropy_coef_delta": 0.9}),
-    "entropy_coef_min": (0.5, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
+    # the bonus of the first step is negative, so that the entropy falls from above the target to below it
+    "entropy_coef_min": (
+        0.5,
+        {"#steps": 4, "use_adaptive_entropy": True, "entropy_target": 5.71, "entropy_coef": -5.0},
+    ),
     "entropy_target": (9.0, {"use_adaptive_entropy": True, "entropy_coef_delta": 0.9}),
     "use_adaptive_entropy": (True, {"entropy_target": 9.0, "entropy_coef_delta": 0.9}),
     "top_entropy_quantile": (0.2, {}),
@@ -128,7 +132,8 @@ def made(method: str, options: dict[str, Any], trl: dict[str, Any], out: Path) -
 
         given = {name: value for name, value in options.items() if name != "rewards"}
         drawn = "tests.integration.rl.lucky:Lucky"  # scores that even a model that knows nothing learns from
-        config = rl_config(root / "model", environment=drawn, steps=2, trl=trl, prompt=preference.PROMPT, **given)
+        given = {"steps": 2, "num_iterations": 2, "save_every": 2, **given}  # the second step's ratios are not 1
+        config = rl_config(root / "model", environment=drawn, trl=trl, prompt=preference.PROMPT, **given)
         config.check()
         return rl.make_trainer(config, out)
     from training.data.faults import Faults
