@@ -216,6 +216,11 @@ class AnsweringDesktop(Protocol):
         ...
 
 
+async def answer_of(desktop: Desktop) -> Observation | None:
+    """What a desktop shows that was given up in the middle of an action; None where it is gone, or cannot tell."""
+    return await desktop.answers() if isinstance(desktop, AnsweringDesktop) else None
+
+
 @runtime_checkable
 class PersonDesktop(Protocol):
     """What a desktop has besides, where a person can work on it."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -99,9 +99,9 @@ class TaskRun:
                     raise NotRunHere(self.task.not_run)
                 episode = await self._episode()
             except NotRunHere as why:  # no further try would find what is missing
+                episode = self._outcome(None, str(why), self._took(started), "not run")
                 if self.writer is not None:
-                    self.writer.close(self._outcome(None, str(why), self._took(started)))
-                episode = self._outcome(None, str(why), self._took(started))
+                    self.writer.close(episode)
                 return Rollout(did_not_run(self._record(episode, self._took(started), attempt), str(why)))
             except InfraError as failure:
                 error = f"{type(failure).__name__}: {failure}"
@@ -163,8 +163,10 @@ class TaskRun:
         """Milliseconds, without the time in which the desktop was ready and the agent busy elsewhere."""
         return round((time.monotonic() - since - self.waited) * 1000)
 
-    def _outcome(self, score: Score | None, error: str | None, took: int) -> Episode:
-        """The finished episode: judged or not, or `infra` with the error."""
+    def _outcome(
+        self, score: Score | None, error: str | None, took: int, without: Literal["infra", "not run"] = "infra"
+    ) -> Episode:
+        """The finished episode: judged or not, or with an error, and `without` a score."""
         metadata: dict[str, Any] = {} if score is None or not score.detail else {"score": dict(score.detail)}
         if self.task.trial:
             metadata["trial"] = self.task.trial
@@ -181,7 +183,7 @@ class TaskRun:
             screen=self.screen,
             success=None if score is None else score.success,
             score=None if score is None else score.value,
-            outcome="scored" if error is None else "infra",
+            outcome="scored" if error is None else without,
             error=error,
             steps=tuple(self.steps),
             agent=self.agent,

@@ -25,7 +25,6 @@ from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
-    AnsweringDesktop,
     BrokenByAgent,
     Desktop,
     DesktopTimeout,
@@ -35,6 +34,7 @@ from eval.desktop import (
     PersonDesktop,
     Task,
     ToolDesktop,
+    answer_of,
 )
 from eval.desktop_calls import timed
 from eval.episodes import Step, ToolCall
@@ -347,13 +347,11 @@ class Computer:
         try:
             self.observation = await timed(self._desktop.step(action), limit, "step")
         except DesktopTimeout:
-            if not isinstance(self._desktop, AnsweringDesktop):
-                raise
-            seen = await timed(self._desktop.answers(), ANSWERS_S, "step")
+            seen = await timed(answer_of(self._desktop), ANSWERS_S, "step")
             if seen is None:
                 raise
-            self.observation = seen
-            raise ActionRefused(f"it took longer than {limit:g} s, and was stopped") from None
+            self.observation, self.held = seen, frozenset()
+            raise ActionRefused("it took too long, and was given up") from None
 
     def _hold(self, action: Action) -> None:
         button = f"button:{action.button or 'left'}"

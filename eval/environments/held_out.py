@@ -7,7 +7,7 @@ from dataclasses import replace
 from PIL import Image
 
 from eval.actions import Action
-from eval.desktop import Desktop, Observation, Score, Task
+from eval.desktop import Desktop, Observation, Score, Task, answer_of
 from eval.environments.sources import judged_by
 
 
@@ -33,6 +33,10 @@ class TwiceJudged:
         observation = await self.inner.step(action)
         self.done.append(action)
         return self._seen(observation)
+
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self.inner)
+        return None if seen is None else self._seen(seen)
 
     def _seen(self, observation: Observation) -> Observation:
         self.last = observation.image

@@ -24,7 +24,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.config.importing import load_object
-from eval.desktop import BrokenByAgent, Desktop, Expected, InfraError, Observation, Score, Task
+from eval.desktop import BrokenByAgent, Desktop, Expected, InfraError, Observation, Score, Task, answer_of
 from eval.desktops.hacked import HackedScene, guesses
 from eval.desktops.stage import DesktopStage
 from eval.environments.registry import environment, for_hacker
@@ -207,6 +207,11 @@ class SourcedDesktop:
         self.done.append(action)
         return self._seen(observation)
 
+    async def answers(self) -> Observation | None:
+        assert self.inner is not None
+        seen = await answer_of(self.inner)
+        return None if seen is None else self._seen(seen)
+
     def _seen(self, observation: Observation) -> Observation:
         self.last = observation.image
         return observation
@@ -260,6 +265,24 @@ def hacker(options: Mapping[str, Any]) -> Desktop:
     """The same with each environment's hacker. A task of one's own with a validator is judged after every guess
     (eval.desktops.hacked); one with a judge, who sees the screen only, as it is at the start. Raises ConfigError."""
     return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"), hacked=True)
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores depend on beside the options: whether this machine hides its files from the agent's programs,
+    where a desktop of it is used, and what the environments of the sources tell besides."""
+    from eval.environments.desktop import provenance as isolated
+
+    told: dict[str, Any] = {}
+    others: list[dict[str, Any]] = []
+    for name, chosen in dict.fromkeys((each.environment, each.options) for each in _sourced(options)):
+        if not name:
+            told |= isolated({})
+            continue
+        besides = getattr(environment(name), "provenance", dict)(json.loads(chosen))
+        told |= {key: besides.pop(key) for key in ("isolation",) if key in besides}
+        if besides:
+            others.append({"environment": name, **besides})
+    return {**told, **({"told": others} if others else {})}
 
 
 def _sourced(options: Mapping[str, Any]) -> tuple[SourcedTask, ...]:

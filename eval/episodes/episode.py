@@ -124,7 +124,8 @@ def _expected(data: dict[str, Any]) -> Expected:
 
 
 class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One try at a task. `success` and `score` are None where nothing judged it, and always for the outcome `infra`.
+    """One try at a task. `success` and `score` are None where nothing judged it, and where it is not `scored`:
+    `infra`, the infrastructure failed; `not run`, the task cannot run on that machine.
 
     started      ISO 8601 in UTC, or None; duration_ms likewise
     steps        the steps themselves in memory; their number in episode.json
@@ -138,7 +139,7 @@ class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     seed: int = 0
     success: bool | None = None
     score: float | None = None
-    outcome: Literal["scored", "infra"] = "scored"
+    outcome: Literal["scored", "infra", "not run"] = "scored"
     error: str | None = None
     steps: tuple[Step, ...] = ()
     agent: str = ""

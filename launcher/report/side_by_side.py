@@ -41,7 +41,7 @@ def side_by_side(report: Report) -> Markup | None:
         return None
     words = (
         "A task that the infrastructure failed, or that cannot run on this machine, has no score, and counts as not "
-        "solved; cells count the first as infra."
+        "solved; cells count them as infra and as not run."
     )
     note = tag("p", words, class_="note")
     return tag("div", tag("h2", "Agents side by side"), note, *parts)
@@ -165,5 +165,6 @@ def _share(share: SolvedShare) -> Markup:
     if share.interval is not None and share.n > 1:
         bounds = f" ({100 * share.interval.low:.0f}–{100 * share.interval.high:.0f})"
     broken = f", {share.infra} infra" if share.infra else ""
+    broken += f", {share.not_run} not run" if share.not_run else ""
     rate = tag("b", f"{100 * share.solved / share.n:.0f} %")
     return tag("td", rate, tag("span", f"{bounds} · {share.solved}/{share.n}{broken}", class_="faint"), class_="n")

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
-
 from launcher.errors import BadInput
 from launcher.results import stats
 from launcher.results.read import TaskResult
@@ -31,11 +29,28 @@ Key = tuple[str, str, str]  # benchmark, task, seed
 
 
 @dataclass(frozen=True)
+class PerSolved:
+    """What the scored episodes of one side took, for each that solved its task: answers, seconds, and USD where the
+    records know it. None where none solved one. `summary.json` says the same, with intervals, of all tasks."""
+
+    steps: float | None
+    seconds: float | None
+    cost: float | None
+
+
+class Trials(TaskResult, frozen=True):
+    """Several trials of one task. `wins`: how many of them solved it."""
+
+    wins: int = 0
+
+
+@dataclass(frozen=True)
 class Comparison:
     """B compared with A on one benchmark.
 
     An infrastructure failure is never a score, and every task stays in the denominator: the two values are over
-    `tasks`, the shared ones, of which those that the infrastructure broke are not solved, as in `results`. The
+    `tasks`, the shared ones, of which those that the infrastructure broke, or that could not run there, are not solved,
+    as in `results`. What a solved task took is over the same tasks. The
     difference, its interval and `p` are over the `pairs` that are scored on both sides.
     """
 
@@ -58,14 +73,19 @@ class Comparison:
     only_b: tuple[Key, ...]
     infra_a: tuple[Key, ...]
     infra_b: tuple[Key, ...]
-    unscored: tuple[Key, ...]  # on both sides, not infra, but without this metric
+    not_run_a: tuple[Key, ...]
+    not_run_b: tuple[Key, ...]
+    unscored: tuple[Key, ...]  # scored on both sides, but without this metric
+    per_solved_a: PerSolved
+    per_solved_b: PerSolved
     notes: tuple[str, ...] = ()  # what a reader must know before believing the figures
     group: str = ""  # the difficulty or the application whose tasks these are; "": all tasks
 
     @property
     def left_out(self) -> int:
         """The number of tasks that are left out of the comparison."""
-        return len({*self.only_a, *self.only_b, *self.infra_a, *self.infra_b, *self.unscored})
+        broken = {*self.infra_a, *self.infra_b, *self.not_run_a, *self.not_run_b}
+        return len({*self.only_a, *self.only_b, *self.unscored} | broken)
 
     @property
     def by_cluster(self) -> bool:
@@ -134,14 +154,35 @@ def _all_of(name: str, tasks: Sequence[TaskResult], k: int) -> list[TaskResult]:
     for task in tasks:
         seed = "" if task.seed is None else str(task.seed)
         trials.setdefault((task.benchmark, str(task.version), task.task_id, seed), []).append(task)
-    found = []
+    found: list[TaskResult] = []
     for some in trials.values():
         if len(some) < k:
             raise BadInput(f"{name}: {some[0].task_id} has {len(some)} of the {k} trials that pass_all/{k} needs")
         value = math.comb(sum(bool(each.success) for each in some), k) / math.comb(len(some), k)
-        outcome = next((each.outcome for each in some if each.outcome == "scored"), some[0].outcome)
-        found.append(msgspec.structs.replace(some[0], trial=0, outcome=outcome, score=value))
+        scored = [each for each in some if each.outcome == "scored"]
+        costs = [each.metrics["cost"] for each in scored if "cost" in each.metrics]
+        whole = {
+            **{name: getattr(some[0], name) for name in TaskResult.__struct_fields__},
+            "trial": 0,
+            "outcome": scored[0].outcome if scored else some[0].outcome,
+            "score": value,
+            "steps": sum(each.steps for each in scored),
+            "duration_ms": sum(each.duration_ms for each in scored),
+            "metrics": {"cost": sum(costs)} if costs else {},
+        }
+        found.append(Trials(**whole, wins=sum(bool(each.success) for each in scored)))
     return found
+
+
+def _per_solved(tasks: Sequence[TaskResult]) -> PerSolved:
+    scored = [task for task in tasks if task.outcome == "scored"]
+    solved = sum(task.wins if isinstance(task, Trials) else bool(task.success) for task in scored)
+    sums = (
+        sum(task.steps for task in scored),
+        sum(task.duration_ms for task in scored) / 1000,
+        sum(task.metrics.get("cost", 0.0) for task in scored),
+    )
+    return PerSolved(*(total / solved if solved and total else None for total in sums))
 
 
 def _versions(
@@ -238,16 +279,13 @@ def _compare(
         only_b=tuple(sorted(side_b.keys() - side_a.keys())),
         infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
         infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
+        not_run_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "not run"),
+        not_run_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "not run"),
         unscored=tuple(unscored),
-        notes=(*notes, *other_rule, *_not_run(tasks, a, b), *_few(len(sums), alone or not pairs)),
+        per_solved_a=_per_solved([first for first, _ in tasks]),
+        per_solved_b=_per_solved([second for _, second in tasks]),
+        notes=(*notes, *other_rule, *_few(len(sums), alone or not pairs)),
     )
-
-
-def _not_run(tasks: Sequence[tuple[TaskResult, TaskResult]], a: str, b: str) -> list[str]:
-    left, right = (sum(pair[side].outcome == "not run" for pair in tasks) for side in (0, 1))
-    if not left + right:
-        return []
-    return [f"tasks that could not run there, and count as not solved: {left} of {a}, {right} of {b}"]
 
 
 def _few(clusters: int, alone: bool) -> list[str]:

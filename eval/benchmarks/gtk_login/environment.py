@@ -22,7 +22,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.gtk_forms.environment import check_gtk
 from eval.config import Config, ConfigError, convert
-from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task
+from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, answer_of
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login
@@ -136,6 +136,10 @@ class GtkLoginDesktop:
 
     async def step(self, action: Action) -> Observation:
         return await self._told(await self.inner.step(action))
+
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self.inner)
+        return None if seen is None else await self._told(seen)
 
     async def score(self) -> Score:
         return await self.inner.score()

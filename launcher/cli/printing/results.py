@@ -139,12 +139,15 @@ def comparison_text(one: Comparison) -> str:
         )
         if one.p is not None:
             lines.append(f"{one.test} {probability(one.p)}")
+    lines += _per_solved(one)
     lines += [foreign.line(note) for note in one.notes]
     for title, keys in (
         (f"only in {one.a}, not counted", one.only_a),
         (f"only in {one.b}, not counted", one.only_b),
         (f"infrastructure failed in {one.a}, in no pair and not solved there", one.infra_a),
         (f"infrastructure failed in {one.b}, in no pair and not solved there", one.infra_b),
+        (f"could not run in {one.a}, in no pair and not solved there", one.not_run_a),
+        (f"could not run in {one.b}, in no pair and not solved there", one.not_run_b),
         (f"without {foreign.line(one.metric)}, not counted", one.unscored),
     ):
         if keys:
@@ -153,6 +156,22 @@ def comparison_text(one: Comparison) -> str:
             if len(keys) > 20:
                 lines.append(f"  and {len(keys) - 20} more (-o json lists all)")
     return "\n".join(lines)
+
+
+def _per_solved(one: Comparison) -> list[str]:
+    """The line of what a solved task took; none where no record tells."""
+    a, b = one.per_solved_a, one.per_solved_b
+    told = [
+        (f"{_plain(a.steps)} against {_plain(b.steps)} answers", a.steps, b.steps),
+        (f"{_plain(a.seconds)} against {_plain(b.seconds)} seconds", a.seconds, b.seconds),
+        (f"{money(a.cost, 'USD') or '-'} against {money(b.cost, 'USD') or '-'}", a.cost, b.cost),
+    ]
+    parts = [words for words, left, right in told if left is not None or right is not None]
+    return [f"per solved task, {one.a} against {one.b}: {', '.join(parts)}"] if parts else []
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _value(value: Interval | None, metric: str) -> str:

@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from eval.records import TaskRecord
+from eval.scores.summary import summarise
+from launcher.cli.printing.results import comparison_text
 from launcher.errors import BadInput
 from launcher.results import stats
-from launcher.results.compare import Comparison
+from launcher.results.compare import Comparison, PerSolved
 from launcher.results.compare import compare as compare_all
 from launcher.results.read import TaskResult
 
@@ -236,7 +239,49 @@ def test_a_task_that_could_not_run_counts_as_not_solved_and_is_told() -> None:
     assert (found.tasks, found.pairs, found.unscored) == (12, 8, ())
     assert found.value_b is not None
     assert found.value_b.value == pytest.approx(8 / 12)
-    assert "0 of a, 4 of b" in "; ".join(found.notes)
+    assert (found.not_run_a, [key[1] for key in found.not_run_b]) == ((), ["t10", "t11", "t8", "t9"])
+    assert (found.infra_b, found.left_out) == ((), 4)
+    assert "could not run in b, in no pair and not solved there: 4" in comparison_text(found)
+
+
+def test_what_a_solved_task_took_is_told_of_both_sides() -> None:
+    """Of 12 tasks `a` solves 6 with 4 answers and 2 s each, `b` 12 with 3 answers and 5 s at 0.01 USD; failures count,
+    and what the infrastructure broke does not."""
+    a = [task(n, n < 6, steps=4, duration_ms=2000.0) for n in range(12)]
+    b = [task(n, True, steps=3, duration_ms=5000.0, metrics={"cost": 0.01}) for n in range(12)]
+    a, b = [*a, task(12, None, steps=99)], [*b, task(12, None, steps=99)]
+    found = compare("a", a, "b", b)
+    assert found.per_solved_a == PerSolved(8.0, 4.0, None)
+    assert found.per_solved_b == PerSolved(3.0, 5.0, pytest.approx(0.01))
+    said = "per solved task, a against b: 8.0 against 3.0 answers, 4.0 against 5.0 seconds, - against 0.0100 USD"
+    assert said in comparison_text(found)
+    nothing = compare("a", [task(n, False, steps=4) for n in range(12)], "b", [task(n, False) for n in range(12)])
+    assert nothing.per_solved_a == PerSolved(None, None, None)
+    assert "per solved task" not in comparison_text(nothing)
+
+
+def test_what_a_solved_task_took_counts_every_trial() -> None:
+    a = [task(n, trial != 0, trial=trial, steps=2) for n in range(12) for trial in range(3)]
+    b = [task(n, True, trial=trial, steps=2) for n in range(12) for trial in range(3)]
+    found = compare("a", a, "b", b, "pass_all/2")
+    assert (found.per_solved_a.steps, found.per_solved_b.steps) == (3.0, 2.0)
+    assert found.per_solved_a == compare("a", a, "b", b).per_solved_a
+
+
+def test_what_compare_says_of_a_solved_task_is_what_the_summary_says() -> None:
+    records = [
+        TaskRecord(
+            benchmark="login", version="1", task_id=f"t{n}", seed=n, agent="x", score=float(n < 5), success=n < 5,
+            outcome="scored", steps=3 + n, duration_ms=1000 * n, metrics={"cost": 0.5},
+        )
+        for n in range(12)
+    ]  # fmt: skip
+    rows = {row.metric: row.value for row in summarise(records, version="1", split="", seed=0)}
+    tasks = [msgspec.convert(msgspec.to_builtins(record), TaskResult) for record in records]
+    found = compare("a", tasks, "b", tasks).per_solved_a
+    assert (found.steps, found.seconds, found.cost) == tuple(
+        pytest.approx(rows[f"{name}_per_solved"]) for name in ("steps", "seconds", "cost")
+    )
 
 
 def test_pass_all_compares_the_chance_that_every_trial_solves() -> None:

@@ -65,12 +65,12 @@ def make(source: RankedSource | RolloutsSource, maker: Maker) -> None:
 
 
 def _by_task(source: RankedSource | RolloutsSource, maker: Maker) -> Iterator[list[Try]]:
-    """The judged tries of each task, best first. Tries that the infrastructure broke are skipped."""
+    """The judged tries of each task, best first. Tries without a score are skipped."""
     tasks: dict[tuple[str, str], list[Try]] = {}
     for root in source.episodes:
         for folder, episode in episodes(Path(root), maker.faults):
-            if episode.outcome == "infra":
-                maker.gate.drop("infra")
+            if episode.outcome != "scored":
+                maker.gate.drop(episode.outcome)
                 continue
             score = episode.score if isinstance(source, RankedSource) else _solved(episode)
             if score is None:
