@@ -10,14 +10,15 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes.pictures import measured, opened
 from training.data.packed.store import INDEX, Pack, verify
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 HASH: Final = 16  # a perceptual hash has 16 x 16 bits
 
@@ -28,7 +29,9 @@ def dhash(image: Image.Image) -> bytes:
     Near-duplicates differ in few bits. This is the common difference hash (dHash) with a finer grid, because screens of
     the same program differ only in details.
     """
+
     import numpy as np
+    from PIL import Image
 
     small = np.asarray(image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX))
     return np.packbits(small[:, :-1] < small[:, 1:]).tobytes()
