@@ -48,7 +48,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -182,6 +182,9 @@ format: dev ## rewrite the sources in the house style
 
 golden: dev ## write the generated pages and the golden files again
 	$(BIN)/python -m tools.golden
+
+wheel: dev ## the wheel and the sdist in dist/: equal sources give equal bytes
+	@$(BIN)/python -m tools.wheel
 
 lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock

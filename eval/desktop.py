@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, runtime_checkable
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.actions.geometry import Box, distance_score, inside
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # what an agent may use: mouse and keyboard, tools that it calls, or both (ComputerRL's API-GUI)
 Interface = Literal["gui", "tools", "both"]

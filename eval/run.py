@@ -78,8 +78,8 @@ class RunConfig(Config, frozen=True):
     keep_episodes  of the tasks in their order, so many that failed, and so many that were solved, keep their episode
                    folder with pictures; failures are what a person looks at first
     within         numbers of answers, such as [15, 50]: the results also say which tasks were solved by an episode of
-                   so many. Each is a lower bound: an agent that has a limit may hurry. A published score has a run of
-                   its own, with its own limit
+                   so many. Each is a lower bound: an agent that knows of a limit may need fewer. A published score is
+                   of a run with its own limit
     """
 
     benchmark: str

@@ -46,8 +46,8 @@ class Phase(NamedTuple):
 _CI_ONLY: Final = {
     "tests": "images",
     "tests/integration": """agentnet/test_pipeline.py android campaigns desktops docker environment/test_contract.py
-        gtk_forms gtk_login images k8s_tree/test_health.py linux_desktop moving osworld own_parts own_recordings
-        postgresql tracing view""",
+        gtk_forms gtk_login images installed k8s_tree/test_health.py linux_desktop moving osworld own_parts
+        own_recordings postgresql tracing view""",
     "tests/integration/azureml": "test_storm.py",
     "tests/integration/backend": "test_docker.py test_submit.py",
     "tests/integration/documents": "test_golden.py test_hints.py test_run.py test_shown.py",

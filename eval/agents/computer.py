@@ -13,10 +13,9 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
-from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.actions.lasting import asks, waits
@@ -39,6 +38,9 @@ from eval.desktop import (
 from eval.desktop_calls import timed
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 T = TypeVar("T")
 MAX_TURN: Final = 1000  # actions of one answer that come one by one

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from PIL import Image
-
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
 from eval.desktops.place import Place
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 if TYPE_CHECKING:
     from eval.desktops.executor import Executor, Look

@@ -11,16 +11,18 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
 from eval.episodes.answers import TokenUsage, ToolCall
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SCHEMA_VERSION: Final = "1.1.0"
 READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)

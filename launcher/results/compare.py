@@ -15,6 +15,7 @@ from launcher.errors import BadInput
 from launcher.results import stats
 from launcher.results.read import TaskResult
 from launcher.results.stats import Interval
+from launcher.trees import document
 
 ALL_OF: Final = {f"pass_all/{k}": k for k in (1, 2, 3, 5)}  # all of k trials solve the task
 METRICS = ("success", "score", *ALL_OF)
@@ -318,7 +319,8 @@ def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) 
             rules = " and ".join(
                 f"{name} by rule {each[ANSWERS].get('rule')}" for name, each in ((a, left), (b, right))
             )
-            notes[f"what an answer counts as was decided otherwise: {rules} (docs/explanation/answers.md)"] = None
+            page = document("docs/explanation/answers.md")
+            notes[f"what an answer counts as was decided otherwise: {rules} ({page})"] = None
         elif names:
             told = "; ".join(f"{name}: {_told(left, name)} against {_told(right, name)}" for name in names)
             raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")

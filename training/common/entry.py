@@ -52,6 +52,8 @@ def entry(
     arguments = parser.parse_args(argv)
 
     def run() -> int:
+        if not arguments.plan:
+            configuration.need("torch", "transformers", "trl")
         config = configuration.load(Path(arguments.config), kind)
         if arguments.plan and isinstance(config, TrainerConfig):
             bitsandbytes = installed("bitsandbytes")
@@ -75,7 +77,7 @@ def entry(
         leave_group()
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, needs=())
 
 
 def leave(code: int) -> NoReturn:

@@ -8,9 +8,10 @@ Of 496 pairs of different frames 6 are as near, all of one recording each, in wh
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from PIL import Image
+if TYPE_CHECKING:
+    from PIL import Image
 
 HASH: Final = 16  # a perceptual hash has 16 x 16 bits
 DISTANCE: Final = 6  # bits of 256
@@ -20,6 +21,7 @@ GREY: Final = 1.0
 def thumbnail(image: Image.Image) -> Any:
     """(HASH, HASH + 1) int16: the grey of each cell."""
     import numpy as np
+    from PIL import Image
 
     return np.asarray(image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX)).astype(np.int16)
 

@@ -28,6 +28,7 @@ class LocalBackend:
     notify (folder and name of a profile) where its channels are told of ends."""
 
     name = "local"
+    in_this_python = True  # `python` in a command is the one that runs this
 
     def __init__(self, options: Mapping[str, object]) -> None:
         if not options.get("state"):
@@ -45,7 +46,9 @@ class LocalBackend:
         return entry.render(group)
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
-        """Refuses, before anything is written, jobs larger than this machine and secrets that are not set."""
+        """Refuses, before anything is written, jobs larger than this machine, secrets that are not set, and our own
+        programs where this Python lacks their packages."""
+        from launcher.backends.local.packages import lacking
         from launcher.backends.local.slots import capacity
         from launcher.userdata import secrets
 
@@ -56,6 +59,9 @@ class LocalBackend:
         for job in group:
             if short := room.shortage(job):
                 wrong.append(f"{run_id(job)}: {short}")
+            for role in job.roles.values() if self.in_this_python else ():
+                if why := lacking(role.command, role.env):
+                    wrong.append(f"{run_id(job)}: {why}")
             missing = secrets.missing(self.state.secrets, job.secrets)
             wrong += [f"{run_id(job)}: secret {name}: {why}" for name, why in missing.items()]
         if wrong:

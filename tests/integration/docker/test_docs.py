@@ -17,6 +17,7 @@ import pytest
 from tests.integration.docker.conftest import Containers
 from tests.support.documented import BLOCK, commands
 from tests.support.engine import ROOT, Engine
+from tools import wheel
 
 TEXT = (ROOT / "docs" / "howto" / "containers.md").read_text(encoding="utf-8")
 DOCKERFILE = re.search(r"```dockerfile\n(.*?)```", TEXT, re.DOTALL)
@@ -78,14 +79,9 @@ def test_the_dockerfile_makes_an_image_that_jobs_run_in(tmp_path: Path, here: Co
         head = [f"FROM {here.engine.base}", f"RUN {python}", "ENV PATH=/venv/bin:/usr/bin:/bin"]
     (folder := tmp_path / "own").mkdir()
     (folder / "Dockerfile").write_text("\n".join([*head, *lines]) + "\n")
-    uv = shutil.which("uv") or str(ROOT / ".tools/uv/bin/uv")
-    source = tmp_path / "source"  # the build leaves a folder there
-    source.mkdir()
-    for name in ("launcher", "training", "eval"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source)
-    subprocess.run([uv, "build", "-q", "--wheel", "-o", str(folder), str(source)], check=True)
+    for file in wheel.make(tmp_path / "dist"):
+        if file.suffix == ".whl":
+            shutil.copy(file, folder)
     tag = "slipway-test-own:1"
     here.engine.docker("build", *here.engine.network, "-t", tag, str(folder), timeout=900)
     try:

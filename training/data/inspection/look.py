@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
@@ -20,6 +18,9 @@ from training.data.looks import dhash
 from training.data.packed.images import PackedImages
 from training.data.packed.pack import find, frames
 from training.data.packed.store import INDEX, from_row, is_dataset, parts, read_manifest, verify
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 BATCH: Final = 200  # rows
 

@@ -10,14 +10,15 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes.pictures import measured, opened
 from training.data.packed.store import INDEX, Pack, verify
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class PackedImages:

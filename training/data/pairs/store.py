@@ -13,10 +13,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import msgspec
-from PIL import Image
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.actions.geometry import Box
@@ -28,6 +27,9 @@ from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
 from training.data.looks import alike, thumbnail
 from training.data.samples import check_shape, open_image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PAIRS: Final = "pairs.jsonl"
 IMAGES: Final = "images"
@@ -118,6 +120,9 @@ class PictureStore:
 
     def add(self, image: AnyImage) -> str:
         """Raises BadSample for an image that is missing or broken."""
+
+        from PIL import Image
+
         key = None
         if isinstance(image, Path):
             try:
