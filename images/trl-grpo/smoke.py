@@ -9,9 +9,11 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from smoke_training import prepare, step, trained, versions
+
+ON_A_GPU: Final[dict[str, object]] = {"generation": {"backend": "vllm", "mode": "colocate", "memory": 0.2}}
 
 
 def main() -> int:
@@ -35,7 +37,7 @@ def main() -> int:
         grpo = step("one step of training.grpo, transformers generates", "training.grpo", config, Path(folder), "grpo")
         trained(grpo)
         if torch.cuda.is_available():
-            colocate = {**config, "generation": {"backend": "vllm", "mode": "colocate", "memory": 0.2}}
+            colocate = {**config, **ON_A_GPU}
             trained(step("one step, vLLM generates", "training.grpo", colocate, Path(folder), "vllm"))
         else:
             print("smoke: no GPU: vLLM's generation in the trainer's process was not tried", flush=True)

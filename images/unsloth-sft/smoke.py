@@ -12,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from smoke_training import prepare, step, trained, versions
+
+ON_A_GPU: Final[dict[str, object]] = {"loader": "unsloth", "precision": "bf16", "lora": {"rank": 8, "alpha": 16}}
 
 
 def main(argv: list[str]) -> int:
@@ -25,8 +28,7 @@ def main(argv: list[str]) -> int:
         config = {"model": str(model), "episodes": str(episodes), "steps": 1, "batch_size": 2}
         trained(step("one step of training.sft", "training.sft", config, Path(folder), "sft"))
         if torch.cuda.is_available():
-            lora = {**config, "model": argv[0] if argv else str(model), "loader": "unsloth", "dtype": "bfloat16"}
-            lora["lora"] = {"rank": 8, "alpha": 16}
+            lora = {**config, "model": argv[0] if argv else str(model), **ON_A_GPU}
             trained(step("one LoRA step with Unsloth", "training.sft", lora, Path(folder), "unsloth"))
         else:
             # Unsloth refuses to be imported without a GPU unless this is set; it then does nothing but import.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import re
 
 import pytest
@@ -14,7 +15,8 @@ PAGE = ROOT / "docs/project/comparison.md"
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table after a line that begins so; the table's heading comes first."""
-    text = PAGE.read_text(encoding="utf-8").partition(f"\n{heading}")[2]
+    text = "\n" + PAGE.read_text(encoding="utf-8")
+    text = text.partition(f"\n{heading}")[2]
     table = re.search(r"^(?:\|.*\n)+", text, re.MULTILINE)
     assert table is not None
     lines = table[0].strip().split("\n")
@@ -22,8 +24,9 @@ def rows(heading: str) -> list[list[str]]:
     return [cells[0], *cells[2:]]
 
 
-FEATURES = rows("is listed. None of the four")
+FEATURES = rows("# Beside other launchers")
 TESTS = rows("## Tests")
+RUN = rows("## Run here")
 SOURCES = rows("## Sources")
 
 
@@ -50,9 +53,16 @@ def test_what_is_said_of_others_has_a_source(row: list[str]) -> None:
         assert named <= known
 
 
-def test_every_source_has_an_address_and_a_version_and_is_used() -> None:
+def test_every_source_has_an_address_a_version_and_a_day_and_is_used() -> None:
     said = {name for row in FEATURES[1:] for cell in row[3:] for name in re.findall(r"\[([A-Z]\d)\]", cell)}
-    for name, page, version in SOURCES[1:]:
-        assert re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)", page)
+    for name, page, version, read in SOURCES[1:]:
+        assert re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)( and \[[^]]+\]\(https://[^)]+\))?", page), name
         assert version
+        assert datetime.date.fromisoformat(read), name
         assert name in said
+
+
+def test_the_peers_that_people_ask_about_are_compared() -> None:
+    peers = ["SkyPilot", "dstack", "Kubeflow Trainer", "Kueue, kueuectl", "TorchX", "hf jobs", "openadapt-evals"]
+    assert FEATURES[0][3:] == peers
+    assert {row[0].split()[0] for row in RUN[1:]} == {"TorchX", "hf", "dstack"}
