@@ -1,7 +1,8 @@
 """Compares two evaluations on the same tasks, paired by (benchmark, task, seed). Every task left out is reported.
 
 Scores of different benchmarks, versions or rules are never put together: one comparison per benchmark and version, and
-an error where the two sides were scored by different rules.
+an error where the two sides were scored by different rules. Of tasks whose judge, programs or desktop changed between
+the two (launcher.results.identity) nothing is compared: they are left out, and it is an error where no others are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from launcher.errors import BadInput
-from launcher.results import stats
+from launcher.results import identity, stats
 from launcher.results.read import TaskResult
 from launcher.results.stats import Interval
 
@@ -59,13 +60,14 @@ class Comparison:
     infra_a: tuple[Key, ...]
     infra_b: tuple[Key, ...]
     unscored: tuple[Key, ...]  # on both sides, not infra, but without this metric
+    other_task: tuple[Key, ...] = ()  # on both sides, with another judge, other programs or another desktop
     notes: tuple[str, ...] = ()  # what a reader must know before believing the figures
     group: str = ""  # the difficulty or the application whose tasks these are; "": all tasks
 
     @property
     def left_out(self) -> int:
         """The number of tasks that are left out of the comparison."""
-        return len({*self.only_a, *self.only_b, *self.infra_a, *self.infra_b, *self.unscored})
+        return len({*self.only_a, *self.only_b, *self.infra_a, *self.infra_b, *self.unscored, *self.other_task})
 
     @property
     def by_cluster(self) -> bool:
@@ -189,6 +191,14 @@ def _compare(
     if not shared:
         raise BadInput(f"{a} and {b} have no task in common, though both are of {benchmark}")
     other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
+    other_task = [key for key in shared if not identity.same_task(side_a[key], side_b[key])]
+    if other_task:
+        why = identity.told(a, b, ((side_a[key], side_b[key]) for key in other_task))
+        if len(other_task) == len(shared):
+            raise BadInput(f"{a} and {b} have no task of {benchmark} in common that was judged in the same way: {why}")
+        notes = [*notes, f"not the same tasks, and left out: {len(other_task)} of {len(shared)}: {why}"]
+        shared = sorted(set(shared) - set(other_task))
+    other_rule += identity.unknown_note(a, b, [(side_a[key], side_b[key]) for key in shared])
     tasks: list[tuple[TaskResult, TaskResult]] = []
     pairs: list[tuple[TaskResult, float, float]] = []
     unscored = []
@@ -239,6 +249,7 @@ def _compare(
         infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
         infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
         unscored=tuple(unscored),
+        other_task=tuple(other_task),
         notes=(*notes, *other_rule, *_not_run(tasks, a, b), *_few(len(sums), alone or not pairs)),
     )
 

@@ -49,6 +49,8 @@ class TaskResult(msgspec.Struct, frozen=True):
     rules    what else defines the score; two results are only compared where it is the same
     trial    which repetition of the task it is, from 0
     programs, difficulty  of the task, where the environment tells
+    identity all that can change the task's start, answer or verdict, by name: digests of code, versions of programs,
+             the image; two results are only compared where it is the same. Empty: the judge is not known
     """
 
     benchmark: str
@@ -64,6 +66,7 @@ class TaskResult(msgspec.Struct, frozen=True):
     trial: int = 0
     programs: tuple[str, ...] = ()
     difficulty: str = ""
+    identity: dict[str, str] = {}
 
     @property
     def unit(self) -> str:

@@ -355,6 +355,7 @@ class Compared(Document, frozen=True):
     infra_a: list[Task]
     infra_b: list[Task]
     unscored: list[Task]
+    other_task: list[Task]
     notes: list[str]
     group: str
     left_out: int

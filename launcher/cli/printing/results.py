@@ -146,6 +146,7 @@ def comparison_text(one: Comparison) -> str:
         (f"infrastructure failed in {one.a}, in no pair and not solved there", one.infra_a),
         (f"infrastructure failed in {one.b}, in no pair and not solved there", one.infra_b),
         (f"without {foreign.line(one.metric)}, not counted", one.unscored),
+        ("with another judge, other programs or another desktop, not counted", one.other_task),
     ):
         if keys:
             lines.append(f"\n{title}: {len(keys)}")
