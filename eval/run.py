@@ -23,7 +23,7 @@ from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, environment, for_hacker
+from eval.environments.registry import ENVIRONMENTS, environment, for_hacker, tasks_of
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.hacking import paid
@@ -134,7 +134,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     if list(config.within) != sorted(set(config.within)):
         raise ConfigError(f"within: numbers that rise, not {', '.join(map(str, config.within))}")
     count = config.tasks.number(world, config.options)
-    tasks = repeated(world.tasks(count, config.tasks.seed, config.options), config.trials)
+    tasks = repeated(tasks_of(config.environment, count, config.tasks.seed, config.options), config.trials)
     ranks = ranks_here()
     if config.earlier is not None and (ranks is None or ranks.leads):
         take_over(Path(config.earlier), out)

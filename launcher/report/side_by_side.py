@@ -20,6 +20,7 @@ from launcher.report.collect import Report
 from launcher.report.html import Markup, join, tag
 from launcher.report.parts import duration, table
 from launcher.report.svg import RateEstimate, Series, curves, estimates
+from launcher.results.identity import mixed
 from launcher.results.text import money
 
 MANY: Final = 12  # rows of a table that is shown open
@@ -36,7 +37,8 @@ def side_by_side(report: Report) -> Markup | None:
         cards = list(filter(None, (_success(agents), _budget(agents), _failures(agents), _effort(agents))))
         tables = [_groups(agents, name) for name in ("program", "difficulty", "task")]
         if cards or any(tables):
-            parts.append(tag("div", tag("h3", title), *filter(None, (*cards, *tables)), class_="stack"))
+            notes = [tag("p", line, class_="note") for line in mixed([(each.label, each.tasks) for each in agents])]
+            parts.append(tag("div", tag("h3", title), *notes, *filter(None, (*cards, *tables)), class_="stack"))
     if not parts:
         return None
     words = (

@@ -1,7 +1,8 @@
 """Compares two evaluations on the same tasks, paired by (benchmark, task, seed). Every task left out is reported.
 
 Scores of different benchmarks, versions or rules are never put together: one comparison per benchmark and version, and
-an error where the two sides were scored by different rules.
+an error where the two sides were scored by different rules. Of tasks whose judge, programs or desktop changed between
+the two (launcher.results.identity) nothing is compared: they are left out, and it is an error where no others are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from launcher.errors import BadInput
-from launcher.results import stats
+from launcher.results import identity, stats
 from launcher.results.read import TaskResult
 from launcher.results.stats import Interval
 from launcher.trees import document
@@ -79,6 +80,7 @@ class Comparison:
     unscored: tuple[Key, ...]  # scored on both sides, but without this metric
     per_solved_a: PerSolved
     per_solved_b: PerSolved
+    other_task: tuple[Key, ...] = ()  # on both sides, with another judge, other programs or another desktop
     notes: tuple[str, ...] = ()  # what a reader must know before believing the figures
     group: str = ""  # the difficulty or the application whose tasks these are; "": all tasks
 
@@ -86,7 +88,7 @@ class Comparison:
     def left_out(self) -> int:
         """The number of tasks that are left out of the comparison."""
         broken = {*self.infra_a, *self.infra_b, *self.not_run_a, *self.not_run_b}
-        return len({*self.only_a, *self.only_b, *self.unscored} | broken)
+        return len({*self.only_a, *self.only_b, *self.unscored, *self.other_task} | broken)
 
     @property
     def by_cluster(self) -> bool:
@@ -231,6 +233,14 @@ def _compare(
     if not shared:
         raise BadInput(f"{a} and {b} have no task in common, though both are of {benchmark}")
     other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
+    other_task = [key for key in shared if not identity.same_task(side_a[key], side_b[key])]
+    if other_task:
+        why = identity.told(a, b, ((side_a[key], side_b[key]) for key in other_task))
+        if len(other_task) == len(shared):
+            raise BadInput(f"{a} and {b} have no task of {benchmark} in common that was judged in the same way: {why}")
+        notes = [*notes, f"not the same tasks, and left out: {len(other_task)} of {len(shared)}: {why}"]
+        shared = sorted(set(shared) - set(other_task))
+    other_rule += identity.unknown_note(a, b, [(side_a[key], side_b[key]) for key in shared])
     tasks: list[tuple[TaskResult, TaskResult]] = []
     pairs: list[tuple[TaskResult, float, float]] = []
     unscored = []
@@ -285,6 +295,7 @@ def _compare(
         unscored=tuple(unscored),
         per_solved_a=_per_solved([first for first, _ in tasks]),
         per_solved_b=_per_solved([second for _, second in tasks]),
+        other_task=tuple(other_task),
         notes=(*notes, *other_rule, *_few(len(sums), alone or not pairs)),
     )
 

@@ -50,6 +50,8 @@ class TaskResult(msgspec.Struct, frozen=True):
     trial    which repetition of the task it is, from 0
     programs, difficulty  of the task, where the environment tells
     steps, duration_ms, metrics  of the episode: its answers, its time, its means and sums such as `cost`
+    identity all that can change the task's start, answer or verdict, by name: digests of code, versions of programs,
+             the image; two results are only compared where it is the same. Empty: the judge is not known
     """
 
     benchmark: str
@@ -68,6 +70,7 @@ class TaskResult(msgspec.Struct, frozen=True):
     steps: int = 0
     duration_ms: float = 0.0
     metrics: dict[str, float] = {}
+    identity: dict[str, str] = {}
 
     @property
     def unit(self) -> str:

@@ -167,6 +167,8 @@ RECORD: Final = {
     "content": "the beginning of the sha256 over what defines the task; of a newer task set, only tasks "
     "with another content are run again",
     "cut": "whether the limit of steps ended the episode, which a higher limit runs again; null: not known",
+    "identity": "all that can change the task's start, answer or verdict, by name ([its parts]"
+    "(../explanation/identity.md)): tasks are only compared where it is the same; empty: the judge is unknown",
     "earlier": "what of `rules` was other when the episode ran, where its score stands by the present ones",
 }
 ANSWER: Final = {

@@ -20,7 +20,7 @@ import msgspec
 from eval.agents.base import Agent, Decision, History
 from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Observation, Task
-from eval.environments.registry import TasksConfig, environment
+from eval.environments.registry import TasksConfig, environment, tasks_of
 from eval.episodes import Episode
 from eval.hacking import paid
 from eval.prompts import PromptBuilder
@@ -195,7 +195,7 @@ def _played(config: EvaluationConfig, agent: Agent, make_desktop: Callable[[], D
     from eval.rollout import rollout
 
     assert config.environment is not None
-    tasks = environment(config.environment).tasks(config.tasks.count, config.tasks.seed, config.options)
+    tasks = tasks_of(config.environment, config.tasks.count, config.tasks.seed, config.options)
     with tempfile.TemporaryDirectory() as folder:
         results = asyncio.run(
             rollout(

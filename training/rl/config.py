@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from eval.config import Config, ConfigError
-from eval.environments.registry import TasksConfig, environment, redrawing
+from eval.environments.registry import TasksConfig, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
@@ -354,7 +354,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.tasks.count < self.tasks_per_generation:
             raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
-        tasks = environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
+        tasks = tasks_of(self.environment, self.tasks.count, self.tasks.seed, self.options)
         if self.fresh is not None:
             redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
         if self.evaluation is not None:

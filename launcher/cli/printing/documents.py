@@ -369,6 +369,7 @@ class Compared(Document, frozen=True):
     unscored: list[Task]
     per_solved_a: PerSolved
     per_solved_b: PerSolved
+    other_task: list[Task]
     notes: list[str]
     group: str
     left_out: int

@@ -149,6 +149,7 @@ def comparison_text(one: Comparison) -> str:
         (f"could not run in {one.a}, in no pair and not solved there", one.not_run_a),
         (f"could not run in {one.b}, in no pair and not solved there", one.not_run_b),
         (f"without {foreign.line(one.metric)}, not counted", one.unscored),
+        ("with another judge, other programs or another desktop, not counted", one.other_task),
     ):
         if keys:
             lines.append(f"\n{title}: {len(keys)}")

@@ -14,6 +14,7 @@ from launcher.errors import BadInput
 from launcher.results import stats
 from launcher.results.compare import Comparison, PerSolved
 from launcher.results.compare import compare as compare_all
+from launcher.results.identity import mixed
 from launcher.results.read import TaskResult
 
 
@@ -311,3 +312,54 @@ def test_a_comparison_by_group_follows_that_of_all_tasks(by: str, groups: list[s
     assert [one.gained for one in found] == [12, 0, 12]
     with pytest.raises(BadInput, match=f"--by {by}: the tasks of a and b tell no {by} that both have"):
         compare_all("a", [task(0, True)], "b", [task(0, True)], by=by)
+
+
+OLD = {"code": "a1", "localc": "7.4"}
+NEW = {"code": "a1", "localc": "25.2"}
+
+
+def test_a_task_with_another_judge_is_left_out_and_named_by_the_part_that_changed() -> None:
+    """Red before: the same figures without a word, whatever had judged the two sides."""
+    a = [task(k, False, identity=OLD) for k in range(4)]
+    b = [task(k, True, identity=NEW if k < 3 else OLD) for k in range(4)]
+    found = compare("a", a, "b", b)
+    assert (found.pairs, found.gained, found.left_out) == (1, 1, 3)
+    assert found.other_task == tuple(("login", f"t{k}", str(k)) for k in range(3))
+    assert found.notes[0] == "not the same tasks, and left out: 3 of 4: localc: 7.4 against 25.2 (3)"
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "words"),
+    [
+        (OLD, NEW, r"localc: 7\.4 against 25\.2 \(2\)"),
+        (OLD, {"code": "a1"}, r"localc: 7\.4 against none \(2\)"),
+        ({}, NEW, r"judge unknown in a \(2\)"),
+        (NEW, {}, r"judge unknown in b \(2\)"),
+    ],
+)
+def test_two_sides_without_one_same_task_are_refused(mine: dict[str, str], others: dict[str, str], words: str) -> None:
+    a, b = [task(k, False, identity=mine) for k in range(2)], [task(k, True, identity=others) for k in range(2)]
+    with pytest.raises(BadInput, match=f"no task of login in common that was judged in the same way: {words}"):
+        compare_all("a", a, "b", b)
+
+
+def test_results_of_before_are_compared_with_one_another_and_their_judge_is_said_to_be_unknown() -> None:
+    rules = {"environment": "login", "answers": {"rule": "2"}}
+    old = [task(k, k > 1, rules=rules) for k in range(4)]
+    assert compare("a", old, "b", old).notes[0].startswith("judge unknown: neither a nor b says which judge")
+    steps = [task(k, k > 1, rules={"step": "d"}) for k in range(4)]  # judged by a published rule, without an episode
+    assert not any("judge" in note for note in compare("a", steps, "b", steps).notes)
+
+
+def test_agents_in_one_table_are_told_apart_where_their_tasks_are_not_the_same() -> None:
+    rules = {"environment": "login"}
+    sides = [
+        ("a", [task(k, True, identity=OLD, rules=rules) for k in range(2)]),
+        ("b", [task(k, True, identity=NEW, rules=rules) for k in range(2)]),
+        ("c", [task(k, True, identity=OLD, rules=rules) for k in range(2)]),
+        ("d", [task(5, True, rules=rules)]),
+    ]
+    assert mixed(sides) == [
+        "judge unknown: d",
+        "2 of 2 tasks are not the same in a and b: localc: 7.4 against 25.2 (2)",
+    ]

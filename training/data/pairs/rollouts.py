@@ -65,8 +65,9 @@ def make(source: RankedSource | RolloutsSource, maker: Maker) -> None:
 
 
 def _by_task(source: RankedSource | RolloutsSource, maker: Maker) -> Iterator[list[Try]]:
-    """The judged tries of each task, best first. Tries without a score are skipped."""
-    tasks: dict[tuple[str, str], list[Try]] = {}
+    """The judged tries of each task, best first. Tries without a score are skipped. A task whose judge, programs or
+    desktop changed is another one."""
+    tasks: dict[tuple[str, str, str], list[Try]] = {}
     for root in source.episodes:
         for folder, episode in episodes(Path(root), maker.faults):
             if episode.outcome != "scored":
@@ -76,7 +77,8 @@ def _by_task(source: RankedSource | RolloutsSource, maker: Maker) -> Iterator[li
             if score is None:
                 maker.gate.drop("unjudged")
                 continue
-            tasks.setdefault((episode.task_id, episode.goal or episode.instruction), []).append((score, folder))
+            task = (episode.task_id, episode.goal or episode.instruction, str(episode.metadata.get("identity", "")))
+            tasks.setdefault(task, []).append((score, folder))
     for tries in tasks.values():
         yield sorted(tries, key=lambda one: (-one[0], str(one[1])))
 
