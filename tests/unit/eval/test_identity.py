@@ -18,8 +18,8 @@ from eval import identity
 from eval.benchmarks.linux_desktop import documents
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.registry import TEMPLATES
-from eval.benchmarks.linux_desktop.templates.calc import SumFormula
 from eval.benchmarks.linux_desktop.templates.file_tasks import FileTask
+from eval.benchmarks.linux_desktop.templates.mousepad import AppendLine
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.shop import Shop
 from eval.config.importing import load_object
@@ -117,7 +117,7 @@ def templates(fits: Callable[[Any], bool]) -> set[str]:
     [
         # helpers of judges, in the table's words: who inherits it, or names it
         ("judge's helper", FileTask.judge, templates(lambda one: issubclass(one, FileTask))),
-        ("a template", SumFormula.draw, templates(lambda one: issubclass(one, SumFormula))),
+        ("a template", AppendLine.judge, {AppendLine.about.name}),
         ("drawing", WordPool.number, set(TEMPLATES)),
         ("web application", Shop.state, templates(lambda one: getattr(one, "app", "") == "shop")),
         ("every web application", WebApp.state, templates(lambda one: "chromium" in one.about.programs)),

@@ -221,7 +221,8 @@ NEW = {**OLD, "answers": {"rule": "2", "waiting": 900.0}}
 def test_results_by_another_rule_of_answers_are_compared_with_a_warning(
     left: Any, right: Any, said: str | None
 ) -> None:
-    a, b = ([task(number, True, rules=rules) for number in range(12)] for rules in (left, right))
+    known = {"code": "a"}
+    a, b = ([task(number, True, rules=rules, identity=known) for number in range(12)] for rules in (left, right))
     notes = compare("a", a, "b", b).notes
     assert any(said in note for note in notes) if said else notes == ()
 
@@ -314,14 +315,14 @@ def test_a_comparison_by_group_follows_that_of_all_tasks(by: str, groups: list[s
         compare_all("a", [task(0, True)], "b", [task(0, True)], by=by)
 
 
-OLD = {"code": "a1", "localc": "7.4"}
-NEW = {"code": "a1", "localc": "25.2"}
+OLD_JUDGE = {"code": "a1", "localc": "7.4"}
+NEW_JUDGE = {"code": "a1", "localc": "25.2"}
 
 
 def test_a_task_with_another_judge_is_left_out_and_named_by_the_part_that_changed() -> None:
     """Red before: the same figures without a word, whatever had judged the two sides."""
-    a = [task(k, False, identity=OLD) for k in range(4)]
-    b = [task(k, True, identity=NEW if k < 3 else OLD) for k in range(4)]
+    a = [task(k, False, identity=OLD_JUDGE) for k in range(4)]
+    b = [task(k, True, identity=NEW_JUDGE if k < 3 else OLD_JUDGE) for k in range(4)]
     found = compare("a", a, "b", b)
     assert (found.pairs, found.gained, found.left_out) == (1, 1, 3)
     assert found.other_task == tuple(("login", f"t{k}", str(k)) for k in range(3))
@@ -331,10 +332,10 @@ def test_a_task_with_another_judge_is_left_out_and_named_by_the_part_that_change
 @pytest.mark.parametrize(
     ("mine", "others", "words"),
     [
-        (OLD, NEW, r"localc: 7\.4 against 25\.2 \(2\)"),
-        (OLD, {"code": "a1"}, r"localc: 7\.4 against none \(2\)"),
-        ({}, NEW, r"judge unknown in a \(2\)"),
-        (NEW, {}, r"judge unknown in b \(2\)"),
+        (OLD_JUDGE, NEW_JUDGE, r"localc: 7\.4 against 25\.2 \(2\)"),
+        (OLD_JUDGE, {"code": "a1"}, r"localc: 7\.4 against none \(2\)"),
+        ({}, NEW_JUDGE, r"judge unknown in a \(2\)"),
+        (NEW_JUDGE, {}, r"judge unknown in b \(2\)"),
     ],
 )
 def test_two_sides_without_one_same_task_are_refused(mine: dict[str, str], others: dict[str, str], words: str) -> None:
@@ -354,9 +355,9 @@ def test_results_of_before_are_compared_with_one_another_and_their_judge_is_said
 def test_agents_in_one_table_are_told_apart_where_their_tasks_are_not_the_same() -> None:
     rules = {"environment": "login"}
     sides = [
-        ("a", [task(k, True, identity=OLD, rules=rules) for k in range(2)]),
-        ("b", [task(k, True, identity=NEW, rules=rules) for k in range(2)]),
-        ("c", [task(k, True, identity=OLD, rules=rules) for k in range(2)]),
+        ("a", [task(k, True, identity=OLD_JUDGE, rules=rules) for k in range(2)]),
+        ("b", [task(k, True, identity=NEW_JUDGE, rules=rules) for k in range(2)]),
+        ("c", [task(k, True, identity=OLD_JUDGE, rules=rules) for k in range(2)]),
         ("d", [task(5, True, rules=rules)]),
     ]
     assert mixed(sides) == [
