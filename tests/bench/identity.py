@@ -2,7 +2,7 @@
 
 A model in files of 2 GiB and a folder of as many files as a recording's has, 20 GiB together, of holes: they take no
 place on the disk, are read as zeros, and are hashed as any other bytes. Each later start is timed as a trainer does it:
-the checkpoint's digests are read, compared with what lies there, and compared.
+the checkpoint's digests are read and compared with what lies there, and written into the next checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.cli import table
 from training.common import identity
 
 GIB: Final = 2**30
@@ -68,8 +67,9 @@ def main(gib: str = "20") -> int:
         rows.append(("the first, of inputs of a run", *timed(lambda: identity.save(identity.identity(config), inputs))))
         rows.append(("a later one, of inputs of a run", *timed(lambda: start(config, inputs))))
         count = sum(len(files) for _, _, files in os.walk(root))
-    print(f"{gib} GiB in {count:,} files\n")
-    print(table(("start", "seconds", "core-seconds"), [(name, f"{wall:.2f}", f"{cpu:.2f}") for name, wall, cpu in rows]))
+    print(f"{gib} GiB in {count:,} files\n\n| start | seconds | core-seconds |\n|---|---|---|")
+    for name, wall, cpu in rows:
+        print(f"| {name} | {wall:.2f} | {cpu:.2f} |")
     return 0
 
 
