@@ -64,8 +64,8 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
         if (place := _folder(plain.get(name))) is not None:
             found[name] = _part(place, "", (known or {}).get(name), model=True)
     held_out = plain.get("evaluation") or {}
-    if held_out.get("episodes") and (place := Path(held_out["episodes"])).exists():
-        found[EVALUATED] = _part(place, str(held_out["split"]), (known or {}).get(EVALUATED), model=False)
+    if held_out.get("episodes") and (folder := Path(held_out["episodes"])).exists():
+        found[EVALUATED] = _part(folder, str(held_out["split"]), (known or {}).get(EVALUATED), model=False)
     specs = [(field, spec) for field in _fields(plain) for spec in _specs(plain[field])]
     for at, (field, place) in enumerate(sources(plain)):
         if not place.exists():
