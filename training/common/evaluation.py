@@ -92,6 +92,14 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     def decides(self) -> str:
         return self.metric or ("success" if self.environment is not None else "matches")
 
+    def measures(self) -> dict[str, Any]:
+        """What decides which two of its numbers can be compared, but for the content of `episodes`."""
+        told: dict[str, Any] = {"metric": self.decides, "count": self.count}
+        if self.environment is not None:
+            told = {"metric": self.decides, "environment": self.environment, "options": self.options}
+            told |= {"tasks": msgspec.to_builtins(self.tasks), "held_out": self.held_out}
+        return msgspec.to_builtins(told)  # type: ignore[no-any-return]
+
     def check(self, *, pairs: bool = False) -> None:
         """Raises ConfigError. pairs: the training has held-out pairs, whose loss can be taken."""
         if pairs and self.decides == LOSS:

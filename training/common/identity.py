@@ -54,10 +54,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Identity = dict[str, Part]
+EVALUATED: Final = "evaluation.episodes"  # a part that moves no weight: what was measured on others counts no more
 
 
 def identity(config: Any, known: Identity | None = None) -> Identity:
-    """By part: model, adapter, each source of data, and the tasks.
+    """By part: model, adapter, each source of data, the tasks, and held-out episodes.
 
     known  of an earlier start, so that what lies where it lay is not read again
     """
@@ -66,6 +67,9 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
     for name in ("model", "adapter"):
         if (place := _folder(plain.get(name))) is not None:
             found[name] = _part(place, "", (known or {}).get(name), model=True)
+    held_out = plain.get("evaluation") or {}
+    if held_out.get("episodes") and (folder := Path(held_out["episodes"])).exists():
+        found[EVALUATED] = _part(folder, str(held_out["split"]), (known or {}).get(EVALUATED), model=False)
     specs = [(field, spec) for field in _fields(plain) for spec in _specs(plain[field])]
     for at, (field, place) in enumerate(sources(plain)):
         if not place.exists():
@@ -206,7 +210,7 @@ def check(now: Identity, resume: str) -> list[str]:
     if before is None:
         return [f"resume: {resume} is of before checkpoints had digests: model and data are not compared with it"]
     odd, lines, pinned = [], [], True
-    for name in dict.fromkeys((*before, *now)):
+    for name in dict.fromkeys(name for name in (*before, *now) if name != EVALUATED):
         if name == TASKS and name not in before:
             lines.append(f"resume: {resume} does not say by which judge its tasks were scored (judge unknown)")
             continue
@@ -231,6 +235,17 @@ def check(now: Identity, resume: str) -> list[str]:
     if again and pinned:
         return [*lines, f"{said}; the job pins it by its digest, so the training goes on with it"]
     raise ResumeError(f"{said}; give the same, or --resume-anyway")
+
+
+def measures_another(now: Identity, resume: str) -> bool:
+    """Whether the held-out episodes are known to be others than a checkpoint's."""
+    before = (load(resume) or {}).get(EVALUATED)
+    if before is None or EVALUATED not in now:
+        return False  # of before checkpoints had it, or another metric, which the evaluation's state tells
+    try:
+        return difference(EVALUATED, before, now[EVALUATED]) is not None
+    except LookupError:
+        return False
 
 
 def load(checkpoint: str) -> Identity | None:

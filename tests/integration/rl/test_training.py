@@ -53,6 +53,24 @@ def undisturbed(out: Path, start: Path) -> None:
         assert train(rl_config(start), out, None)
 
 
+def test_an_adapter_that_was_made_with_dropout_has_none(start: Path, tmp_path: Path) -> None:
+    """The loss has to see the policy that sampled; a new LoRA with dropout is refused."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from training.common.models import load_model
+    from training.rl.train import make_trainer
+
+    model, _ = load_model(rl_config(start))
+    given = LoraConfig(r=2, lora_dropout=0.5, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    get_peft_model(model, given).save_pretrained(tmp_path / "adapter")
+    made = make_trainer(rl_config(start, adapter=str(tmp_path / "adapter")), tmp_path / "out")
+    found = [module.p for module in made.model.modules() if isinstance(module, torch.nn.Dropout)]
+    assert found
+    assert not any(found)
+    made.close()
+
+
 def test_it_trains_and_tells_so(straight: Path, start: Path) -> None:
     assert (straight / ".done").exists()
     assert not same(straight / "model", start)

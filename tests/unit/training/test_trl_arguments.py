@@ -105,6 +105,16 @@ def test_rl_names_what_to_use_in_place_of_what_it_does_not_read(
     assert says in said
 
 
+def test_rl_refuses_what_would_part_the_loss_from_the_policy_that_sampled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, _, good = TRAINERS["rl"]
+    for name, value in (("neftune_noise_alpha", 5.0), ("disable_dropout", False)):
+        said = refused(main, {**good, "trl": {name: value}}, tmp_path, capsys)
+        assert f"trl.{name}: not offered here: " in said
+        assert "the policy that sampled" in said
+
+
 def answered(method: str, name: str) -> str:
     """What the configuration alone says of an argument: refused, the field that sets it, or nothing."""
     kind = TRAINERS[method][1]
