@@ -266,3 +266,23 @@ def test_a_comparison_by_group_follows_that_of_all_tasks(by: str, groups: list[s
     assert [one.gained for one in found] == [12, 0, 12]
     with pytest.raises(BadInput, match=f"--by {by}: the tasks of a and b tell no {by} that both have"):
         compare_all("a", [task(0, True)], "b", [task(0, True)], by=by)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (4, 0, "does not contain 0, but p is not below 0.05: go by p"),  # 4 of 4 changes one way: p = .125
+        (6, 0, ""),  # p = .03125, and the interval agrees
+        (1, 0, ""),  # neither finds a difference
+    ],
+)
+def test_where_the_interval_and_p_differ_it_says_which_to_believe(before: int, after: int, said: str) -> None:
+    a = [task(k, k < before) for k in range(30)]
+    b = [task(k, k < after) for k in range(30)]
+    found = compare("a", a, "b", b)
+    assert found.difference is not None
+    notes = [note for note in found.notes if note.startswith("the interval")]
+    assert [said in note for note in notes] == ([True] if said else [])
+    if before == 4:
+        assert found.p == 0.125
+        assert found.difference.high < 0
