@@ -296,7 +296,7 @@ def _compare(
         per_solved_a=_per_solved([first for first, _ in tasks]),
         per_solved_b=_per_solved([second for _, second in tasks]),
         other_task=tuple(other_task),
-        notes=(*notes, *other_rule, *_few(len(sums), alone or not pairs)),
+        notes=(*notes, *other_rule, *_few(len(sums), alone or not pairs), *_apart(difference, p)),
     )
 
 
@@ -305,6 +305,20 @@ def _few(clusters: int, alone: bool) -> list[str]:
         return []
     count = "one cluster" if clusters == 1 else f"{clusters} clusters"
     return [f"{count}: below {stats.FEW} neither the intervals nor p can be relied on"]
+
+
+def _apart(difference: Interval | None, p: float | None) -> list[str]:
+    """A note where the interval and the test do not say the same, as with few tasks that changed: an interval is
+    approximate, while the test is exact, or draws from what it would count."""
+    if difference is None or p is None:
+        return []
+    apart = difference.low > 0 or difference.high < 0
+    if apart == (p < 1 - stats.LEVEL):
+        return []
+    found = "does not contain 0, but" if apart else "contains 0, but"
+    side = "not below" if apart else "below"
+    limit = f"{1 - stats.LEVEL:.2f}"
+    return [f"the interval {found} p is {side} {limit}: go by p; the interval is approximate where few tasks changed"]
 
 
 def mean_with_interval(units: Sequence[str], values: Sequence[float], rate: bool) -> Interval | None:

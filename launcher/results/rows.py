@@ -108,6 +108,25 @@ def _load(store: Store, facts: Facts) -> list[ResultRow]:
         return [ResultRow(facts, None, str(error))]
 
 
+def load_files(store: Store, facts: Sequence[Facts], rows: Sequence[ResultRow]) -> dict[str, list[tuple[str, int]]]:
+    """(path, bytes) of the output files of each run that succeeded and has no row: it measured nothing."""
+    measured = {row.facts.run for row in rows}
+    found: dict[str, list[tuple[str, int]]] = {}
+    for one in facts:
+        if one.run in measured or one.state != "succeeded":
+            continue
+        outputs = ((name, open_output(store, *one.source, name)) for name in sorted(one.job.outputs))
+        files = [
+            (f"{name}/{path}", entry.size)
+            for name, output in outputs
+            if output is not None
+            for path, entry in sorted(output.manifest.files.items())
+        ]
+        if files:
+            found[one.run] = files
+    return found
+
+
 def arrange(rows: Sequence[ResultRow]) -> list[ResultRow]:
     """The rows sorted by benchmark, then by metric, then in the order of the runs."""
     order: dict[tuple[str, ...], int] = {}

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from launcher import foreign
 from launcher.cli.printing.output import table
+from launcher.cli.printing.units import size
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
 from launcher.results.rows import Comparisons, ResultRow, arrange
 from launcher.results.stats import Interval
 from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, money, number, probability
 
+FILES: Final = 20  # files of a run that are listed without --all
+
 
 def results_text(
-    rows: Sequence[ResultRow], facts: Sequence[Facts], comparisons: Comparisons, *, everything: bool = False
+    rows: Sequence[ResultRow],
+    facts: Sequence[Facts],
+    comparisons: Comparisons,
+    files: Mapping[str, Sequence[tuple[str, int]]] = MappingProxyType({}),
+    *,
+    everything: bool = False,
 ) -> str:
-    """The default view of `launcher results`; metrics of parts (`accuracy/click`) only with `everything`."""
+    """The default view of `launcher results`; metrics of parts (`accuracy/click`) only with `everything`. `files`: of
+    runs without metrics, as `load_files` gives them."""
     blocks = []
     measured = [row for row in arrange(rows) if row.metric is not None]
     parts = [row for row in measured if row.metric is not None and "/" in row.metric.metric]
@@ -32,10 +42,20 @@ def results_text(
     if problems:
         lines = [foreign.line(f"  {row.facts.run}: {row.problem}") for row in problems]
         blocks.append("no results:\n" + "\n".join(lines))
+    blocks += [_files(run, listed, len(listed) if everything else FILES) for run, listed in files.items()]
     if lines := [*map(comparison_line, comparisons.shown), *map(foreign.line, comparisons.refused)]:
         blocks.append("\n".join(lines))
     blocks.append(_runs(facts))
     return "\n\n".join(blocks)
+
+
+def _files(run: str, files: Sequence[tuple[str, int]], limit: int) -> str:
+    lines = [f"files of {run}, which has no metrics:"]
+    lines += [foreign.line(f"  {path}  {size(count)}") for path, count in files[:limit]]
+    if len(files) > limit:
+        lines.append(f"  and {len(files) - limit} more: give --all")
+    lines.append(f"`launcher gather {run} --to DIR --what outputs` copies them")
+    return "\n".join(lines)
 
 
 def _benchmark(row: ResultRow) -> str:

@@ -79,6 +79,7 @@ def test_every_entry_point_is_here() -> None:
     assert {*PLAIN, *(name.partition(" ")[0] for name in WORK), "training.data"} >= set(NAMES)
 
 
+@pytest.mark.timeout(1200)  # of 30 programs
 def test_help_needs_no_extra(venv: Path, work: Path) -> None:
     names = [*NAMES, *(name for name in WORK if " " in name)]
     line = [str(venv / "bin" / "python"), "-c", HELPS, *names]

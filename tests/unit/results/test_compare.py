@@ -364,3 +364,23 @@ def test_agents_in_one_table_are_told_apart_where_their_tasks_are_not_the_same()
         "judge unknown: d",
         "2 of 2 tasks are not the same in a and b: localc: 7.4 against 25.2 (2)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (4, 0, "does not contain 0, but p is not below 0.05: go by p"),  # 4 of 4 changes one way: p = .125
+        (6, 0, ""),  # p = .03125, and the interval agrees
+        (1, 0, ""),  # neither finds a difference
+    ],
+)
+def test_where_the_interval_and_p_differ_it_says_which_to_believe(before: int, after: int, said: str) -> None:
+    a = [task(k, k < before) for k in range(30)]
+    b = [task(k, k < after) for k in range(30)]
+    found = compare("a", a, "b", b)
+    assert found.difference is not None
+    notes = [note for note in found.notes if note.startswith("the interval")]
+    assert [said in note for note in notes] == ([True] if said else [])
+    if before == 4:
+        assert found.p == 0.125
+        assert found.difference.high < 0
