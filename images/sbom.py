@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import stat
 import subprocess
 import sys
 import uuid
@@ -130,6 +132,19 @@ def table(image: str, components: list[Component]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def privileged(root: Path = Path("/")) -> list[str]:
+    """The programs below `root` that run with the rights of their owner or group. Other mounts are not looked at."""
+    device = root.stat().st_dev
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if Path(folder, name).lstat().st_dev == device]
+        for path in (Path(folder, name) for name in names):
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+                found.append(str(path))
+    return sorted(found)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write an image's bill of materials and licence list.")
     parser.add_argument("--name", required=True, help="the image's name")
@@ -141,6 +156,8 @@ def main() -> int:
     components = sorted([*python_components(), *debian_components(), *others])
     if not any(one.kind == "debian" for one in components):
         raise SystemExit("sbom: dpkg names no package: the bill would leave the operating system out")
+    if kept := privileged():
+        raise SystemExit(f"sbom: setuid or setgid: {', '.join(kept)}: take the bits away where they were installed")
     arguments.out.mkdir(parents=True, exist_ok=True)
     document = json.dumps(bill(arguments.name, components), indent=1, sort_keys=True) + "\n"
     (arguments.out / "sbom.cdx.json").write_text(document, encoding="utf-8")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
 
+from launcher.version import __version__
 from tests.support.documented import ROOT, tracked
 from tools.docs_site import without_outside_links
 from tools.words import GOALS, read_until
@@ -57,6 +59,47 @@ def test_hosted_ci_only_calls_the_script() -> None:
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     assert len(commands) == 1
     assert commands[0].endswith(".ci/run")
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_pins_its_actions_and_has_the_least_rights(path: Path) -> None:
+    """actionlint and zizmor look at more; they were run by hand, and are not installed here."""
+    text = path.read_text(encoding="utf-8")
+    used = re.findall(r"uses: (.*)", text)
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}
+    for job in workflow["jobs"].values():
+        assert job["permissions"] == {"contents": "read"}
+        assert job["timeout-minutes"] <= 180
+        for step in job["steps"]:
+            assert "checkout" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
+
+
+def test_the_actions_are_kept_up_to_date() -> None:
+    (update,) = yaml.safe_load((ROOT / ".github/dependabot.yaml").read_text(encoding="utf-8"))["updates"]
+    assert update["package-ecosystem"] == "github-actions"
+
+
+def test_the_audit_is_each_night_and_runs_what_anybody_can() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/audit.yaml").read_text(encoding="utf-8"))
+    assert workflow[True]["schedule"]  # YAML 1.1 reads the key `on` so
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["make audit"]
+
+
+def test_security_names_the_version_that_gets_fixes_and_agrees_with_the_page_of_images() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert f"| the newest release, {'.'.join(__version__.split('.')[:2])} | yes |" in text
+    for page in (text, (ROOT / "docs/howto/images.md").read_text(encoding="utf-8")):
+        assert "setuid or setgid" in page
+        assert "user 1000" in page
+    assert len(text.splitlines()) < 80  # one page
 
 
 @pytest.mark.parametrize(
