@@ -3,9 +3,11 @@ the records were read. The three final states come from result.json only and nev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import named
 from launcher.protocol.facts import RunFacts, facts
@@ -45,8 +47,7 @@ def ended_as(result: Result) -> tuple[State, str]:
 _OUTCOMES: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
-@dataclass(frozen=True)
-class MemberStatus:
+class MemberStatus(msgspec.Struct, frozen=True):
     """The status of one rank in the newest attempt."""
 
     member: str
@@ -56,11 +57,10 @@ class MemberStatus:
     reason: Reason | None = None
     seen: float | None = None  # the store's time of its last sign of life
     stale: bool = False
-    usage: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, float] = {}
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     run: str
     name: str
     state: State
@@ -93,7 +93,7 @@ def fold(view: RunView, now: float | None = None) -> Status:
     view = replace(view, now=now)
     seen = facts(view, job)
     # a person is shown silence by the store's times, even if a clock that can be set gave them
-    shown = facts(replace(view, settable=False), job) if view.settable else seen
+    shown = facts(replace(view, settable=False), job) if view.settable and view.attempts else seen
     leader = job.members()[0]
     last = view.computing[-1] if view.computing else None
     running = sum(attempt.running(leader) for attempt in view.attempts)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import decode
 from launcher.errors import Unreachable
