@@ -102,21 +102,29 @@ def fold(view: RunView, now: float | None = None) -> Status:
     if beat is not None and beat.checkpoint is not None:
         steps.append(beat.checkpoint)
     state, reason, detail = _state(view, seen, beat)
+    # the leader's last word, newer than its last heartbeat; of attempts that were not read, or deleted, it is
+    # all that is known
+    told = (view.result.shown if view.result is not None else None) or beat
+    kept = view.result.shown if view.result is not None and not view.attempts else None
+    if kept is not None and kept.checkpoint is not None:
+        steps.append(kept.checkpoint)
     return Status(
         run=view.run,
         name=name,
         state=state,
-        attempt=last.number if last else 0,
-        attempts=len(view.computing),
+        attempt=kept.attempt if kept else last.number if last else 0,
+        attempts=kept.attempts if kept else len(view.computing),
         phase=beat.phase if beat and not state.final else "",
-        step=beat.step if beat else None,
-        total=beat.total if beat else None,
-        message=beat.message if beat else "",
+        step=told.step if told else None,
+        total=told.total if told else None,
+        message=told.message if told else "",
         eta=_eta(beat) if beat and state is State.RUNNING else None,
         checkpoint=max(steps, default=None),
         reason=reason,
         detail=detail,
-        started=min((time for attempt in view.attempts for time in attempt.claimed.values()), default=None),
+        started=kept.held[0].start
+        if kept and kept.held
+        else min((time for attempt in view.attempts for time in attempt.claimed.values()), default=None),
         ended=view.result.time if view.result else None,
         running=max(running, view.result.running if view.result else 0.0),
         stale=not state.final

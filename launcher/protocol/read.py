@@ -41,16 +41,18 @@ def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
 
 def read_ended(store: Store, run: str) -> RunView | None:
     """A run that has its result, with what its status line needs: no events, no outputs, and of the heartbeats those of
-    leaders without exit and of the last attempt's leader. Six requests for one attempt of one rank. None: it has no
-    result, or no job."""
+    leaders without exit and of the last attempt's leader. Two requests where its result says what is shown, otherwise
+    six for one attempt of one rank. None: it has no result, or no job."""
     keys = RunKeys(run)
     view = _with(store, RunView(run, now=store.now(), settable=settable(store)), [keys.result])
     if view.result is None:
         return None
+    told = view.result.shown
     view = _with(store, view, [keys.job])
-    if view.job is None:
-        return None
-    members = view.job.members()
+    job = view.job
+    if job is None or told is not None:
+        return view if job is not None else None
+    members = job.members()
     numbers = sorted(int(name) for name in store.folders(keys.attempts) if name.isdigit())
     wanted = [key for number in numbers for who in members for key in _ends(keys.attempt(number), who)]
     if len(wanted) > FEW:
@@ -58,7 +60,7 @@ def read_ended(store: Store, run: str) -> RunView | None:
     else:  # the caller reads many runs at once: a pool of threads for each would take longer
         for key in wanted:
             view = _with(store, view, [key])
-    saves = any(output.kind == "checkpoints" for output in view.job.outputs.values())
+    saves = any(output.kind == "checkpoints" for output in job.outputs.values())
     attempts = []
     for attempt in view.attempts:
         at = keys.attempt(attempt.number)

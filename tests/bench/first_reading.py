@@ -15,11 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from launcher.protocol.records import Beat
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Output
-from launcher.store.base import Meta
+from launcher.store.base import Meta, Store
 from launcher.store.layout import work_run
 from launcher.userdata.cache import Cache
 from launcher.verbs.status import read_lines
@@ -53,7 +54,8 @@ class Indexed(MemoryStore):
 
 def measure() -> None:
     asked: Counter[str] = Counter()
-    store = Indexed("s3://bucket/x", time.time)
+    memory = Indexed("s3://bucket/x", time.time)
+    store = cast(Store, memory)
     beat = Beat(seq=3, phase="running", step=100, total=100, running=30.0)
     runs = []
     for index in range(RUNS):
@@ -65,7 +67,7 @@ def measure() -> None:
         asked[method] += 1
         time.sleep(DELAY)
 
-    store.asked = request
+    memory.asked = request
     with tempfile.TemporaryDirectory() as folder, Cache(Path(folder) / "cache") as cache:
         began, cpu = time.perf_counter(), time.process_time()
         lines, problems = read_lines(store, runs, cache=cache, backend_of=lambda job: None)

@@ -7,11 +7,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from launcher.protocol.finish import put_result
+from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat
+from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 from launcher.spec.hashing import work_hash
-from launcher.spec.model import Output
+from launcher.spec.model import Output, ResolvedJob
 from launcher.store.layout import work_run
 from launcher.userdata.cache import Cache
 from launcher.userdata.memory import Memory
@@ -72,6 +76,56 @@ def test_a_work_that_the_listing_lacks_is_looked_at_and_written(
     assert missing in store.objects
     assert store.objects[missing] != body  # the result itself, as every writer writes it
     assert asked["scan"] <= 2  # of works/; and the events of the run whose record was missing
+
+
+def test_it_costs_two_where_its_result_says_what_is_shown(
+    store: MemoryStore, asked: Counter[str], tmp_path: Path
+) -> None:
+    runs = []
+    for index in range(RUNS):
+        job = fake_job("over", config={"index": index}, outputs={"checkpoints": Output(kind="checkpoints")})
+        last = Beat(seq=3, phase="running", step=100, total=100, checkpoint=90)
+        runs.append(write_run(store, job, [FakeAttempt(beat=last, checkpoints=[10, 90])], outcome=None))
+        told(store, runs[-1], job, last)
+    asked.clear()
+    with Cache(tmp_path / "cache") as cache:
+        lines, problems = read_lines(store, runs, cache=cache, backend_of=lambda job: None)
+    assert problems == []
+    assert {(line.state, line.progress, line.checkpoint, line.attempts) for line in lines} == {
+        ("succeeded", 1.0, 90, 1)
+    }
+    assert asked == {"read": 2 * RUNS, "scan": 1}
+
+
+def told(store: MemoryStore, run: str, job: ResolvedJob, last: Beat | None) -> None:
+    """Ends a run as its leader would, which knows its last heartbeat."""
+    view = read_run(store, run)
+    verdict = Verdict("succeeded", len(view.attempts), Reason.SUCCEEDED)
+    put_result(store, view, job, verdict, writer="main-0", data={}, last=last)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_result_says_what_the_attempts_say(store: MemoryStore, seed: int) -> None:
+    rng = random.Random(seed)
+    outputs = {"checkpoints": Output(kind="checkpoints")} if rng.random() < 0.5 else {}
+    job = fake_job("over", config={"seed": seed}, outputs=outputs, replicas=rng.choice([1, 2]))
+    last = Beat(seq=3, phase="running", step=rng.choice([50, 100]), total=100, message="going on")
+    attempts = [
+        FakeAttempt(
+            reason=rng.choice([Reason.PREEMPTED, Reason.LOST]),
+            beat=last,
+            checkpoints=sorted(rng.sample(range(9), 2)) if outputs else [],
+        )
+        for _ in range(rng.choice([0, 1, 1, 3]))
+    ]
+    run = write_run(store, job, attempts, outcome=None)
+    told(store, run, job, last if attempts else None)
+    few = read_line(store, run, memory=Memory(store))[1]
+    whole = read_line(store, run)[1]
+    # the last attempt's start is as its leader knows it, which may have read its claim late
+    assert few.held[:-1] == whole.held[:-1]
+    assert [each.seconds for each in few.held] == [each.seconds for each in whole.held]
+    assert structs.replace(few, held=()) == structs.replace(whole, held=())
 
 
 @pytest.mark.parametrize("seed", range(40))
