@@ -38,8 +38,9 @@ $(BIN)/python: | $(UV)
 
 $(RUN_STAMP): requirements.lock | $(BIN)/python
 	@echo "installing the pinned packages into $(VENV)"
-	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install -q --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@$(BIN)/python -m compileall -q launcher training eval
 	@rm -f $(VENV)/.installed-[0-9a-f]*; touch $@
 
 $(DEV_STAMP): requirements-dev.lock | $(BIN)/python

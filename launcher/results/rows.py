@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from launcher.errors import BadInput, NotFound
+from launcher.parallel import Threads
 from launcher.protocol.deleted import why_missing
 from launcher.results.compare import Comparison, compare
 from launcher.results.facts import Facts
@@ -89,7 +89,7 @@ def _seeds(metric: Metric) -> list[int] | None:
 
 def load_rows(store: Store, facts: Sequence[Facts]) -> list[ResultRow]:
     """The rows of many runs, in the order of the runs, read from the attempt that each result names."""
-    with ThreadPoolExecutor(8) as pool:
+    with Threads(8) as pool:
         return [row for rows in pool.map(lambda run_facts: _load(store, run_facts), facts) for row in rows]
 
 
