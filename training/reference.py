@@ -86,7 +86,7 @@ def trl_section() -> list[str]:
     lines += [f"| `{name}` | {field} |" for name, field in sorted(NAMED.items())]
     lines += ["", "| not offered | because |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in sorted(names))} | {why} |" for why, names in by_promise.items()]
-    lines += ["", "| trainer | what it reads nowhere | because, and what to use |", "|---|---|---|"]
+    lines += ["", "| trainer | what it refuses | because, and what to use |", "|---|---|---|"]
     for trainer, kind in (
         ("sft", SftConfig),
         ("dpo", DpoConfig),
