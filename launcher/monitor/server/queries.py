@@ -56,6 +56,18 @@ class Evaluation(NamedTuple):
     cells: Mapping[tuple[int, int], Cell]
     rows: Rows
 
+    @property
+    def failures_first(self) -> Sequence[tuple[int, str]]:
+        """The tasks, before all others those that an agent did not solve every time; a baseline decides nothing. The
+        order tells outcomes: not for who judges blindly."""
+        owners = [agent.owner for agent in self.agents if not agent.baseline]
+
+        def solved(task: tuple[int, str]) -> bool:
+            cells = [self.cells[key] for owner in owners if (key := (task[0], owner)) in self.cells]
+            return all(row["outcome"] == "solved" for cell in cells for row in cell.rollouts)
+
+        return sorted(self.tasks, key=solved)
+
 
 class ShownTurn(NamedTuple):
     number: int

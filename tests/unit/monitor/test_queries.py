@@ -72,8 +72,10 @@ def test_a_task_that_could_not_run_is_no_failure_of_the_infrastructure(engine: E
     (key,) = queries.named(run)
     rows = queries.rollouts(key)
     assert sorted(row["outcome"] for row in rows) == ["infra", "not run", "not run", "solved"]
-    columns = queries.evaluation(key).agents
-    told = {agent.name: (agent.solved, agent.scored, agent.infra, agent.not_run) for agent in columns}
+    table = queries.evaluation(key)
+    assert [name for _, name in table.tasks] == ["login", "task-0", "task-1", "task-2"]
+    assert [name for _, name in table.failures_first] == ["login", "task-1", "task-2", "task-0"]
+    told = {agent.name: (agent.solved, agent.scored, agent.infra, agent.not_run) for agent in table.agents}
     assert told == {"eval": (1, 1, 1, 1), "tiny": (0, 0, 0, 1)}
 
 
