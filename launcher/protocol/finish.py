@@ -14,7 +14,7 @@ from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run, unlisted
-from launcher.protocol.records import Beat, Event, HeldAttempt, Placement, Result, Resumed, Shown
+from launcher.protocol.records import Beat, Event, HeldAttempt, Placement, Result, Resumed, ShownResult
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import MAX_BRIEF_ATTEMPTS, Reason
@@ -168,7 +168,7 @@ def result_of(
     )
 
 
-def shown(view: RunView, job: ResolvedJob, last: Beat | None) -> Shown | None:
+def shown(view: RunView, job: ResolvedJob, last: Beat | None) -> ShownResult | None:
     """What a status line says of a run whose view holds the ends of all its attempts. None where it does not, and for a
     job with several backends, whose times differ in price."""
     if job.alternatives or (last is None and view.attempts):
@@ -185,9 +185,9 @@ def shown(view: RunView, job: ResolvedJob, last: Beat | None) -> Shown | None:
             steps += [end.checkpoint for end in attempt.exits.values() if end.checkpoint is not None]
         held.append(HeldAttempt(start, seconds))
     if last is None:
-        return Shown()
+        return ShownResult()
     newest = view.attempts[-1].number
-    return Shown(newest, len(held), tuple(held), last.step, last.total, last.message, max(steps, default=None))
+    return ShownResult(newest, len(held), tuple(held), last.step, last.total, last.message, max(steps, default=None))
 
 
 def _brief(view: RunView, job: ResolvedJob, leader: str) -> bool:

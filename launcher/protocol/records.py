@@ -168,7 +168,7 @@ class HeldAttempt(Record, frozen=True):
     seconds: float  # for which it held its machines
 
 
-class Shown(Record, frozen=True):
+class ShownResult(Record, frozen=True):
     """What a status line says of a run that has ended and is in none of the other fields of its result, so that nobody
     has to read its attempts for it. The leader writes it, of its own attempt and the earlier ones."""
 
@@ -200,7 +200,7 @@ class Result(Record, frozen=True):
     left_out_count: int = 0
     adopted: Adopted | None = None
     resumed: Resumed | None = None
-    shown: Shown | None = None  # None: whoever wrote the result had not read that much
+    shown: ShownResult | None = None  # None: whoever wrote the result had not read that much
 
     def source(self, run: str) -> tuple[str, int]:
         """(run, attempt) that holds the outputs of `run`; this is the result of `run`."""
