@@ -19,11 +19,13 @@ from launcher.errors import Conflict
 from launcher.spec.distributions import RULES, Distribution, installed, left_out, of_none, plain_name
 from launcher.spec.local_code import FileHashes, content, listed, roots
 from launcher.spec.model import ResolvedJob
+from launcher.trees import PACKED
 
 OWN: Final = "slipway-cua"
 SOURCES: Final = ("training", "eval", "launcher/runtime")
 IGNORED: Final = "SLIPWAY_IGNORED"  # the variable that tells a local runtime what `ignore` was, with commas
 NAMED: Final = 5  # differences that a message names, at most
+_PACKED: Final = str(PACKED)
 _SITES: Final = ("site-packages", "dist-packages")
 _ANSWERS_KEPT: Final = 20  # of each kind, in the cache
 
@@ -128,13 +130,18 @@ def package_folder(name: str) -> Path | None:
 
 
 def source_files(folder: Path) -> Iterator[Path]:
-    """The files of a source folder in a fixed order, without hidden files, bytecode and editors' backups."""
+    """The files of a source folder in a fixed order, without hidden files, bytecode, editors' backups, and what a wheel
+    packs beside the launcher's sources: a clone and a wheel have equal sources."""
     return map(Path, _source_paths(str(folder)))
 
 
 def _source_paths(folder: str) -> Iterator[str]:
     for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name != "__pycache__" and not name.startswith(".") and f"{here}/{name}" != _PACKED
+        )
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith((".pyc", "~")):
                 yield f"{here}/{name}"

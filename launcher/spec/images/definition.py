@@ -88,11 +88,7 @@ class Definition:
             if self.root == PACKED and not source.exists():
                 source = PACKED.parents[1] / path
             if source.is_dir():
-                files.update(
-                    (f"{path}/{file.relative_to(source).as_posix()}", file)
-                    for file in source_files(source)
-                    if PACKED not in file.parents or source.is_relative_to(PACKED)
-                )
+                files.update((f"{path}/{file.relative_to(source).as_posix()}", file) for file in source_files(source))
             elif source.is_file():
                 files[path] = source
             else:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.spec.environment import source_files
 from launcher.spec.images.definition import Definition, names
 from tests.support import installed
 from tests.support.documented import ROOT, tracked
@@ -76,6 +77,19 @@ def test_its_images_are_those_of_the_clone(venv: Path, empty: Path) -> None:
     assert len(versions) > 5
     checked = installed.run("launcher images check", venv, empty)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_machines_get_the_sources_of_the_clone(venv: Path, empty: Path) -> None:
+    """What the wheel packs beside them is no part of a run's environment: its name would differ from the clone's."""
+    program = (
+        "from launcher.spec.environment import package_folder, source_files\n"
+        "for name in ('launcher', 'training', 'eval'):\n"
+        "    folder = package_folder(name)\n"
+        "    print(*(f'{name}/{path.relative_to(folder)}' for path in source_files(folder)), sep='\\n')"
+    )
+    done = installed.run(f"python -c {shlex.quote(program)}", venv, empty)
+    ours = [source_files(ROOT / name) for name in ("launcher", "training", "eval")]
+    assert done.stdout.split() == [str(path.relative_to(ROOT)) for paths in ours for path in paths], done.stderr
 
 
 def test_a_cluster_is_made_of_its_own_tree(venv: Path, empty: Path) -> None:
