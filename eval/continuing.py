@@ -105,11 +105,6 @@ def standing(
             _same_rules(record, version, rules, task, steps_of)
         if record.outcome != "scored":
             continue
-        if task is not None and task.identity and not record.identity and record.rules:
-            raise ConfigError(
-                f"results whose judge is unknown, such as {record.task_id}: they do not say what of the task's judge, "
-                "programs and desktop was other then"
-            )
         if task is None:
             found.known[key_of(record)] = record
         elif (why := _outdated(record, task, rules, steps_of(task))) is not None:
@@ -149,16 +144,21 @@ def _comparable(rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outdated(record: TaskRecord, task: Task, rules: Mapping[str, Any], limit: int) -> str | None:
-    """Why a judged task is run again; None where its record stands."""
+    """Why a judged task is run again; None where its record stands. Raises ConfigError where nobody can know."""
     if not record.rules:
         return None
+    if task.identity and not record.identity:
+        raise ConfigError(
+            f"results whose judge is unknown, such as {record.task_id}: they do not say what of the task's judge, "
+            "programs and desktop was other then"
+        )
+    if record.identity != dict(task.identity):
+        changed = (name for name in {**record.identity, **task.identity} if _changed(name, record, task))
+        return f"whose identity changed ({', '.join(changed)})"
     if record.content != content_of(task):
         options, now = record.rules.get("options", {}), rules.get("options", {})
         if record.content or any(options.get(name) != now.get(name) for name in SET):
             return "whose content changed"
-    if record.identity != dict(task.identity):
-        changed = (name for name in {**record.identity, **task.identity} if _changed(name, record, task))
-        return f"whose identity changed ({', '.join(changed)})"
     before = limit_of(record, task)
     cut = record.steps >= before if record.cut is None else record.cut
     return f"that the limit of {before} steps had ended" if cut and limit > before else None

@@ -104,12 +104,26 @@ def environment(name: str) -> Environment:
 
 def tasks_of(name: str, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     """`count` tasks of an environment, each with its identity. Raises ConfigError."""
-    return [identified(name, task, options) for task in environment(name).tasks(count, seed, options)]
+    world = environment(name)
+    return [_identified(name, world, task, options) for task in world.tasks(count, seed, options)]
+
+
+def identified(name: str, task: Task, options: Mapping[str, Any]) -> Task:
+    """A task of an environment with its identity. Raises ConfigError."""
+    return _identified(name, environment(name), task, options)
 
 
 def parts_of(name: str, task: Task, options: Mapping[str, Any]) -> TaskParts:
-    """What a task of an environment is made of: what the environment says, or else all of its code."""
-    world = environment(name)
+    """What a task of an environment is made of. Raises ConfigError."""
+    return _parts(name, environment(name), task, options)
+
+
+def _identified(name: str, world: Environment, task: Task, options: Mapping[str, Any]) -> Task:
+    return replace(task, identity=identity(_parts(name, world, task, options)))
+
+
+def _parts(name: str, world: Environment, task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What the environment says, or else all of its code."""
     inner = world.environment if isinstance(world, CheckedEnvironment) else world
     if (told := getattr(inner, "parts", None)) is not None:
         parts = call(told, f"environment {name}", task, options)
@@ -119,11 +133,6 @@ def parts_of(name: str, task: Task, options: Mapping[str, Any]) -> TaskParts:
     if inner is not world:
         return TaskParts((name,))
     return TaskParts((f"{ENVIRONMENTS[name]}:tasks", f"{ENVIRONMENTS[name]}:desktop"))
-
-
-def identified(name: str, task: Task, options: Mapping[str, Any]) -> Task:
-    """A task of an environment with its identity. Raises ConfigError."""
-    return replace(task, identity=identity(parts_of(name, task, options)))
 
 
 def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
@@ -139,7 +148,7 @@ def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
             "`redraw(task, seed, options)`"
         )
     made: Callable[[Task, int, Mapping[str, Any]], Task] = world.redraw  # type: ignore[attr-defined]
-    return lambda task, seed, options: identified(name, made(task, seed, options), options)
+    return lambda task, seed, options: _identified(name, world, made(task, seed, options), options)
 
 
 def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:

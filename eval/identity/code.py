@@ -28,7 +28,7 @@ LATE: Final = "__name__"  # `if __name__ == ...` is no part of an imported modul
 UNIMPORTANT: Final = frozenset(("ctx", "type_comment", "kind", "type_ignores"))
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A definition of a module; `name` WHOLE: all of them."""
 
     module: str
@@ -40,13 +40,13 @@ class Named:
     """What a definition names. `families`: packages whose modules it imports by a name that it is given."""
 
     dotted: set[tuple[str, ...]] = field(default_factory=set)
-    imports: dict[str, Place] = field(default_factory=dict)
+    imports: dict[str, CodePlace] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
     families: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
-class Definition:
+class CodeDefinition:
     """What one definition is, and what it reaches at once.
 
     digest    of its code
@@ -57,7 +57,7 @@ class Definition:
     """
 
     digest: str
-    places: tuple[Place, ...]
+    places: tuple[CodePlace, ...]
     files: tuple[tuple[str, str], ...]
     texts: frozenset[str]
     families: frozenset[str]
@@ -72,11 +72,11 @@ class ParsedModule:
     path: Path
     package: str
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    imports: dict[str, Place] = field(default_factory=dict)
+    imports: dict[str, CodePlace] = field(default_factory=dict)
     always: list[ast.stmt] = field(default_factory=list)
     spelt: set[str] = field(default_factory=set)  # each a.b of `import a.b`, which binds `a` alone
     beside: tuple[str, ...] = ()
-    known: dict[str, Definition] = field(default_factory=dict)
+    known: dict[str, CodeDefinition] = field(default_factory=dict)
 
 
 class Reached(NamedTuple):
@@ -109,7 +109,7 @@ class Sources:
         search = _Search(self, frozenset(apart))
         for root in roots:
             module, _, name = root.partition(":")
-            search.add(Place(module, name.partition(".")[0] or WHOLE))
+            search.add(CodePlace(module, name.partition(".")[0] or WHOLE))
         return search.run()
 
     def module(self, name: str) -> ParsedModule | None:
@@ -152,7 +152,7 @@ class Sources:
         changed = self._changed.get(path)
         return path.read_bytes() if changed is None else changed.encode()
 
-    def definition(self, module: ParsedModule, name: str) -> Definition:
+    def definition(self, module: ParsedModule, name: str) -> CodeDefinition:
         """One by its name, or with the name "" what always runs."""
         if name not in module.known:
             named, out = Named(), list[str]()
@@ -170,33 +170,33 @@ class Sources:
                 if file.is_file()
             )
             texts = frozenset(text for text in named.texts if text.isidentifier())
-            module.known[name] = Definition(digest, tuple(places), files, texts, frozenset(named.families))
+            module.known[name] = CodeDefinition(digest, tuple(places), files, texts, frozenset(named.families))
         return module.known[name]
 
-    def _spelt(self, text: str) -> Place | None:
+    def _spelt(self, text: str) -> CodePlace | None:
         """The module, or the name in it, that a text spells out."""
         if not PLAIN.fullmatch(text):
             return None
         spelt, _, attribute = text.partition(":")
-        return None if self.module(spelt) is None else Place(spelt, attribute or WHOLE)
+        return None if self.module(spelt) is None else CodePlace(spelt, attribute or WHOLE)
 
-    def _followed(self, module: ParsedModule, named: Named, dotted: tuple[str, ...]) -> Iterator[Place]:
+    def _followed(self, module: ParsedModule, named: Named, dotted: tuple[str, ...]) -> Iterator[CodePlace]:
         """What a name, with its attributes, stands for."""
         first, *rest = dotted
         place = named.imports.get(first) or module.imports.get(first)
         if place is None:
             if first in module.definitions:
-                yield Place(module.name, first)
+                yield CodePlace(module.name, first)
             return
         while self.module(inner := _inner(place)) is not None:  # while it is a module, its attribute is what is named
             if not rest:
-                yield Place(inner, WHOLE)
+                yield CodePlace(inner, WHOLE)
                 return
-            place = Place(inner, rest.pop(0))
+            place = CodePlace(inner, rest.pop(0))
         yield place
 
 
-def _inner(place: Place) -> str:
+def _inner(place: CodePlace) -> str:
     return place.module if place.name == WHOLE else f"{place.module}.{place.name}"
 
 
@@ -205,15 +205,15 @@ class _Search:
 
     def __init__(self, sources: Sources, apart: frozenset[str]) -> None:
         self.sources, self.apart = sources, apart
-        self.todo: list[Place] = []
-        self.seen: set[Place] = set()
+        self.todo: list[CodePlace] = []
+        self.seen: set[CodePlace] = set()
         self.code: dict[str, str] = {}
         self.outside: set[str] = set()
         self.entered: set[str] = set(apart)
         self.texts: dict[str, set[str]] = {}  # short text -> the modules that have it
         self.families: dict[str, set[str]] = {}  # package -> the modules that import of it by name
 
-    def add(self, place: Place) -> None:
+    def add(self, place: CodePlace) -> None:
         if place not in self.seen and self.apart.isdisjoint((place.module, f"{place.module}:{place.name}")):
             self.seen.add(place)
             self.todo.append(place)
@@ -235,9 +235,9 @@ class _Search:
                 for text, modules in self.texts.items():
                     # a table in the loader itself lists what there is; who chooses of it says the name elsewhere
                     if modules - loaders and self.sources.module(f"{family}.{text}") is not None:
-                        self.add(Place(f"{family}.{text}", WHOLE))
+                        self.add(CodePlace(f"{family}.{text}", WHOLE))
 
-    def _visit(self, place: Place) -> None:
+    def _visit(self, place: CodePlace) -> None:
         module = self.sources.module(place.module)
         if module is None:
             if (top := place.module.partition(".")[0]) not in sys.stdlib_module_names:
@@ -245,15 +245,15 @@ class _Search:
             return
         if place.name == WHOLE:
             for name in module.definitions:
-                self.add(Place(module.name, name))
+                self.add(CodePlace(module.name, name))
         elif place.name in module.definitions:
             self._take(module, place.name)
         elif place.name in module.imports:
             self.add(module.imports[place.name])
         elif self.sources.module(inner := _inner(place)) is not None:
-            self.add(Place(inner, WHOLE))
+            self.add(CodePlace(inner, WHOLE))
         elif not place.name.startswith("__"):
-            self.add(Place(module.name, WHOLE))  # made while it runs: whatever is there may make it
+            self.add(CodePlace(module.name, WHOLE))  # made while it runs: whatever is there may make it
 
     def _enter(self, name: str) -> None:
         """What runs when a module is imported, and when those are imported that it imports."""
@@ -322,13 +322,13 @@ def _bound(statement: ast.stmt, module: ParsedModule) -> Iterator[str]:
             module.imports |= dict(_imported(node, module))
 
 
-def _imported(statement: ast.Import | ast.ImportFrom, module: ParsedModule) -> Iterator[tuple[str, Place]]:
+def _imported(statement: ast.Import | ast.ImportFrom, module: ParsedModule) -> Iterator[tuple[str, CodePlace]]:
     if isinstance(statement, ast.Import):
         module.spelt |= {alias.name for alias in statement.names}
         for alias in statement.names:
             yield (
                 alias.asname or alias.name.partition(".")[0],
-                Place(alias.name if alias.asname else alias.name.partition(".")[0], WHOLE),
+                CodePlace(alias.name if alias.asname else alias.name.partition(".")[0], WHOLE),
             )
         return
     base = statement.module or ""
@@ -336,7 +336,7 @@ def _imported(statement: ast.Import | ast.ImportFrom, module: ParsedModule) -> I
         parts = module.package.split(".")
         base = ".".join([*parts[: len(parts) - statement.level + 1], *([base] if base else [])])
     for alias in statement.names:
-        yield alias.asname or alias.name, Place(base, alias.name)
+        yield alias.asname or alias.name, CodePlace(base, alias.name)
 
 
 def _is_text(statement: ast.stmt) -> bool:

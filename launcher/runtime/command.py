@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 SELF = "SLIPWAY_SELF"  # names the member of a process; a later attempt on this machine finds leftover processes by it
 # variables for the runtime only, set by the backend
 _PRIVATE = tuple(
-    f"SLIPWAY_{name}" for name in ("JOB", "JOB_FILE", "PLACEMENT", "CLUSTER", "STAGE", "WORKDIR", "TUNING", "ONE_BODY")
+    f"SLIPWAY_{name}"
+    for name in ("JOB", "JOB_FILE", "PLACEMENT", "CLUSTER", "STAGE", "WORKDIR", "TUNING", "ONE_BODY", "IMAGES")
 )
 _PR_SET_PDEATHSIG = 1
 _SCORE = "/proc/self/oom_score_adj"
@@ -128,9 +129,9 @@ def environment(
 
 
 def _images(job: ResolvedJob, address: MemberAddress) -> dict[str, str]:
-    """The digest of each role's image, where there is one; on docker this process's own by the image's id."""
+    """The digest of each role's image, where there is one; of this process's own without a digest its id."""
     known = {name: role.image.digest for name, role in job.roles.items()}
-    known |= {address.role: address.image} if address.image else {}
+    known[address.role] = known[address.role] or address.image
     return {name: digest for name, digest in known.items() if digest}
 
 

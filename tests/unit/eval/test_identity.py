@@ -22,6 +22,7 @@ from eval.benchmarks.linux_desktop.templates.file_tasks import FileTask
 from eval.benchmarks.linux_desktop.templates.mousepad import AppendLine
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.shop import Shop
+from eval.config import ConfigError
 from eval.config.importing import load_object
 from eval.desktops.executor import Executor
 from eval.environments import sources as source_tasks
@@ -331,6 +332,13 @@ def test_an_environment_of_a_users_own_counts_by_its_code(edits: Edits, user: Us
     was = tasks_of(path, 1, 0, {})[0].identity
     edits.sources(replaced(str(user.folder / "mine/deep.py"), "== stage", "!= stage"))
     assert tasks_of(path, 1, 0, {})[0].identity[identity.CODE] != was[identity.CODE]
+
+
+def test_an_environment_may_say_itself_what_a_task_is_made_of(edits: Edits, user: UserFiles) -> None:
+    told = "\n    parts = staticmethod(lambda task, options: {})\n"
+    user.write("world", f"{textwrap.dedent(USERS['world'])}{told}")
+    with pytest.raises(ConfigError, match=r"parts must give an eval\.identity\.TaskParts, not a dict"):
+        tasks_of("mine.world:World", 1, 0, {})
 
 
 def test_a_task_through_sources_is_the_task_of_its_environment(edits: Edits) -> None:

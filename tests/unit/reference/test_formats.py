@@ -55,6 +55,7 @@ FOREIGN: Final = {
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
+    "top_level.txt": "in the metadata of a Python package",
     "ID.json": "a task in OSWorld's format, which others write",
     "code.tar": "the code of a job, inside the store",
     "progress.jsonl": "the runtime's own, deleted with its folder",

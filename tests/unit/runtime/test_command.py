@@ -19,7 +19,7 @@ from launcher.runtime import command
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import AttemptError, MemberAddress, Tuning
 from launcher.runtime.verdict import Ended, verdict
-from launcher.spec.model import Code, ResolvedJob, Resources, Role
+from launcher.spec.model import Code, Image, ResolvedJob, Resources, Role
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -94,6 +94,17 @@ def test_addresses_of_needed_roles_are_there_and_others_are_empty() -> None:
     roles = {"main": Role(command=("true",), leader=True, needs=("a",)), "a": Role(("x",)), "b-c": Role(("x",))}
     env = environment(job(roles=roles), {}, command.Peers(endpoints={"a": ("h:1", "h:2")}, ports={"my-port": 7}))
     assert (env["SLIPWAY_ENDPOINT_A"], env["SLIPWAY_ENDPOINT_B_C"], env["SLIPWAY_PORT_MY_PORT"]) == ("h:1,h:2", "", "7")
+
+
+def test_images_are_told_by_their_digests_and_no_images_not_at_all() -> None:
+    assert "SLIPWAY_IMAGES" not in environment(job(), {"SLIPWAY_IMAGES": "not this"})
+    roles = {"main": Role(("x",), leader=True), "desk": Role(("x",), image=Image("r/x", "sha256:b"))}
+    made = job("docker", roles=roles)
+    assert json.loads(environment(made, {})["SLIPWAY_IMAGES"]) == {"desk": "sha256:b"}
+    here = address(SLIPWAY_IMAGE="sha256:id")
+    assert command._images(made, here) == {"desk": "sha256:b", "main": "sha256:id"}
+    roles["main"] = Role(("x",), image=Image("r/y", "sha256:a"), leader=True)
+    assert command._images(job("docker", roles=roles), here) == {"desk": "sha256:b", "main": "sha256:a"}
 
 
 def test_the_address_of_a_rank() -> None:
