@@ -38,8 +38,9 @@ $(BIN)/python: | $(UV)
 
 $(RUN_STAMP): requirements.lock | $(BIN)/python
 	@echo "installing the pinned packages into $(VENV)"
-	$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install -q --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@$(BIN)/python -m compileall -q launcher training eval
 	@rm -f $(VENV)/.installed-[0-9a-f]*; touch $@
 
 $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
@@ -48,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -192,6 +193,9 @@ format: dev ## rewrite the sources in the house style
 
 golden: dev ## write the generated pages and the golden files again
 	$(BIN)/python -m tools.golden
+
+wheel: dev ## the wheel and the sdist in dist/: equal sources give equal bytes
+	@$(BIN)/python -m tools.wheel
 
 lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock

@@ -1,8 +1,9 @@
 """What of an earlier run stands: which judged tasks are not run again, and where going on is refused.
 
-A judged task stands where it would be the same episode now: its content is the same, the rules are the same, and the
-limit of steps did not end it, or was not raised since. Agents are not told the limit, so an episode that ended by
-itself within a limit is the same with a higher one. A lower limit would cut what is judged: it is refused.
+A judged task stands where it would be the same episode now, judged the same: its content, its identity and the rules
+are the same, and the limit of steps did not end it, or was not raised since. Agents are not told the limit, so an
+episode that ended by itself within a limit is the same with a higher one. A lower limit would cut what is judged: it is
+refused, and so are records that do not say by which judge.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def standing(
 
     steps_of  the present limit of a task
 
-    Raises ConfigError for records by other rules than a raised limit or another revision of the task set.
+    Raises ConfigError for records by other rules than a raised limit or another revision of the task set, and for those
+    that do not say by which judge, where the task says it now.
     """
     found, by_key = Standing(), {key_of(task): task for task in tasks}
     for record in records:
@@ -103,6 +105,11 @@ def standing(
             _same_rules(record, version, rules, task, steps_of)
         if record.outcome != "scored":
             continue
+        if task is not None and task.identity and not record.identity and record.rules:
+            raise ConfigError(
+                f"results whose judge is unknown, such as {record.task_id}: they do not say what of the task's judge, "
+                "programs and desktop was other then"
+            )
         if task is None:
             found.known[key_of(record)] = record
         elif (why := _outdated(record, task, rules, steps_of(task))) is not None:
@@ -149,9 +156,16 @@ def _outdated(record: TaskRecord, task: Task, rules: Mapping[str, Any], limit: i
         options, now = record.rules.get("options", {}), rules.get("options", {})
         if record.content or any(options.get(name) != now.get(name) for name in SET):
             return "whose content changed"
+    if record.identity != dict(task.identity):
+        changed = (name for name in {**record.identity, **task.identity} if _changed(name, record, task))
+        return f"whose identity changed ({', '.join(changed)})"
     before = limit_of(record, task)
     cut = record.steps >= before if record.cut is None else record.cut
     return f"that the limit of {before} steps had ended" if cut and limit > before else None
+
+
+def _changed(name: str, record: TaskRecord, task: Task) -> bool:
+    return record.identity.get(name) != task.identity.get(name)
 
 
 def _by_rules(record: TaskRecord, rules: Mapping[str, Any]) -> TaskRecord:

@@ -3,7 +3,8 @@
 `InfraError` and its subclasses mean that the environment failed: the episode is run again, and the failure is never a
 score. Whatever the agent does wrong is a score of 0. An action that the desktop cannot do raises `ActionRefused`: that
 is the agent's error, and the episode goes on. A ConfigError ends the evaluation. Every other exception of an
-environment is a fault of its code (`EnvironmentFault`): nothing is known of that episode, and the others go on.
+environment is a fault of its code (`EnvironmentFault`): nothing is known of that episode, and the others go on. But a
+checker that raises on what the agent left, and judges the untouched state, was broken by the agent: a score of 0.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, runtime_checkable
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.actions.geometry import Box, distance_score, inside
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # what an agent may use: mouse and keyboard, tools that it calls, or both (ComputerRL's API-GUI)
 Interface = Literal["gui", "tools", "both"]
@@ -52,6 +54,11 @@ class EnvironmentFault(InfraError):
     """The environment's own code raised something that is none of these."""
 
 
+class CheckerFailed(EnvironmentFault):
+    """The checker raised on the state that it was to judge. Whether the agent left a state that nobody could judge, or
+    the checker judges nothing here, shows on the untouched state (eval.task_run)."""
+
+
 class SetupFailed(InfraError):
     """The start state of the task could not be prepared, so the task must not be run."""
 
@@ -75,6 +82,7 @@ class Task:
     feasible whether the task can be done; None: not known
     trial    which repetition of the task it is, from 0: the same start state and the same judge
     not_run  why it cannot run here, where that is known before a desktop is made
+    identity all that can change its start, answer or verdict (eval.identity), by name; empty: not known
     """
 
     task_id: str
@@ -89,6 +97,7 @@ class Task:
     feasible: bool | None = None
     trial: int = 0
     not_run: str = ""
+    identity: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,6 +225,11 @@ class AnsweringDesktop(Protocol):
         ...
 
 
+async def answer_of(desktop: Desktop) -> Observation | None:
+    """What a desktop shows that was given up in the middle of an action; None where it is gone, or cannot tell."""
+    return await desktop.answers() if isinstance(desktop, AnsweringDesktop) else None
+
+
 @runtime_checkable
 class PersonDesktop(Protocol):
     """What a desktop has besides, where a person can work on it."""
@@ -229,10 +243,12 @@ class PersonDesktop(Protocol):
 class Environment(Protocol):
     """An environment: a module of ours, or an object of a user's own (eval.environments.registry finds both).
 
-    Both methods raise ConfigError for options that they do not know. Two more may be added: `redraw(task, seed,
-    options) -> Task`, the task of the same template with another seed, for `fresh` of training.rl; and
+    Both methods raise ConfigError for options that they do not know. Three more may be added: `redraw(task, seed,
+    options) -> Task`, the task of the same template with another seed, for `fresh` of training.rl;
     `hacker(options) -> Desktop`, for `hacker` of an evaluation: a desktop whose `score` does everything that a checker
-    might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`."""
+    might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`; and
+    `parts(task, options) -> eval.identity.TaskParts`, what a task is made of, where that is less or more than all of
+    the environment's code."""
 
     def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         """`count` tasks; the same arguments give the same tasks, and no seed below `seed` is used."""

@@ -82,7 +82,7 @@ class FailureRule:
 
 
 def infrastructure(failed: FailedEpisode) -> str | None:
-    return (failed.episode.error or "no reason was given") if failed.episode.outcome == "infra" else None
+    return (failed.episode.error or "no reason was given") if failed.episode.outcome != "scored" else None
 
 
 def broke_the_desktop(failed: FailedEpisode) -> str | None:

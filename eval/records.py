@@ -44,6 +44,8 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     failure   why the episode failed, by the rules of eval.failures; None: solved, or not judged
     trial     which repetition of the task it is, from 0
     content   the beginning of the sha256 over what defines the task: instruction, options, own limit of steps
+    identity  of the task (eval.identity): all that can change its start, answer or verdict, by name; results are only
+              compared where it is the same. Empty: the judge is not known
     cut       whether the limit of steps ended the episode; None: not known
     state_solved  whether the final state was the solved one, whatever the answers before it were: `success` is false
               besides where the agent failed by its answers. None: the state was not judged
@@ -83,6 +85,7 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     cut: bool | None = None
     earlier: dict[str, Any] = {}
     state_solved: bool | None = None
+    identity: dict[str, str] = {}
 
 
 def task_record(
@@ -163,6 +166,7 @@ def task_record(
         content=content,
         cut=cut if episode.outcome == "scored" else None,
         state_solved=state if episode.outcome == "scored" else None,
+        identity=dict(task.identity),
     )
 
 

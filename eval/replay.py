@@ -55,8 +55,8 @@ def _caption(step: Step) -> str:
 
 def page(folder: Path, episode: Episode) -> str:
     """The whole page; nothing in it is loaded from elsewhere."""
-    if episode.outcome == "infra":
-        verdict = f"infrastructure failure: {episode.error}"
+    if episode.outcome != "scored":
+        verdict = f"{'infrastructure failure' if episode.outcome == 'infra' else 'not run'}: {episode.error}"
     elif episode.success is None:
         verdict = "not judged"
     else:

@@ -23,7 +23,7 @@ from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, environment, for_hacker
+from eval.environments.registry import ENVIRONMENTS, environment, for_hacker, tasks_of
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.hacking import paid
@@ -78,8 +78,8 @@ class RunConfig(Config, frozen=True):
     keep_episodes  of the tasks in their order, so many that failed, and so many that were solved, keep their episode
                    folder with pictures; failures are what a person looks at first
     within         numbers of answers, such as [15, 50]: the results also say which tasks were solved by an episode of
-                   so many. Each is a lower bound: an agent that has a limit may hurry. A published score has a run of
-                   its own, with its own limit
+                   so many. Each is a lower bound: an agent that knows of a limit may need fewer. A published score is
+                   of a run with its own limit
     """
 
     benchmark: str
@@ -134,7 +134,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     if list(config.within) != sorted(set(config.within)):
         raise ConfigError(f"within: numbers that rise, not {', '.join(map(str, config.within))}")
     count = config.tasks.number(world, config.options)
-    tasks = repeated(world.tasks(count, config.tasks.seed, config.options), config.trials)
+    tasks = repeated(tasks_of(config.environment, count, config.tasks.seed, config.options), config.trials)
     ranks = ranks_here()
     if config.earlier is not None and (ranks is None or ranks.leads):
         take_over(Path(config.earlier), out)

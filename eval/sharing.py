@@ -117,8 +117,10 @@ def ranks_here() -> Ranks | None:
 
 
 def digest_of(tasks: Sequence[Task], agent: str) -> str:
-    """What the ranks of one evaluation must agree on: the tasks in their order, and who works on them."""
-    told = " ".join([agent, os.environ.get("SLIPWAY_RUN", ""), *(f"{content_of(each)}.{each.trial}" for each in tasks)])
+    """What the ranks of one evaluation must agree on: the tasks in their order, with their judges, programs and
+    desktops, and who works on them."""
+    named = (f"{content_of(each)}.{each.trial} {sorted(each.identity.items())}" for each in tasks)
+    told = " ".join([agent, os.environ.get("SLIPWAY_RUN", ""), *named])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from eval.desktop import (
     BadFrame,
     BrokenByAgent,
     Desktop,
+    EnvironmentFault,
     InfraError,
     Interface,
     NotRunHere,
@@ -30,6 +31,7 @@ from eval.desktop import (
 )
 from eval.desktop_calls import timed
 from eval.episodes import Episode, EpisodeWriter, Step
+from eval.identity import digest_of
 from eval.limits import RolloutLimits
 from eval.records import TaskRecord, did_not_run, episode_id, task_record, tools_used
 
@@ -86,6 +88,7 @@ class TaskRun:
         self.agent_failure = ""
         self.broke = ""  # how the agent broke the desktop
         self.state: bool | None = None  # whether the final state was the solved one, whatever the answers were
+        self.closed: Desktop | None = None  # the last one that was
         self.cut = False  # the limit of steps ended the episode
 
     async def attempts(self) -> Rollout:
@@ -99,9 +102,9 @@ class TaskRun:
                     raise NotRunHere(self.task.not_run)
                 episode = await self._episode()
             except NotRunHere as why:  # no further try would find what is missing
+                episode = self._outcome(None, str(why), self._took(started), "not run")
                 if self.writer is not None:
-                    self.writer.close(self._outcome(None, str(why), self._took(started)))
-                episode = self._outcome(None, str(why), self._took(started))
+                    self.writer.close(episode)
                 return Rollout(did_not_run(self._record(episode, self._took(started), attempt), str(why)))
             except InfraError as failure:
                 error = f"{type(failure).__name__}: {failure}"
@@ -141,7 +144,7 @@ class TaskRun:
                     self.waited = time.monotonic() - ready
                     failed = await self._steps(desktop, observation)
                 if self.judge:
-                    score = checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
+                    score = await self._judged(desktop)
                     self.state = score.success
             except BrokenByAgent as broken:
                 failed, score = str(broken), Score(0.0, False) if self.judge else None
@@ -159,15 +162,50 @@ class TaskRun:
             self.writer.close(episode)
         return episode
 
+    async def _judged(self, desktop: Desktop) -> Score:
+        """The checker's judgement. A checker that raises is asked once more, as a machine may fail once. Raises
+        BrokenByAgent where it raises on the state that the agent left alone, and not on the untouched one."""
+        try:
+            return checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
+        except EnvironmentFault:
+            pass
+        try:
+            return checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
+        except EnvironmentFault as fault:
+            await self._close(desktop)  # it may be the only one that there is
+            judges = await self._judges_untouched()
+            self.closed = desktop
+            if not judges:
+                raise
+            words = "the checker fails on the state that the agent left, and judges the untouched one"
+            raise BrokenByAgent(f"{words}: {fault}") from fault
+
+    async def _judges_untouched(self) -> bool:
+        """Whether the checker judges the start state, on a desktop of its own."""
+        desktop = self.make_desktop()
+        try:
+            await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
+            checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
+        except (InfraError, BrokenByAgent) as error:
+            print(f"{self.task.task_id}: the checker does not judge the untouched state either: {error}", flush=True)
+            return False
+        finally:
+            await self._close(desktop)
+        return True
+
     def _took(self, since: float) -> int:
         """Milliseconds, without the time in which the desktop was ready and the agent busy elsewhere."""
         return round((time.monotonic() - since - self.waited) * 1000)
 
-    def _outcome(self, score: Score | None, error: str | None, took: int) -> Episode:
-        """The finished episode: judged or not, or `infra` with the error."""
+    def _outcome(
+        self, score: Score | None, error: str | None, took: int, without: Literal["infra", "not run"] = "infra"
+    ) -> Episode:
+        """The finished episode: judged or not, or with an error, and `without` a score."""
         metadata: dict[str, Any] = {} if score is None or not score.detail else {"score": dict(score.detail)}
         if self.task.trial:
             metadata["trial"] = self.task.trial
+        if self.task.identity:  # tries of one task are only compared where it is the same
+            metadata["identity"] = digest_of(dict(self.task.identity))
         if self.interface != "gui":
             metadata["interface"] = {"kind": self.interface, **tools_used(self.steps)}
         if score is None and error is None and self.agent_failure:
@@ -181,7 +219,7 @@ class TaskRun:
             screen=self.screen,
             success=None if score is None else score.success,
             score=None if score is None else score.value,
-            outcome="scored" if error is None else "infra",
+            outcome="scored" if error is None else without,
             error=error,
             steps=tuple(self.steps),
             agent=self.agent,
@@ -226,7 +264,11 @@ class TaskRun:
             raise error
 
     async def _close(self, desktop: Desktop) -> None:
-        """A desktop that cannot be closed does not change the score of its episode; the failure is printed."""
+        """Closes a desktop, once. One that cannot be closed does not change the score of its episode; the failure is
+        printed."""
+        if desktop is self.closed:
+            return
+        self.closed = desktop
         try:
             await timed(desktop.close(), self.limits.reset_timeout, "close")
         except InfraError as error:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from launcher.errors import BadInput, NoPlace, NotFound
 
@@ -33,8 +34,7 @@ if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher
     from launcher.verbs.submit import Submitted
 
 
-@dataclass(frozen=True)
-class Jobs:
+class Jobs(msgspec.Struct, frozen=True):
     """Loaded and resolved jobs, not yet submitted.
 
     runs      the runs' ids; a run comes after those whose outputs it reads
@@ -44,8 +44,11 @@ class Jobs:
     profile   the store, the backend's settings and prices
     """
 
-    group: Group = field(repr=False)
-    profile: Profile = field(repr=False)
+    group: Group
+    profile: Profile
+
+    def __repr__(self) -> str:
+        return "Jobs()"
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -181,8 +184,6 @@ def submit(
     from launcher.userdata.newest import remember as keep_newest
     from launcher.userdata.reached import remember
     from launcher.verbs.estimate import check_price, plan_ceiling
-    from launcher.verbs.move import pass_on
-    from launcher.verbs.status import backends
     from launcher.verbs.submit import Submitted
     from launcher.verbs.submit import submit as send
 
@@ -233,6 +234,9 @@ def submit(
     except NoPlace as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise
+        from launcher.verbs.move import pass_on
+        from launcher.verbs.status import backends
+
         (run,) = jobs.runs
         moved = pass_on(store, run, backends(settings), error)
         return [Submitted(run, group.names.get(run, run), "submitted", message=f"moved to {moved.backend}: {error}")]
@@ -420,7 +424,7 @@ def _chosen(
     wanted = [name for item in given for name in (item.runs if isinstance(item, Jobs) else (item,))]
     chosen = select_runs(opened, wanted, settings, say=lambda text: None) if names is not None else None
     if chosen is not None and jobs:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         called = {run: name for item in jobs for run, name in item.names.items()}
         edges = {run: above for item in jobs for run, above in item.group.edges.items()}

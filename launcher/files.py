@@ -52,11 +52,14 @@ def create_all(bodies: Mapping[Path, bytes]) -> set[Path]:
     """Creates files, all durable on return. Returns those whose names are taken."""
     taken = set()
     for path, body in bodies.items():
-        with _written(path, body) as temporary:
-            try:
+        try:
+            if not body:  # nothing in it can be torn: its name alone counts
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                continue
+            with _written(path, body) as temporary:
                 os.link(temporary, path)  # fails where a rename would replace
-            except FileExistsError:
-                taken.add(path)
+        except FileExistsError:
+            taken.add(path)
     _sync_folders(bodies)
     return taken
 
@@ -87,7 +90,10 @@ def _sync_folders(paths: Iterable[Path]) -> None:
 
 def keep(path: Path, body: bytes) -> None:
     """Replaces a file of this user's cache or state, and makes its folder. One that cannot be written is no error: what
-    is kept there saves time, or makes a message better."""
+    is kept there saves time, or makes a message better. One that is the same already is only read."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == body:
+            return
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace(path, body, durable=False)

@@ -5,9 +5,8 @@ This table is the only place where exit codes are decided; docs/explanation/prot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 EXIT_DONE: Final = 0
 EXIT_USER: Final = 1
@@ -62,8 +61,7 @@ def named(text: str) -> Reason | None:
     return Reason(text) if text in Reason.__members__.values() else None
 
 
-@dataclass(frozen=True)
-class Consequence:
+class Consequence(NamedTuple):
     """What follows from a reason."""
 
     code: int | None  # the container's exit code; None when no process ever ran

@@ -46,8 +46,8 @@ class Phase(NamedTuple):
 _CI_ONLY: Final = {
     "tests": "images",
     "tests/integration": """agentnet/test_pipeline.py android campaigns desktops docker environment/test_contract.py
-        gtk_forms gtk_login images k8s_tree/test_health.py linux_desktop moving osworld own_parts own_recordings
-        postgresql tracing view""",
+        gtk_forms gtk_login images installed k8s_tree/test_health.py linux_desktop moving osworld own_parts
+        own_recordings postgresql tracing view""",
     "tests/integration/azureml": "test_storm.py",
     "tests/integration/backend": "test_docker.py test_submit.py",
     "tests/integration/documents": "test_golden.py test_hints.py test_run.py test_shown.py",
@@ -56,9 +56,10 @@ _CI_ONLY: Final = {
     # in a browser
     "tests/integration/monitor": """test_blind.py test_browser.py test_live_desktop.py test_odd_records.py
         test_trainings.py test_tutorial.py test_updates.py""",
-    "tests/integration/rl": """test_asynchronous.py test_collapse.py test_example.py test_figures.py test_finished.py
-        test_gate.py test_joined.py test_ppo.py test_ranks.py test_replay.py test_roles.py test_sdpo.py test_telling.py
-        test_thousand.py test_training.py test_tutorial.py test_vllm""",
+    "tests/integration/rl": """test_asynchronous.py test_collapse.py test_example.py test_finished_rollouts.py
+        test_gate.py test_ppo.py test_ranks.py test_recorder.py test_roles.py test_sdpo.py test_step_metrics.py
+        test_success_replay.py test_thousand.py test_training.py test_trajectory_rows.py test_tutorial.py
+        test_vllm""",
     "tests/integration/runtime": "test_storm.py test_store_storm.py",
     "tests/integration/training": """test_colocate.py test_data_scale.py test_data_stream.py test_demonstrations.py
         test_dpo.py test_export_vllm.py test_grpo.py test_grpo_two_processes.py test_learning_dpo.py

@@ -109,7 +109,8 @@ class TrainerConfig(Config, frozen=True, kw_only=True):
     floor          with schedule cosine: where the learning rate ends, as a share of the largest
     warmup_steps   optimiser steps in which the learning rate rises from 0, fewer than the training has; None: 10, or
                    half of a training that has fewer than 20. In training.grpo and training.rl step k of n has the share
-                   k / (n + 1): the first step moves the weights, because its answers were made for it
+                   k / (n + 1): the first step moves the weights, because its answers were made for it. In the others
+                   it is (k - 1) / n, as in transformers and TRL: the first step only begins Adam's averages
     weight_decay   AdamW shrinks each weight by this times the learning rate in each step; 0 turns it off
     adam_beta2     decay of Adam's average of squared gradients; 0.98 suits short trainings from random weights
     max_grad_norm  gradients whose norm is larger are scaled down to it; 0 turns that off

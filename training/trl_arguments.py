@@ -151,7 +151,7 @@ _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
     "an answer that is cut off counts as it reads; take max_completion, or length_buffer, which makes length cost": (
         "mask_truncated_completions",
     ),
-    "there is no reference model and no KL term; take a smaller learning_rate, epsilon, or gate": (
+    "the reference is the model of the start; take kl": (
         *("beta", "ds3_gather_for_generation", "ref_model_mixup_alpha", "ref_model_sync_steps", "sync_ref_model"),
         "use_bias_correction_kl",
     ),
@@ -163,6 +163,7 @@ _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
         *("vllm_importance_sampling_cap", "vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min"),
         *("vllm_importance_sampling_correction", "vllm_importance_sampling_mode"),
     ),
+    "a pass is padded to its longest row; take a smaller batch_size": ("pad_to_multiple_of",),
     "a group has group_size rollouts": ("num_generations",),
     "a rollout has one return; take reward, turn_cost or length_buffer": (
         *("multi_objective_aggregation", "reward_weights"),
@@ -172,19 +173,31 @@ _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 _PADDED: Final = {"pad_to_multiple_of": "a batch is padded to its longest sample; take padding_free"}
-# What each trainer reads nowhere -> what to use in its place; found by training with it (tests/data/trl_answers.json).
-UNREAD_BY_SFT: Final[dict[str, str]] = _PADDED
-UNREAD_BY_DPO: Final[dict[str, str]] = {
-    **_PADDED,
-    "label_smoothing_factor": "a pair has no label of a token; take label_smoothing, the share of turned pairs",
-}
-UNREAD_BY_GRPO: Final[dict[str, str]] = {"label_smoothing_factor": "the loss has no labels; take entropy_coef"}
-UNREAD_BY_REWARD: Final[dict[str, str]] = {
-    "label_smoothing_factor": "a pair has no label of a token; take centring to keep rewards near 0",
-}
+
+
+def _unread(instead: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"nothing reads it here: {text}" for name, text in instead.items()}
+
+
+# What each trainer refuses -> why, and what to use in its place; found by training with it
+# (tests/data/trl_answers.json).
+UNREAD_BY_SFT: Final[dict[str, str]] = _unread(_PADDED)
+UNREAD_BY_DPO: Final[dict[str, str]] = _unread(
+    {
+        **_PADDED,
+        "label_smoothing_factor": "a pair has no label of a token; take label_smoothing, the share of turned pairs",
+    }
+)
+UNREAD_BY_GRPO: Final[dict[str, str]] = _unread({"label_smoothing_factor": "the loss has no labels; take entropy_coef"})
+UNREAD_BY_REWARD: Final[dict[str, str]] = _unread(
+    {"label_smoothing_factor": "a pair has no label of a token; take centring to keep rewards near 0"}
+)
 UNREAD_BY_RL: Final[dict[str, str]] = {
     **UNREAD_BY_GRPO,
-    **{name: instead for instead, names in _UNREAD_BY_RL.items() for name in names},
+    **_unread({name: instead for instead, names in _UNREAD_BY_RL.items() for name in names}),
+    "disable_dropout": "not offered here: dropout is always off, so that the loss sees the policy that sampled",
+    "neftune_noise_alpha": "not offered here: with noise the loss would not see the policy that sampled; take "
+    "temperature",
 }
 REFUSED: Final[dict[str, str]] = {name: promise for promise, names in _PROMISES.items() for name in names}
 
@@ -193,12 +206,12 @@ def check_names(trl: Mapping[str, Any], fields: Iterable[str], unread: Mapping[s
     """Refuses what has a field, breaks a promise, or is read by nothing; imports nothing. Raises ConfigError.
 
     fields  the names of the trainer's own configuration, which decide whether `loss_type` and the like have a field
-    unread  arguments that this trainer reads nowhere -> what to use in their place
+    unread  arguments that this trainer reads nowhere, or that break it -> why, and what to use in their place
     """
     have = set(fields)
     for name in trl:
         if unread and name in unread:
-            raise ConfigError(f"trl.{name}: nothing reads it here: {unread[name]}")
+            raise ConfigError(f"trl.{name}: {unread[name]}")
         field = NAMED.get(name)
         if field is not None and any(word.strip(",()").partition(".")[0] in have for word in field.split()):
             raise ConfigError(f"trl.{name}: the field {field} sets it")

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from PIL import Image
-
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.base import Dialect
 from eval.agents.base import Decision, History
@@ -19,6 +17,9 @@ from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.episodes import EpisodeError, iter_episodes
 from eval.episodes.pictures import opened
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 if TYPE_CHECKING:
     import numpy as np
@@ -189,7 +190,9 @@ class NearestEpisode:
 
 def _thumb(image: Image.Image) -> NDArray[np.float32]:
     """(THUMB * THUMB,) grey values in [0, 1]."""
+
     import numpy as np
+    from PIL import Image
 
     small = image.convert("L").resize((THUMB, THUMB), Image.Resampling.BOX)
     return np.asarray(small, dtype=np.float32).reshape(-1) / 255.0

@@ -13,10 +13,9 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
-from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.actions.lasting import asks, waits
@@ -25,7 +24,6 @@ from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
-    AnsweringDesktop,
     BrokenByAgent,
     Desktop,
     DesktopTimeout,
@@ -35,10 +33,14 @@ from eval.desktop import (
     PersonDesktop,
     Task,
     ToolDesktop,
+    answer_of,
 )
 from eval.desktop_calls import timed
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 T = TypeVar("T")
 MAX_TURN: Final = 1000  # actions of one answer that come one by one
@@ -347,13 +349,11 @@ class Computer:
         try:
             self.observation = await timed(self._desktop.step(action), limit, "step")
         except DesktopTimeout:
-            if not isinstance(self._desktop, AnsweringDesktop):
-                raise
-            seen = await timed(self._desktop.answers(), ANSWERS_S, "step")
+            seen = await timed(answer_of(self._desktop), ANSWERS_S, "step")
             if seen is None:
                 raise
-            self.observation = seen
-            raise ActionRefused(f"it took longer than {limit:g} s, and was stopped") from None
+            self.observation, self.held = seen, frozenset()
+            raise ActionRefused("it took too long, and was given up") from None
 
     def _hold(self, action: Action) -> None:
         button = f"button:{action.button or 'left'}"

@@ -9,15 +9,17 @@ import base64
 import importlib
 import io
 import os
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from PIL import Image
 
 from eval.config import Config, ConfigError
 from eval.desktop import InfraError
 from eval.episodes import TokenUsage
 from eval.episodes.pictures import as_shown
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Price = Annotated[float, msgspec.Meta(ge=0)]
 MILLION: Final = 1_000_000

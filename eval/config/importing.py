@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from eval.config.strict import ConfigError
+from eval.config.strict import ConfigError, missing
 
 FORM: Final = "package.module:name"
 
@@ -33,7 +33,8 @@ def load_object(path: str, where: str) -> Any:
             raise ConfigError(
                 f"{where}: there is no module {error.name} in the working folder or among what is installed"
             ) from None
-        raise ConfigError(f"{where}: {module_name} cannot be imported: {_said(error)}") from None
+        said = missing(error) or _said(error)
+        raise ConfigError(f"{where}: {module_name} cannot be imported: {said}") from None
     except Exception as error:  # whatever the module's own code raises
         raise ConfigError(f"{where}: {module_name} cannot be imported: {_said(error)}") from None
     target: Any = module

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,16 @@ from eval.config.allowed import allowed
 
 EXIT_CONFIG: Final = 78
 T = TypeVar("T")
+# The optional packages that an entry point may miss: extra of pyproject.toml -> the modules that it brings
+EXTRAS: Final = {
+    "train": (
+        *("PIL", "accelerate", "av", "datasets", "huggingface_hub", "jinja2", "matplotlib", "numpy", "peft"),
+        *("pyarrow", "safetensors", "tokenizers", "torch", "torchvision", "transformers", "trl"),
+    ),
+    "desktop": ("aiohttp", "fpng", "jeepney", "xcffib"),
+    "agents": ("anthropic", "openai"),
+    "gemini": ("google",),
+}
 
 
 class ConfigError(ValueError):
@@ -105,13 +116,38 @@ def results_folder(given: str | None, name: str) -> Iterator[Path]:
                 (out / ".slipway-output").touch()
 
 
-def run(main: Callable[[], int], *, failures: tuple[type[Exception], ...] = ()) -> int:
-    """Runs an entry point: a ConfigError becomes one line and its `exit_code`, one of `failures` one line and 1."""
+def run(
+    main: Callable[[], int], *, failures: tuple[type[Exception], ...] = (), needs: tuple[str, ...] = ("PIL",)
+) -> int:
+    """Runs an entry point: a ConfigError becomes one line and its `exit_code`, one of `failures` one line and 1. A
+    package of an extra that is not installed is a ConfigError; those of `needs` are looked for first."""
     try:
+        need(*needs)
         return main()
+    except ModuleNotFoundError as error:
+        if (said := missing(error)) is None:
+            raise
+        print(f"config: {said}", file=sys.stderr)
+        return EXIT_CONFIG
     except ConfigError as error:
         print(f"config: {error}", file=sys.stderr)
         return exit_code(error)
     except failures as error:
         print(f"eval: {error}", file=sys.stderr)
         return 1
+
+
+def need(*modules: str) -> None:
+    """Raises ConfigError for the first of an extra's modules that is not installed, without importing any."""
+    for name in modules:
+        if find_spec(name) is None:
+            raise ConfigError(missing(ModuleNotFoundError(name=name)) or f"the Python package {name} is not installed")
+
+
+def missing(error: ModuleNotFoundError) -> str | None:
+    """Which extra brings the package that `error` misses; None for any other module."""
+    name = (error.name or "").partition(".")[0]
+    for extra, modules in EXTRAS.items():
+        if name in modules:
+            return f"the Python package {name} is not installed; the extra `{extra}` brings it: docs/howto/install.md"
+    return None

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from PIL import Image
-
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone
+from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
 from eval.desktops.place import Place
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 if TYPE_CHECKING:
     from eval.desktops.executor import Executor, Look
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EVIDENCE_S: Final = 1.0  # so long after the display is gone its keeper has told whose doing it was
 LAUNCH_S: Final = 30.0
+ANSWERS_S: Final = 30.0  # so long a desktop has to answer and to show its screen, after an action that took too long
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,25 @@ class DesktopComputer(Protocol):
         """Releases every key and button that is down."""
         ...
 
+    async def answers(self) -> bool:
+        """Called after `act` was given up: ends the action where that can be done, and releases what is down. False
+        where the desktop does not answer."""
+        ...
+
     async def close(self) -> None:
         """Releases what is down, and lets the desktop go; also when it is gone already."""
         ...
+
+
+async def shown_if_it_answers(
+    computer: DesktopComputer, observed: Callable[[ShownScreen], Awaitable[Observation]]
+) -> Observation | None:
+    """The screen after an action that was given up (eval.desktop.AnsweringDesktop); None: the desktop is gone."""
+    try:
+        async with asyncio.timeout(ANSWERS_S):
+            return await observed(await computer.look()) if await computer.answers() else None
+    except TimeoutError:  # a client's ServerTimeout is one, too
+        return None
 
 
 class LocalComputer:
@@ -104,11 +122,6 @@ class LocalComputer:
         """Does some work with the executor, in its thread."""
         return await self._on_thread(work, self._executor)
 
-    def interrupt(self) -> None:
-        """Ends what the executor does now, as soon as it comes to a pause: the action is refused."""
-        if self._executor is not None:
-            self._executor.interrupted.set()
-
     async def act(self, actions: Sequence[Action]) -> ShownScreen:
         def both(executor: Executor) -> ShownScreen:
             executor.perform(actions)
@@ -141,6 +154,17 @@ class LocalComputer:
 
     async def release(self) -> None:
         await self.call(lambda executor: executor.release())
+
+    async def answers(self) -> bool:
+        """Asks the X server on another connection. What the executor does now ends as soon as it comes to a pause."""
+        from eval.desktops.connection import answers
+
+        if self._executor is not None:
+            self._executor.interrupted.set()
+        if not await asyncio.to_thread(answers, self.session.place):
+            return False
+        await self.release()
+        return True
 
     async def close(self) -> None:
         executor, self._executor = self._executor, None

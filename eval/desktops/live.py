@@ -12,7 +12,7 @@ from eval.accessibility.marks import marks_of
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.desktop import Expected, Observation, Score, Task
-from eval.desktops.computer import DesktopComputer, LocalComputer, ShownScreen
+from eval.desktops.computer import DesktopComputer, LocalComputer, ShownScreen, shown_if_it_answers
 from eval.desktops.gathering import Gatherer
 from eval.desktops.rest import ServedTime, SleepWatch
 from eval.desktops.session import DesktopOptions, DesktopSession
@@ -27,7 +27,6 @@ WORK_S: Final = 5.0  # the judge waits no longer for programs that still work; w
 HANGS_S: Final = 240.0  # and no longer than this in any case; the rollout's own limit is 300 s
 POLL_S: Final = 0.1  # so often it is looked whether what a person began is whole
 IDLE_S: Final = 1.0  # so often the screen is looked at while a person does nothing
-ANSWERS_S: Final = 30.0  # so long the X server, and what acts on it, have after an action that took too long
 HOW_TO_END: Final = "when it is done: Ctrl+Alt+Enter; when it cannot be done: Ctrl+Alt+Backspace"
 
 
@@ -107,21 +106,9 @@ class LiveDesktop:
         return await self._observed(shown)
 
     async def answers(self) -> Observation | None:
-        """See eval.desktop.AnsweringDesktop: asks the X server on another connection."""
-        from eval.desktops.connection import answers
-
-        assert self._session is not None
-        if not isinstance(self._computer, LocalComputer):
-            return None
-        self._computer.interrupt()
-        try:
-            async with asyncio.timeout(ANSWERS_S):
-                if not await asyncio.to_thread(answers, self._session.place):
-                    return None
-                await self._computer.release()
-                return await self._observed(await self._computer.look())
-        except TimeoutError:
-            return None
+        """See eval.desktop.AnsweringDesktop."""
+        assert self._computer is not None
+        return await shown_if_it_answers(self._computer, self._observed)
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from eval.desktop import DesktopGone, NotRunHere, Observation, Score, SetupFaile
 from eval.desktops.client.failures import BadAnswer, DesktopServerFailed
 from eval.desktops.client.public import PublicClient
 from eval.desktops.client.transport import Transport
-from eval.desktops.computer import ShownScreen
+from eval.desktops.computer import ShownScreen, shown_if_it_answers
 from eval.desktops.live import TaskScene
 from eval.desktops.reading import FileEntry
 from eval.desktops.wire import UNREADABLE
@@ -90,12 +90,16 @@ class MachineDesktop:
         self._done = []
         self._scene = self._make(task, seed)
         await self._scene.prepare(PublicStage(self._address, self._client))
-        return self._observed(await self._client.look())
+        return await self._observed(await self._client.look())
 
     async def step(self, action: Action) -> Observation:
         shown = await self._here().act([action])
         self._done.append(action)
-        return self._observed(shown)
+        return await self._observed(shown)
+
+    async def answers(self) -> Observation | None:
+        """See eval.desktop.AnsweringDesktop."""
+        return await shown_if_it_answers(self._here(), self._observed)
 
     async def score(self) -> Score:
         client = self._here()
@@ -120,7 +124,7 @@ class MachineDesktop:
             raise DesktopGone("the desktop has been closed")
         return self._client
 
-    def _observed(self, shown: ShownScreen) -> Observation:
+    async def _observed(self, shown: ShownScreen) -> Observation:
         return Observation(shown.image, shown.image.size, expected=self._scene.expected(self._done))
 
 

@@ -16,7 +16,7 @@ from eval.config.roles import addresses, part_of_this_rank
 from eval.desktop import BrokenByAgent, DesktopGone, InfraError, Observation, Score, SetupFailed, Task
 from eval.desktops.client.failures import AccessRefused
 from eval.desktops.client.fast import DesktopClient
-from eval.desktops.computer import ShownScreen
+from eval.desktops.computer import ShownScreen, shown_if_it_answers
 from eval.desktops.live import WORK_S, TaskScene
 from eval.desktops.stage import ServedStage
 from eval.desktops.video import file_of
@@ -99,6 +99,10 @@ class RemoteDesktop:
         shown = await self._here().act([action])
         self._done.append(action)
         return await self._observed(shown)
+
+    async def answers(self) -> Observation | None:
+        """See eval.desktop.AnsweringDesktop."""
+        return await shown_if_it_answers(self._here(), self._observed)
 
     async def score(self) -> Score:
         client = self._here()

@@ -24,10 +24,12 @@ from eval.desktops.keeping.screen import missing_programs
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
+from eval.identity import TaskParts
 
 if TYPE_CHECKING:
     from eval.desktops.remote import Servers
 
+HERE: Final = "eval.environments.desktop"
 FILE: Final = "note.txt"
 WORDS: Final = {
     "train": ("apples", "bread", "candles", "flour", "honey", "lamps", "needles", "paper", "rice", "soap", "tea"),
@@ -135,6 +137,31 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     session = DesktopOptions(screen=chosen.screen, shown=tuple(chosen.shown))
     video = video_folder(chosen.video)
     return LiveDesktop(lambda task, seed: NoteScene(seed, chosen.split), session, tree=chosen.tree, video=video)
+
+
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: a note, and all of the desktop."""
+    return on_desktop(HERE, ("NoteScene",), tuple(PROGRAMS.values()), _options(options).role)
+
+
+def on_desktop(
+    module: str, code: Sequence[str], packages: Sequence[str], role: str | None, apart: Sequence[str] = ()
+) -> TaskParts:
+    """The parts of a task of an environment with real desktops.
+
+    module    the environment's, whose `tasks` and `desktop` count
+    code      what draws, prepares and judges the task: names of that module, or `package.module:name`
+    packages  Debian's, beside those of every desktop
+    apart     as in TaskParts
+    """
+    return TaskParts(
+        tuple(name if ":" in name else f"{module}:{name}" for name in code),
+        (f"{module}:desktop", f"{module}:tasks"),
+        apart=frozenset(apart),
+        packages=(*DESKTOP_PROGRAMS.values(), *packages),
+        screen=True,
+        role=role,
+    )
 
 
 def video_folder(folder: str | None) -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from PIL import Image
 
 from eval.actions import Action
-from eval.desktop import Desktop, Observation, Score, Task
+from eval.desktop import CheckerFailed, Desktop, InfraError, Observation, Score, Task, answer_of
 from eval.environments.sources import judged_by
 
 
@@ -34,13 +34,20 @@ class TwiceJudged:
         self.done.append(action)
         return self._seen(observation)
 
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self.inner)
+        return None if seen is None else self._seen(seen)
+
     def _seen(self, observation: Observation) -> Observation:
         self.last = observation.image
         return observation
 
     async def score(self) -> Score:
         score = await self.inner.score()
-        other = await judged_by(self.path, self.task, self.last, self.done)
+        try:
+            other = await judged_by(self.path, self.task, self.last, self.done)
+        except CheckerFailed as error:
+            raise InfraError(str(error)) from error  # it must never decide a score, not even one of 0
         return replace(score, detail={**score.detail, "held_out": {"value": other.value, "success": other.success}})
 
     async def close(self) -> None:

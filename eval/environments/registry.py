@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from eval.config import Config, ConfigError
 from eval.config.importing import FORM, call, is_path, load_object, require_methods
 from eval.desktop import Desktop, Environment, Task
+from eval.identity import TaskParts, identity
 
 ENVIRONMENTS: Final = {
     "android": "eval.environments.android",
@@ -100,6 +102,30 @@ def environment(name: str) -> Environment:
     return importlib.import_module(ENVIRONMENTS[name])
 
 
+def tasks_of(name: str, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """`count` tasks of an environment, each with its identity. Raises ConfigError."""
+    return [identified(name, task, options) for task in environment(name).tasks(count, seed, options)]
+
+
+def parts_of(name: str, task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task of an environment is made of: what the environment says, or else all of its code."""
+    world = environment(name)
+    inner = world.environment if isinstance(world, CheckedEnvironment) else world
+    if (told := getattr(inner, "parts", None)) is not None:
+        parts = call(told, f"environment {name}", task, options)
+        if not isinstance(parts, TaskParts):
+            raise ConfigError(f"environment {name}: parts must give an eval.identity.TaskParts, not {_kinds(parts)}")
+        return parts
+    if inner is not world:
+        return TaskParts((name,))
+    return TaskParts((f"{ENVIRONMENTS[name]}:tasks", f"{ENVIRONMENTS[name]}:desktop"))
+
+
+def identified(name: str, task: Task, options: Mapping[str, Any]) -> Task:
+    """A task of an environment with its identity. Raises ConfigError."""
+    return replace(task, identity=identity(parts_of(name, task, options)))
+
+
 def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
     """The function of an environment that draws a task's template anew: (task, seed, options) -> the task of that seed.
 
@@ -113,7 +139,7 @@ def redrawing(name: str) -> Callable[[Task, int, Mapping[str, Any]], Task]:
             "`redraw(task, seed, options)`"
         )
     made: Callable[[Task, int, Mapping[str, Any]], Task] = world.redraw  # type: ignore[attr-defined]
-    return made
+    return lambda task, seed, options: identified(name, made(task, seed, options), options)
 
 
 def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:

@@ -11,7 +11,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -24,16 +24,29 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.config.importing import load_object
-from eval.desktop import BrokenByAgent, Desktop, Expected, InfraError, Observation, Score, Task
+from eval.desktop import (
+    BrokenByAgent,
+    CheckerFailed,
+    Desktop,
+    Expected,
+    InfraError,
+    Observation,
+    Score,
+    Task,
+    answer_of,
+)
 from eval.desktops.hacked import HackedScene, guesses
 from eval.desktops.stage import DesktopStage
-from eval.environments.registry import environment, for_hacker
+from eval.environments.desktop import on_desktop
+from eval.environments.registry import environment, for_hacker, parts_of
 from eval.environments.splits import SPLIT_SEED
+from eval.identity import TaskParts, digest_of
 
 if TYPE_CHECKING:
     from eval.desktops.live import TaskScene
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+HERE: Final = "eval.environments.sources"
 SPLITS: Final = {"demo_training": "train", "demo_eval": "test", "ids": "train"}
 JUDGED_BY: Final = "`validator` or `judge`, as package.module:name"
 
@@ -207,6 +220,11 @@ class SourcedDesktop:
         self.done.append(action)
         return self._seen(observation)
 
+    async def answers(self) -> Observation | None:
+        assert self.inner is not None
+        seen = await answer_of(self.inner)
+        return None if seen is None else self._seen(seen)
+
     def _seen(self, observation: Observation) -> Observation:
         self.last = observation.image
         return observation
@@ -225,7 +243,8 @@ class SourcedDesktop:
 
 
 async def judged_by(path: str, *arguments: Any) -> Score:
-    """What a validator or judge says. Raises InfraError where it fails or says something else: that is no score."""
+    """What a validator or judge says. Raises CheckerFailed where it fails, and InfraError where it says something else:
+    that is no score."""
     where = f"validator {path}"
     try:
         given = load_object(path, where)(*arguments)
@@ -233,7 +252,7 @@ async def judged_by(path: str, *arguments: Any) -> Score:
     except (InfraError, BrokenByAgent):
         raise
     except Exception as error:
-        raise InfraError(f"{where}: {type(error).__name__}: {error}") from error
+        raise CheckerFailed(f"{where}: {type(error).__name__}: {error}") from error
     score = said if isinstance(said, Score) else None
     if isinstance(said, bool | int | float):
         score = Score(float(said), float(said) >= 1)
@@ -260,6 +279,39 @@ def hacker(options: Mapping[str, Any]) -> Desktop:
     """The same with each environment's hacker. A task of one's own with a validator is judged after every guess
     (eval.desktops.hacked); one with a judge, who sees the screen only, as it is at the start. Raises ConfigError."""
     return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"), hacked=True)
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores depend on beside the options: whether this machine hides its files from the agent's programs,
+    where a desktop of it is used, and what the environments of the sources tell besides."""
+    from eval.environments.desktop import provenance as isolated
+
+    told: dict[str, Any] = {}
+    others: list[dict[str, Any]] = []
+    for name, chosen in dict.fromkeys((each.environment, each.options) for each in _sourced(options)):
+        if not name:
+            told |= isolated({})
+            continue
+        besides = getattr(environment(name), "provenance", dict)(json.loads(chosen))
+        told |= {key: besides.pop(key) for key in ("isolation",) if key in besides}
+        if besides:
+            others.append({"environment": name, **besides})
+    return {**told, **({"told": others} if others else {})}
+
+
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: as in its own environment; of one's own, its validator or judge and its programs."""
+    found = next(each for each in _sourced(options) if (each.task.task_id, each.task.seed) == (task.task_id, task.seed))
+    if found.custom is None:
+        return parts_of(found.environment, task, json.loads(found.options))
+    custom = found.custom
+    judge = custom.validator or custom.judge
+    assert judge is not None
+    made = on_desktop(
+        HERE, (judge, "ValidatedScene", "judged_by"), (), None, ["eval.environments.registry:ENVIRONMENTS"]
+    )
+    told = {"start": digest_of({"files": custom.files, "start": custom.start})}
+    return replace(made, started=tuple(argv[0] for argv in custom.start if argv), told=told)
 
 
 def _sourced(options: Mapping[str, Any]) -> tuple[SourcedTask, ...]:

@@ -11,16 +11,18 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
 from eval.episodes.answers import TokenUsage, ToolCall
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SCHEMA_VERSION: Final = "1.1.0"
 READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)
@@ -124,7 +126,8 @@ def _expected(data: dict[str, Any]) -> Expected:
 
 
 class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One try at a task. `success` and `score` are None where nothing judged it, and always for the outcome `infra`.
+    """One try at a task. `success` and `score` are None where nothing judged it, and where it is not `scored`:
+    `infra`, the infrastructure failed; `not run`, the task cannot run on that machine.
 
     started      ISO 8601 in UTC, or None; duration_ms likewise
     steps        the steps themselves in memory; their number in episode.json
@@ -138,7 +141,7 @@ class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     seed: int = 0
     success: bool | None = None
     score: float | None = None
-    outcome: Literal["scored", "infra"] = "scored"
+    outcome: Literal["scored", "infra", "not run"] = "scored"
     error: str | None = None
     steps: tuple[Step, ...] = ()
     agent: str = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
-
-from PIL import Image
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from eval.desktop import BadFrame
-from eval.episodes.pictures import BROKEN, as_shown, measured, opened
+from eval.episodes.pictures import as_shown, broken, measured, opened
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PNG_START: Final = b"\x89PNG\r\n\x1a\n"
 PNG_END: Final = b"\0\0\0\0IEND\xaeB`\x82"  # the last chunk of every whole PNG file
@@ -24,16 +25,19 @@ class Opens(Protocol):
 
 
 ImageRef = Path | Opens
-AnyImage = Image.Image | ImageRef
+AnyImage: TypeAlias = "Image.Image | ImageRef"
 
 
 def open_image(image: AnyImage) -> Image.Image:
     """The image as a viewer shows it, RGB. Raises BadFrame."""
+
+    from PIL import Image
+
     if isinstance(image, Path):
         return opened(image)
     try:
         return as_shown(image if isinstance(image, Image.Image) else image.open())
-    except BROKEN as error:
+    except broken() as error:
         raise BadFrame(f"{image}: {error}") from None
 
 
@@ -67,7 +71,7 @@ def image_size(image: ImageRef) -> tuple[int, int]:
         measure = getattr(image, "measure", None)
         size: tuple[int, int] = open_image(image).size if measure is None else measure()
         return size
-    except BROKEN as error:
+    except broken() as error:
         raise BadFrame(f"{image}: {error}") from None
 
 

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, Final
-
-from PIL import Image, ImageOps
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.desktop import BadFrame
 
-BROKEN: Final = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)  # what PIL raises for a broken picture
+if TYPE_CHECKING:
+    from PIL import Image
+
 ORIENTATION: Final = 0x0112  # EXIF's tag
 PLAIN: Final = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"})
 WITH_ALPHA: Final = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 DEEP: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})  # 16-bit grey
 EIGHT_BITS: Final = [round(value / 257) for value in range(65536)]  # 65535 / 255 = 257
 MOVING: Final = frozenset({"GIF", "PNG", "WEBP", "AVIF", "TIFF"})  # formats in which several pictures are an animation
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """What PIL raises for a broken picture."""
+    from PIL import Image
+
+    return (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 def opened(source: Path | bytes, name: str = "", formats: list[str] | None = None) -> Image.Image:
@@ -31,24 +38,30 @@ def opened(source: Path | bytes, name: str = "", formats: list[str] | None = Non
 
     Raises BadFrame.
     """
+
+    from PIL import Image
+
     try:
         with Image.open(source if isinstance(source, Path) else io.BytesIO(source), formats=formats) as image:
             shown = as_shown(image)
             shown.format = image.format
             return shown
-    except BROKEN as error:
+    except broken() as error:
         raise BadFrame(f"{name or _named(source)}: {error}") from None
 
 
 def measured(source: Path | bytes, name: str = "") -> tuple[int, int]:
     """Width and height as shown, and whether it can be shown at all, by the header alone. Raises BadFrame."""
+
+    from PIL import Image
+
     try:
         with Image.open(source if isinstance(source, Path) else io.BytesIO(source)) as image:
             _check(image)
             # PIL's size of a TIFF is that of the turned picture
             turned = image.format != "TIFF" and _orientation(image) >= 5
             return (image.height, image.width) if turned else image.size
-    except BROKEN as error:
+    except broken() as error:
         raise BadFrame(f"{name or _named(source)}: {error}") from None
 
 
@@ -58,6 +71,9 @@ def as_shown(image: Image.Image) -> Image.Image:
     An RGB picture in memory that says nothing else of itself is given back as it is. Raises ValueError for what has no
     single meaning as 8-bit RGB.
     """
+
+    from PIL import Image, ImageOps
+
     if type(image) is Image.Image and image.mode == "RGB" and not image.info:
         return image
     _check(image)
@@ -100,6 +116,9 @@ def _orientation(image: Image.Image) -> int:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """16-bit grey as L, or as LA where one grey is declared transparent."""
+
+    from PIL import Image
+
     clear = image.info.get("transparency")
     deep = image.convert("I")  # the mode for which PIL has tables of 65,536 entries
     grey = deep.point(EIGHT_BITS, "L")
@@ -111,6 +130,9 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 def _on_white(image: Image.Image) -> Image.Image:
     """Raises ValueError for a picture of which nothing is seen on white."""
+
+    from PIL import Image
+
     shown = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     if image.getchannel("A").getextrema() != (255, 255) and shown.getextrema() == ((255, 255),) * 3:
         raise ValueError("transparent, and on white nothing of it is seen; save it on the ground that is meant")

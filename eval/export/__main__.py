@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(out)
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, needs=())
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
-
-from PIL import Image, ImageDraw
+from typing import TYPE_CHECKING, Final
 
 from eval.actions import Action
 from eval.config import ConfigError
@@ -17,6 +15,9 @@ from eval.desktop import BadFrame
 from eval.desktops.video import missing_recorder
 from eval.episodes.pictures import opened
 from eval.export.source import RecordedTask, own_names, part
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 RED: Final = (224, 52, 43)
 LONGEST: Final = 600.0  # seconds that ffmpeg may take for an episode
@@ -71,6 +72,9 @@ def _film(task: RecordedTask, file: Path, seconds: float) -> None:
 
 def draw(image: Image.Image, actions: Sequence[Action]) -> None:
     """Draws where the actions point: a ring, and a line along a drag."""
+
+    from PIL import ImageDraw
+
     pen, (width, height) = ImageDraw.Draw(image), image.size
     unit = max(4, max(width, height) // 60)
     for action in actions:

@@ -17,7 +17,7 @@ from eval.actions import Action
 from eval.actions.dialects.base import MAX_ANSWER
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import Desktop, Observation, Score, Task, ToolDesktop
+from eval.desktop import Desktop, Observation, Score, Task, ToolDesktop, answer_of
 
 Order = Literal["xyxy", "yxyx"]  # left, top, right, bottom; or top, left, bottom, right, as Gemini says boxes
 GRID: Final = 1000  # Gemini and Qwen3-VL say places from 0 to 1000, whatever the picture's size
@@ -59,6 +59,10 @@ class GroundedDesktop:
 
     async def step(self, action: Action) -> Observation:
         return await self._marked(await self._desktop.step(action))
+
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self._desktop)
+        return None if seen is None else await self._marked(seen)
 
     async def score(self) -> Score:
         return await self._desktop.score()

@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
-
-from PIL import Image
+from typing import TYPE_CHECKING, Final, Literal
 
 from eval.accessibility.marks import marks_of
 from eval.accessibility.told import tell
@@ -28,6 +26,9 @@ from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, Demonst
 from eval.prompts.messages import Message, PastStep, PromptMessages, not_done
 from eval.prompts.tokens import quoted
 from eval.prompts.wording import Level, StepWording, Style, control_tokens
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 GOAL: Final = "Goal: {goal}\n"
 Shown = Literal["screenshot", "tree", "both", "som"]

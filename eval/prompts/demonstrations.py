@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
-from PIL import Image
 
 from eval.actions import Action
 from eval.config import Config, ConfigError
@@ -26,6 +25,9 @@ from eval.desktop import Task
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, read_episode
 from eval.episodes.images import ImageRef, image_size, same_bytes
 from eval.prompts.marks import Marks
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Rule = Literal["right", "wrong", "none", "control"]
 FrameOf = Callable[[str], ImageRef]
@@ -107,6 +109,8 @@ class Blank:
     image: ImageRef
 
     def open(self) -> Image.Image:
+        from PIL import Image
+
         return Image.new("RGB", self.measure(), (128, 128, 128))
 
     def measure(self) -> tuple[int, int]:

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Final
-
-from PIL import Image, ImageDraw, ImageFont
+from typing import TYPE_CHECKING, Final
 
 from eval.actions import Action, ActionType, ImpossibleAction, Unrepresentable
 from eval.actions.geometry import Box, Cells, Point, inside
 from eval.episodes.images import AnyImage, ImageRef, check_image, image_size, open_image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Marks = Mapping[int, Box]
 Edges = tuple[int, int, int, int]  # left, top, right, bottom; pixels
@@ -34,6 +35,9 @@ def draw(image: Image.Image, marks: Marks) -> Image.Image:
 
     The corner is the top left one where nothing speaks against it: see `_place`.
     """
+
+    from PIL import ImageDraw
+
     drawn = image.convert("RGB").copy()
     scale = 1 + min(drawn.size) // BIG
     canvas = ImageDraw.Draw(drawn)
@@ -97,6 +101,8 @@ def _unit(value: float) -> float:
 
 @cache
 def _label(number: int, colour: tuple[int, int, int], scale: int) -> Image.Image:
+    from PIL import Image, ImageDraw, ImageFont
+
     text = str(number)
     label = Image.new("RGB", (DIGIT[0] * len(text) + 1, DIGIT[1] + 2), colour)
     ImageDraw.Draw(label).text((1, -1), text, fill=(255, 255, 255), font=ImageFont.load_default_imagefont())
@@ -124,6 +130,9 @@ class Marked:
 
 def marked(image: AnyImage, marks: Marks) -> AnyImage:
     """The image with its marks: drawn at once on a decoded one, when it is opened on any other."""
+
+    from PIL import Image
+
     if not marks:
         return image
     return draw(image, marks) if isinstance(image, Image.Image) else Marked(image, marks)

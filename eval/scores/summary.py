@@ -90,7 +90,7 @@ def summarise(
     success_by_state of all tasks, those whose final state was the solved one, also where the agent failed by its
                      answers; only where that is more than `success`. OSWorld's harness counts so
     success_within/N of all tasks, those that were solved by an episode of at most N answers, for each of `within`: a
-                     lower bound of the success with a limit of N, whose agent may hurry
+                     lower bound of the success with a limit of N, as its agent may need fewer
     success/difficulty/NAME, success/program/NAME  of the tasks of each difficulty and of each application, where the
                      environment tells them; tasks of several applications are a group of their own
     pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without

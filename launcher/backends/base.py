@@ -4,7 +4,6 @@ raise Unreachable. What the launcher must know of a backend before it is loaded 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -413,8 +412,7 @@ class StopsQueues(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(msgspec.Struct, frozen=True):
     """One line of `launcher doctor`. `state`: ok, warning or failed; `fix`: what to do about it; `code`: the exit code
     of a failure."""
 

@@ -10,52 +10,67 @@ from gc import set_threshold  # in this package `gc` is the module of a verb
 
 from launcher.cli import process
 
-# verb -> (module, one line for --help). The line is kept here so that --help imports no verb.
+# What --help lists: the title of a group -> its verbs, each with one line. The lines are kept here so that --help
+# imports no verb.
+_GROUPS = {
+    "first steps": {
+        "doctor": "check this machine, the profile, the store and the backends",
+        "init": "write a commented starter job",
+        "submit": "submit a job, a pipeline or a matrix, exactly once",
+        "status": "show runs: phase, step, progress, last checkpoint, reason",
+        "logs": "print or follow a run's logs",
+        "cancel": "end runs",
+        "results": "one table of metrics with intervals over runs",
+        "gather": "copy results, checkpoints and logs, verified",
+    },
+    "run": {
+        "run": "run a command as a job made from flags",
+        "render": "print exactly what submit would send; changes nothing",
+        "schema": "print the JSON Schema of a job",
+        "dev": "open a shell with a job's image, inputs and code",
+        "retry": "run a failed or cancelled run again from its newest checkpoint",
+        "move": "let a run go on at the next backend of its list",
+        "exec": "run a command beside a run's, where it runs",
+        "forward": "forward a port of a run to this machine",
+    },
+    "watch": {
+        "wait": "wait until runs end",
+        "top": "show what running runs use: CPUs, memory, GPUs",
+        "groups": "list what was submitted together: when, its jobs, their states",
+        "queues": "show queues: length, places of runs, quota; stop and resume one",
+        "monitor": "one live page over runs, trainings, evaluations and cost, on this machine",
+    },
+    "results": {
+        "compare": "paired statistics of one evaluation against another",
+        "diff": "show in which fields two runs' jobs differ, or a run's and a file's",
+        "cost": "what jobs would cost, what runs cost so far and have cost",
+    },
+    "share": {
+        "report": "write one self-contained HTML page",
+        "notify": "tell people when runs end, fail, collapse or near their budget",
+        "trace": "send runs, attempts and turns to an OpenTelemetry collector",
+    },
+    "GitOps": {
+        "validate": "check manifests as a cluster would, without a cluster",
+        "lint": "check a folder of rendered jobs that Argo CD or Flux apply",
+        "push": "upload the code overlays of rendered jobs to the store",
+    },
+    "clean up": {
+        "reap": "end lost runs and delete their leftovers on a backend",
+        "rm": "delete what ended runs have in the store",
+        "gc": "delete old runs, old checkpoints and unreferenced objects",
+    },
+    "this machine": {
+        "local": "the local backend's supervisor: status, start, stop, install",
+        "images": "the images that jobs run in: list, build, push, scan, check, verify, prune",
+        "cluster": "a Kubernetes cluster on this machine, with kind: up, down, status",
+        "secrets": "set, list and remove local secrets",
+        "completion": "print a shell's completion script",
+    },
+}
+# verb -> (module, one line for --help)
 VERBS: dict[str, tuple[str, str]] = {
-    "init": ("launcher.cli.verbs.init", "write a commented starter job"),
-    "schema": ("launcher.cli.verbs.schema", "print the JSON Schema of a job"),
-    "render": ("launcher.cli.verbs.render", "print exactly what submit would send; changes nothing"),
-    "validate": ("launcher.cli.verbs.validate", "check manifests as a cluster would, without a cluster"),
-    "lint": ("launcher.cli.verbs.lint", "check a folder of rendered jobs that Argo CD or Flux apply"),
-    "push": ("launcher.cli.verbs.push", "upload the code overlays of rendered jobs to the store"),
-    "submit": ("launcher.cli.verbs.submit", "submit a job, a pipeline or a matrix, exactly once"),
-    "run": ("launcher.cli.verbs.run", "run a command as a job made from flags"),
-    "status": ("launcher.cli.verbs.status", "show runs: phase, step, progress, last checkpoint, reason"),
-    "groups": ("launcher.cli.verbs.groups", "list what was submitted together: when, its jobs, their states"),
-    "top": ("launcher.cli.verbs.top", "show what running runs use: CPUs, memory, GPUs"),
-    "queues": ("launcher.cli.verbs.queues", "show queues: length, places of runs, quota; stop and resume one"),
-    "wait": ("launcher.cli.verbs.wait", "wait until runs end"),
-    "logs": ("launcher.cli.verbs.logs", "print or follow a run's logs"),
-    "dev": ("launcher.cli.verbs.dev", "open a shell with a job's image, inputs and code"),
-    "exec": ("launcher.cli.verbs.exec", "run a command beside a run's, where it runs"),
-    "forward": ("launcher.cli.verbs.forward", "forward a port of a run to this machine"),
-    "cancel": ("launcher.cli.verbs.cancel", "end runs"),
-    "reap": ("launcher.cli.verbs.reap", "end lost runs and delete their leftovers on a backend"),
-    "notify": ("launcher.cli.verbs.notify", "tell people when runs end, fail, collapse or near their budget"),
-    "move": ("launcher.cli.verbs.move", "let a run go on at the next backend of its list"),
-    "retry": ("launcher.cli.verbs.retry", "run a failed or cancelled run again from its newest checkpoint"),
-    "rm": ("launcher.cli.verbs.rm", "delete what ended runs have in the store"),
-    "gc": ("launcher.cli.verbs.gc", "delete old runs, old checkpoints and unreferenced objects"),
-    "gather": ("launcher.cli.verbs.gather", "copy results, checkpoints and logs, verified"),
-    "cost": ("launcher.cli.verbs.cost", "what jobs would cost, what runs cost so far and have cost"),
-    "results": ("launcher.cli.verbs.results", "one table of metrics with intervals over runs"),
-    "compare": ("launcher.cli.verbs.compare", "paired statistics of one evaluation against another"),
-    "diff": ("launcher.cli.verbs.diff", "show in which fields two runs' jobs differ, or a run's and a file's"),
-    "report": ("launcher.cli.verbs.report", "write one self-contained HTML page"),
-    "monitor": (
-        "launcher.cli.verbs.monitor",
-        "one live page over runs, trainings, evaluations and cost, on this machine",
-    ),
-    "trace": ("launcher.cli.verbs.trace", "send runs, attempts and turns to an OpenTelemetry collector"),
-    "doctor": ("launcher.cli.verbs.doctor", "check this machine, the profile, the store and the backends"),
-    "secrets": ("launcher.cli.verbs.secrets", "set, list and remove local secrets"),
-    "images": (
-        "launcher.cli.verbs.images",
-        "the images that jobs run in: list, build, push, scan, check, verify, prune",
-    ),
-    "cluster": ("launcher.cli.verbs.cluster", "a Kubernetes cluster on this machine, with kind: up, down, status"),
-    "local": ("launcher.cli.verbs.local", "the local backend's supervisor: status, start, stop, install"),
-    "completion": ("launcher.cli.verbs.completion", "print a shell's completion script"),
+    verb: (f"launcher.cli.verbs.{verb}", line) for group in _GROUPS.values() for verb, line in group.items()
 }
 
 
@@ -66,8 +81,11 @@ def usage() -> str:
         "",
         "Takes a computer-use agent from recordings to a measured result: one YAML file, one command.",
         "",
-        *(f"  {verb:<{width}}  {summary}" for verb, (_, summary) in VERBS.items()),
-        "",
+        *(
+            line
+            for title, verbs in _GROUPS.items()
+            for line in (f"{title}:", *(f"  {verb:<{width}}  {summary}" for verb, summary in verbs.items()), "")
+        ),
         "  example: launcher submit examples/login --backend local --follow",
         "",
         "exit codes: 0 ok, 1 the run failed, 2 bad input, 3 not found, 4 the backend or the store does not answer, or",
@@ -106,6 +124,9 @@ def _main(arguments: list[str]) -> int:
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
+    from launcher.light import load_msgspec
+
+    load_msgspec()
     from launcher.cli.arguments import call
 
     return call(verb, VERBS[verb][0], rest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Final
 
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.files import naming
+from launcher.trees import trees
 
 CONFIG: Final = Path("k8s/kind/cluster.yaml")
 STORE_PROGRAM: Final = Path(".tools/bin/versitygw")
@@ -19,11 +21,20 @@ NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 
 
 def tree(start: Path) -> Path:
-    """The nearest folder, from `start` upwards, that contains the tree. Raises NotFound."""
-    for folder in (start, *start.parents):
+    """The nearest folder, from `start` upwards, that contains the tree; else Slipway's own. Raises NotFound where this
+    Slipway has none, as in an image."""
+    for folder in (start, *start.parents, trees()):
         if (folder / CONFIG).is_file():
             return folder
-    raise NotFound(f"there is no {CONFIG} in {start} or above it; `launcher cluster` works in a clone of Slipway")
+    raise NotFound(f"there is no {CONFIG} in {start} or above it, and this Slipway has none")
+
+
+def store_program(root: Path) -> Path | None:
+    """The local store's program: built in the clone, else the one on the PATH. None: there is none."""
+    if (root / STORE_PROGRAM).is_file():
+        return root / STORE_PROGRAM
+    found = shutil.which(STORE_PROGRAM.name)
+    return Path(found) if found else None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import msgspec
 
 from launcher.cluster import plan, readiness, tools
 from launcher.cluster.additions import ADDITIONS, install, source
-from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, held, tree, user_profile, write
+from launcher.cluster.files import CONFIG, STORE_PROGRAM, ClusterFiles, held, store_program, tree, user_profile, write
 from launcher.decoding import decode
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 
@@ -132,8 +132,11 @@ def checked(root: Path, images: Sequence[str]) -> dict[str, str]:
     if docker_version.code:
         raise Unreachable(f"docker does not answer: {docker_version.words}")
     missing = []
-    if not (root / STORE_PROGRAM).is_file():
-        missing.append(f"{STORE_PROGRAM}, the local store's program: `make tools` builds it (needs Go)")
+    if store_program(root) is None:
+        missing.append(
+            f"{STORE_PROGRAM.name}, the local store's program: `make tools` in a clone builds it (needs Go); "
+            "one on the PATH does, too"
+        )
     tags: dict[str, str] = {}
     for image in images:
         name, tag = tagged(root, image)
@@ -281,7 +284,9 @@ def load(place: ClusterFiles, root: Path, images: Mapping[str, str], tell: Tell)
 def build_store(root: Path) -> None:
     """Builds the image of the local store. The context is the program alone: its folder holds gigabytes."""
     with tempfile.TemporaryDirectory(prefix="slipway-store-") as context:
-        shutil.copy2(root / STORE_PROGRAM, context)
+        program = store_program(root)
+        assert program is not None  # `checked` looked for it
+        shutil.copy2(program, Path(context) / STORE_PROGRAM.name)
         file = str(root / "k8s" / "components" / "store" / "Dockerfile")
         tools.run(["docker", "build", "-q", "-t", plan.STORE_IMAGE, "-f", file, context])
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from launcher.deleting.intent import intents
 from launcher.errors import Conflict
+from launcher.parallel import Threads
 from launcher.protocol.deleted import read_deleted, told
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import ResolvedJob
@@ -71,7 +71,7 @@ def guard(store: Store, jobs: Sequence[ResolvedJob], ended: Iterable[ResolvedJob
         return
     wanted -= {work_hash(job) for job in jobs} if wanted else set()
     done = {work_hash(job) for job in ended} if wanted else set()
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="guard") as threads:
+    with Threads(PARALLEL, "guard") as threads:
 
         def serving() -> dict[str, list[str]]:
             return dict(zip(wanted, threads.map(lambda work: served_by(store, work), wanted), strict=True))

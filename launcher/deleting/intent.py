@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import socket
 import time
 from collections.abc import Collection
 from typing import Final
@@ -36,7 +35,7 @@ class Intent:
             nonce=uuid4().hex,
             runs=tuple(runs),
             blobs=tuple(blobs),
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             boot=procs.boot_id(),
             pid=os.getpid(),
             start=procs.start_time(os.getpid()) or 0,
@@ -66,7 +65,7 @@ def void(store: Store, record: Deleting, written: float) -> bool:
     """Whether an intent is no longer valid: it is too old, or its process died on this machine."""
     if store.now() - written > EXPIRED:
         return True
-    here = record.host == socket.gethostname() and record.boot == procs.boot_id()
+    here = record.host == os.uname().nodename and record.boot == procs.boot_id()
     return here and not procs.alive(record.pid, record.start, record.boot)
 
 

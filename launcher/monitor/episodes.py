@@ -177,7 +177,9 @@ def rollout_rows(run_id: int, output: StoredOutput, source: Source, rows: Rows) 
     )
     told: DetailedResult | Head = task if task is not None else head
     outcome = (
-        "infra"
+        "not run"
+        if told.outcome == "not run"
+        else "infra"
         if told.outcome != "scored"
         else "not judged"
         if told.success is None

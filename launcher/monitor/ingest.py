@@ -11,12 +11,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,7 +31,7 @@ from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
 from launcher.monitor.telling import NoticeFollower
 from launcher.monitor.training_ingest import TrainingIngest, drop_training
-from launcher.monitor.writing import drop_rollouts, drop_runs, mark, put, put_rollouts, put_run, tidy
+from launcher.monitor.writing import drop_rollouts, drop_runs, mark, put, put_rollouts, put_runs, tidy
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
@@ -45,7 +45,7 @@ from launcher.store.proof import runs_of
 
 PAUSE: Final = 0.5  # seconds between two passes over a folder
 FAR: Final = 1.0  # the same over an object store, where a pass costs money
-BATCH: Final = 32  # rollouts of one transaction
+BATCH: Final = 32  # runs, or rollouts, of one transaction
 PARALLEL: Final = 8
 COMPARED: Final = 8  # complete runs that are compared with the store at once
 COMPARING: Final = 10.0  # seconds from one such comparison to the next
@@ -151,13 +151,19 @@ class StoreFollower:
             except (BadInput, SlipwayError) as error:
                 return run, None, False, f"{run}: {error}"
 
+        waiting: list[tuple[str, RunView, bool]] = []
         for run, view, deleted, problem in _in_order(read, wanted, self.store):
             if self._stop.is_set():
                 break
             if problem:
                 problems.append(problem)
             if view is not None:
-                self._take(run, view, deleted, held.get(run), found, problems)
+                waiting.append((run, view, deleted))
+            if len(waiting) == BATCH:
+                self._take(waiting, held, found, problems)
+                waiting = []
+        if not self._stop.is_set():
+            self._take(waiting, held, found, problems)
         if not self._stop.is_set():
             follow_verdicts(self.engine, self.store, self.id, self.changed, problems)
             self._notices.follow(problems, everything=everything)
@@ -231,35 +237,62 @@ class StoreFollower:
             return str(connection.execute(select(table.c.digest).where(table.c.id == run_id(self.id, run))).scalar())
 
     def _take(
-        self, run: str, view: RunView, deleted: bool, held: KnownRun | None, found: Pass, problems: list[str]
+        self,
+        read: Sequence[tuple[str, RunView, bool]],
+        held: Mapping[str, KnownRun],
+        found: Pass,
+        problems: list[str],
     ) -> None:
-        group, name = self._groups.get(run, ("", ""))
-        rows = rows_of(self.id, view, group, name, deleted)
-        new = held is None or held.digest != rows.digest
+        """Writes runs in one transaction, then brings their results in, then marks those that are complete."""
+        if not read:
+            return
+        rows = {
+            run: rows_of(self.id, view, *self._groups.get(run, ("", "")), deleted=deleted)
+            for run, view, deleted in read
+        }
+        new = {run for run in rows if run not in held or held[run].digest != rows[run].digest}
         if new:
-            written(self.engine, lambda connection: put_run(connection, rows))
-            found.written += 1
-            self._notices.again(run)
-        told = self._results(rows.run["id"], view, deleted, problems)
-        found.rollouts += told
-        settled = view.result is not None and self.store.now() - view.result.time > SETTLED
-        if settled and (new or told or (held is not None and not held.complete)):
-            written(self.engine, lambda connection: mark(connection, rows.run["id"], complete=1))
-            self._trainings.pop(rows.run["id"], None)
-        if new or told or self._said.get(run) != rows.digest:
-            self._said[run] = rows.digest
+            written(self.engine, lambda connection: put_runs(connection, [rows[run] for run in new]))
+            found.written += len(new)
+            for run in new:
+                self._notices.again(run)
+        outputs = self._held_outputs([run.run["id"] for run in rows.values()])
+        changed, complete = [], []
+        for run, view, deleted in read:
+            key = rows[run].run["id"]
+            told = self._results(key, view, deleted, outputs.get(key, {}), problems)
+            found.rollouts += told
+            settled = view.result is not None and self.store.now() - view.result.time > SETTLED
+            if settled and (run in new or told or not held[run].complete):
+                complete.append(key)
+            if run in new or told or self._said.get(run) != rows[run].digest:
+                changed.append(run)
+        if complete:
+            written(self.engine, lambda connection: mark(connection, complete, complete=1))
+        for key in complete:
+            self._trainings.pop(key, None)
+        for run in changed:
+            self._said[run] = rows[run].digest
             self.changed(run)
+
+    def _held_outputs(self, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Run -> output -> what the database has of it."""
+        table = tables.outputs
+        found: dict[int, dict[str, Any]] = {}
+        with self.engine.connect() as connection:
+            for row in connection.execute(select(table).where(table.c.run_id.in_(keys))):
+                found.setdefault(row.run_id, {})[row.name] = row
+        return found
 
     def _training(self, key: int) -> TrainingIngest:
         return self._trainings.setdefault(key, TrainingIngest(self.engine, key))
 
-    def _results(self, key: int, view: RunView, deleted: bool, problems: list[str]) -> int:
-        """Brings the outputs of a run in; returns how many rollouts are new or gone."""
+    def _results(self, key: int, view: RunView, deleted: bool, held: Mapping[str, Any], problems: list[str]) -> int:
+        """Brings the outputs of a run in, of which the database has those `held`; returns how many rollouts are new or
+        gone."""
         found = [] if deleted else list(self._outputs(view))
         rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
         table = tables.outputs
-        with self.engine.connect() as connection:
-            held = {row.name: row for row in connection.execute(select(table).where(table.c.run_id == key))}
         for name in set(held) - {row["name"] for row in rows}:
             written(self.engine, partial(_drop_output, key=key, name=name))
         count = 0

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.monitor.tables import identify
 from launcher.protocol.fold import State, Status, fold
@@ -39,7 +41,7 @@ class RunRows:
     run: Row
     parts: Mapping[str, list[Row]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256(msgspec.json.encode([self.run, self.parts], order="sorted")).hexdigest()
 

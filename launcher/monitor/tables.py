@@ -375,7 +375,7 @@ rollouts = Table(
     _maybe_whole("tokens"),
     _maybe_whole("version"),
     _number("at"),
-    CheckConstraint("outcome IN ('solved', 'failed', 'infra', 'not judged')", name="outcome"),
+    CheckConstraint("outcome IN ('solved', 'failed', 'infra', 'not run', 'not judged')", name="outcome"),
 )
 Index("ix_rollouts_group_id", rollouts.c.group_id)
 Index(

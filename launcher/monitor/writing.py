@@ -35,14 +35,16 @@ def put(connection: Connection, table: Table, rows: Sequence[Row], *, replace: b
         connection.execute(statement.on_conflict_do_nothing(), ordered)
 
 
-def put_run(connection: Connection, rows: RunRows) -> None:
-    """Replaces the rows of a run, without those of its results; it is not complete any more."""
-    put(connection, tables.runs, [{**rows.run, "complete": 0, "digest": rows.digest}], replace=True)
+def put_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
+    """Replaces the rows of runs, without those of their results; they are not complete any more."""
+    # in the order of their keys, so that two writers never wait for each other
+    ordered = sorted(runs, key=lambda rows: int(rows.run["id"]))
+    put(connection, tables.runs, [{**rows.run, "complete": 0, "digest": rows.digest} for rows in ordered], replace=True)
     for name in PARTS:
         table = METADATA.tables[name]
-        connection.execute(delete(table).where(table.c.run_id == rows.run["id"]))
-        if rows.parts.get(name):
-            connection.execute(insert(table), rows.parts[name])
+        connection.execute(delete(table).where(table.c.run_id.in_([rows.run["id"] for rows in ordered])))
+        if parts := [row for rows in ordered for row in rows.parts.get(name, ())]:
+            connection.execute(insert(table), parts)
 
 
 def put_rollouts(
@@ -100,5 +102,5 @@ def parts_of(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (items[at : at + NAMED] for at in range(0, len(items), NAMED))
 
 
-def mark(connection: Connection, run: int, **values: Any) -> None:
-    connection.execute(update(tables.runs).where(tables.runs.c.id == run).values(**values))
+def mark(connection: Connection, runs: Sequence[int], **values: Any) -> None:
+    connection.execute(update(tables.runs).where(tables.runs.c.id.in_(runs)).values(**values))

@@ -14,7 +14,7 @@ from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run, unlisted
-from launcher.protocol.records import Event, Placement, Result, Resumed
+from launcher.protocol.records import Beat, Event, HeldAttempt, Placement, Result, Resumed, Shown
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import MAX_BRIEF_ATTEMPTS, Reason
@@ -119,9 +119,12 @@ def put_result(
     writer: str,
     message: str = "",
     data: Mapping[str, str] | None = None,
+    last: Beat | None = None,
 ) -> Result:
     """Creates result.json from a verdict. Returns the result in the store, which is another process's if that one was
     first.
+
+    `last`: of the leader of the view's newest attempt, which writes this.
 
     `data`: input -> digest of the bytes that the attempt read; None: it is read from the attempt's events.
     """
@@ -129,6 +132,7 @@ def put_result(
         events = read_events(store, view).events if verdict.outcome == "succeeded" else ()
         data = {name: digest for event in events if _read_by(event, verdict) for name, digest in event.fields.items()}
     ours = result_of(view, job, verdict, writer=writer, message=message, data=data)
+    ours = msgspec.structs.replace(ours, shown=shown(view, job, last))
     return write_result(store, view.run, job, ours)
 
 
@@ -164,6 +168,28 @@ def result_of(
     )
 
 
+def shown(view: RunView, job: ResolvedJob, last: Beat | None) -> Shown | None:
+    """What a status line says of a run whose view holds the ends of all its attempts. None where it does not, and for a
+    job with several backends, whose times differ in price."""
+    if job.alternatives or (last is None and view.attempts):
+        return None
+    leader = job.members()[0]
+    held, steps = [], [step for attempt in view.attempts for step in attempt.checkpoints[-1:]]
+    for attempt in view.attempts:
+        if leader not in attempt.claimed or attempt.moved_to:
+            return None
+        seconds = attempt.held(leader)
+        start = attempt.claimed[leader]
+        if attempt is view.attempts[-1]:  # the writer's own: it may have read its claim late, or never
+            start = min(start, view.now - seconds)
+            steps += [end.checkpoint for end in attempt.exits.values() if end.checkpoint is not None]
+        held.append(HeldAttempt(start, seconds))
+    if last is None:
+        return Shown()
+    newest = view.attempts[-1].number
+    return Shown(newest, len(held), tuple(held), last.step, last.total, last.message, max(steps, default=None))
+
+
 def _brief(view: RunView, job: ResolvedJob, leader: str) -> bool:
     """Whether the newest attempts, as many as then are enough, were lost within their first heartbeats."""
     newest = view.computing[-MAX_BRIEF_ATTEMPTS:]
@@ -190,7 +216,9 @@ def adopt(store: Store, view: RunView, job: ResolvedJob, done: Result, *, writer
         view, job, Verdict("succeeded", len(view.attempts), Reason.SUCCEEDED), writer=writer, message=source,
         data=done.data,
     )  # fmt: skip
-    return write_result(store, view.run, job, msgspec.structs.replace(ours, adopted=done.adopted))
+    return write_result(
+        store, view.run, job, msgspec.structs.replace(ours, adopted=done.adopted, shown=shown(view, job, None))
+    )
 
 
 def lacks_works(store: Store, job: ResolvedJob, result: Result, run: str) -> bool:

@@ -3,9 +3,11 @@ the records were read. The three final states come from result.json only and nev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import named
 from launcher.protocol.facts import RunFacts, facts
@@ -45,8 +47,7 @@ def ended_as(result: Result) -> tuple[State, str]:
 _OUTCOMES: Final = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
-@dataclass(frozen=True)
-class MemberStatus:
+class MemberStatus(msgspec.Struct, frozen=True):
     """The status of one rank in the newest attempt."""
 
     member: str
@@ -56,11 +57,10 @@ class MemberStatus:
     reason: Reason | None = None
     seen: float | None = None  # the store's time of its last sign of life
     stale: bool = False
-    usage: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, float] = {}
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     run: str
     name: str
     state: State
@@ -93,7 +93,7 @@ def fold(view: RunView, now: float | None = None) -> Status:
     view = replace(view, now=now)
     seen = facts(view, job)
     # a person is shown silence by the store's times, even if a clock that can be set gave them
-    shown = facts(replace(view, settable=False), job) if view.settable else seen
+    shown = facts(replace(view, settable=False), job) if view.settable and view.attempts else seen
     leader = job.members()[0]
     last = view.computing[-1] if view.computing else None
     running = sum(attempt.running(leader) for attempt in view.attempts)
@@ -102,21 +102,29 @@ def fold(view: RunView, now: float | None = None) -> Status:
     if beat is not None and beat.checkpoint is not None:
         steps.append(beat.checkpoint)
     state, reason, detail = _state(view, seen, beat)
+    # the leader's last word, newer than its last heartbeat; of attempts that were not read, or deleted, it is
+    # all that is known
+    told = (view.result.shown if view.result is not None else None) or beat
+    kept = view.result.shown if view.result is not None and not view.attempts else None
+    if kept is not None and kept.checkpoint is not None:
+        steps.append(kept.checkpoint)
     return Status(
         run=view.run,
         name=name,
         state=state,
-        attempt=last.number if last else 0,
-        attempts=len(view.computing),
+        attempt=kept.attempt if kept else last.number if last else 0,
+        attempts=kept.attempts if kept else len(view.computing),
         phase=beat.phase if beat and not state.final else "",
-        step=beat.step if beat else None,
-        total=beat.total if beat else None,
-        message=beat.message if beat else "",
+        step=told.step if told else None,
+        total=told.total if told else None,
+        message=told.message if told else "",
         eta=_eta(beat) if beat and state is State.RUNNING else None,
         checkpoint=max(steps, default=None),
         reason=reason,
         detail=detail,
-        started=min((time for attempt in view.attempts for time in attempt.claimed.values()), default=None),
+        started=kept.held[0].start
+        if kept and kept.held
+        else min((time for attempt in view.attempts for time in attempt.claimed.values()), default=None),
         ended=view.result.time if view.result else None,
         running=max(running, view.result.running if view.result else 0.0),
         stale=not state.final

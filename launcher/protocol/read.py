@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from launcher.errors import NotFound
+from launcher.parallel import Threads
 from launcher.protocol.view import AttemptView, RunView, add
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
@@ -17,6 +18,7 @@ from launcher.store.layout import AttemptKeys, RunKeys
 A = TypeVar("A")
 B = TypeVar("B")
 PARALLEL: Final = 8
+FEW: Final = 8  # requests that are not worth threads of their own
 
 
 def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
@@ -35,6 +37,45 @@ def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
     if full:
         view = read_events(store, view)
     return view
+
+
+def read_ended(store: Store, run: str) -> RunView | None:
+    """A run that has its result, with what its status line needs: no events, no outputs, and of the heartbeats those of
+    leaders without exit and of the last attempt's leader. Two requests where its result says what is shown, otherwise
+    six for one attempt of one rank. None: it has no result, or no job."""
+    keys = RunKeys(run)
+    view = _with(store, RunView(run, now=store.now(), settable=settable(store)), [keys.result])
+    if view.result is None:
+        return None
+    told = view.result.shown
+    view = _with(store, view, [keys.job])
+    job = view.job
+    if job is None or told is not None:
+        return view if job is not None else None
+    members = job.members()
+    numbers = sorted(int(name) for name in store.folders(keys.attempts) if name.isdigit())
+    wanted = [key for number in numbers for who in members for key in _ends(keys.attempt(number), who)]
+    if len(wanted) > FEW:
+        view = _with(store, view, wanted)
+    else:  # the caller reads many runs at once: a pool of threads for each would take longer
+        for key in wanted:
+            view = _with(store, view, [key])
+    saves = any(output.kind == "checkpoints" for output in job.outputs.values())
+    attempts = []
+    for attempt in view.attempts:
+        at = keys.attempt(attempt.number)
+        last = attempt.number == numbers[-1]
+        for who in members:
+            if who in attempt.claims and (who not in attempt.exits or (last and who == members[0])):
+                view = _with(store, view, [at.beat(who)])
+        seen = view.attempt(attempt.number)
+        assert seen is not None
+        attempts.append(replace(seen, checkpoints=complete_checkpoints(store, at) if saves else ()))
+    return replace(view, attempts=tuple(attempts))
+
+
+def _ends(keys: AttemptKeys, member: str) -> tuple[str, str]:
+    return keys.claim(member), keys.exit(member)
 
 
 def read_events(store: Store, view: RunView) -> RunView:
@@ -109,5 +150,5 @@ def _each(store: Store, ask: Callable[[A], B], items: Sequence[A]) -> list[B]:
     """The answers, in the order of the items. Requests over a network are sent in parallel."""
     if len(items) < 2 or store.url.startswith("file:"):
         return [ask(item) for item in items]
-    with ThreadPoolExecutor(min(PARALLEL, len(items))) as pool:
+    with Threads(min(PARALLEL, len(items))) as pool:
         return list(pool.map(ask, items))

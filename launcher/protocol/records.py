@@ -163,6 +163,24 @@ class Resumed(Record, frozen=True):
     made_with: str
 
 
+class HeldAttempt(Record, frozen=True):
+    start: float  # the store's time of its claim
+    seconds: float  # for which it held its machines
+
+
+class Shown(Record, frozen=True):
+    """What a status line says of a run that has ended and is in none of the other fields of its result, so that nobody
+    has to read its attempts for it. The leader writes it, of its own attempt and the earlier ones."""
+
+    attempt: int = 0  # the newest
+    attempts: int = 0
+    held: tuple[HeldAttempt, ...] = ()
+    step: float | None = None
+    total: float | None = None
+    message: str = ""
+    checkpoint: int | None = None
+
+
 class Result(Record, frozen=True):
     """The only final record of a run."""
 
@@ -182,6 +200,7 @@ class Result(Record, frozen=True):
     left_out_count: int = 0
     adopted: Adopted | None = None
     resumed: Resumed | None = None
+    shown: Shown | None = None  # None: whoever wrote the result had not read that much
 
     def source(self, run: str) -> tuple[str, int]:
         """(run, attempt) that holds the outputs of `run`; this is the result of `run`."""

@@ -7,7 +7,9 @@ same. Of two heartbeats of a member the later one is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import decode_record
 from launcher.errors import BadInput, BadRecord
@@ -18,18 +20,17 @@ from launcher.spec.turns import at_turn
 from launcher.store.layout import MANIFEST, RunKeys
 
 
-@dataclass(frozen=True)
-class AttemptView:
+class AttemptView(msgspec.Struct, frozen=True):
     """One attempt. Members are `<role>-<rank>`; times are the store's, seconds since the epoch."""
 
     number: int
-    claims: Mapping[str, Claim] = field(default_factory=dict)
-    claimed: Mapping[str, float] = field(default_factory=dict)  # member -> when its claim was written
+    claims: Mapping[str, Claim] = {}
+    claimed: Mapping[str, float] = {}  # member -> when its claim was written
     formed: Formed | None = None
-    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
-    beats: Mapping[str, tuple[Beat, float]] = field(default_factory=dict)  # with the time of the last write
+    endpoints: Mapping[str, Endpoint] = {}
+    beats: Mapping[str, tuple[Beat, float]] = {}  # with the time of the last write
     broken: Broken | None = None
-    exits: Mapping[str, Exit] = field(default_factory=dict)
+    exits: Mapping[str, Exit] = {}
     outputs: frozenset[str] = frozenset()  # those whose manifest is there
     checkpoints: tuple[int, ...] = ()  # complete ones, ascending
 
@@ -80,8 +81,7 @@ class AttemptView:
         return sum(end.left_out_count for end in self.exits.values())
 
 
-@dataclass(frozen=True)
-class RunView:
+class RunView(msgspec.Struct, frozen=True):
     run: str
     job: ResolvedJob | None = None
     made: float | None = None  # when job.json was written
@@ -94,7 +94,7 @@ class RunView:
     settable: bool = False
     # (attempt, member) -> seconds for which this process has seen the same last sign of life, by a clock that nobody
     # can set; (attempt, "") -> seconds since it first saw the attempt. No entry: this is the first reading
-    watched: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    watched: Mapping[tuple[int, str], float] = {}
 
     @property
     def known(self) -> bool:

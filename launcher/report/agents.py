@@ -73,11 +73,13 @@ def by_benchmark(agents: Sequence[AgentResults]) -> list[tuple[str, list[AgentRe
 
 @dataclass(frozen=True)
 class SolvedShare:
-    """How many of `n` tasks were solved. Tasks that the infrastructure broke stay in `n`; `infra` counts them."""
+    """How many of `n` tasks were solved. Tasks that the infrastructure broke (`infra`) and those that cannot run there
+    (`not_run`) stay in `n`."""
 
     solved: int
     n: int
     infra: int
+    not_run: int
     interval: Interval | None
 
 
@@ -85,7 +87,8 @@ def solved(tasks: Sequence[DetailedResult]) -> SolvedShare:
     """The share with its interval: Wilson's, or by cluster where tasks are not independent."""
     values = [float(bool(task.success)) for task in tasks]
     interval = mean_with_interval([task.unit for task in tasks], values, True) if tasks else None
-    return SolvedShare(round(sum(values)), len(tasks), sum(task.outcome == "infra" for task in tasks), interval)
+    infra, not_run = (sum(task.outcome == outcome for task in tasks) for outcome in ("infra", "not run"))
+    return SolvedShare(round(sum(values)), len(tasks), infra, not_run, interval)
 
 
 def program_of(task: DetailedResult) -> str:

@@ -21,7 +21,7 @@ SHORTEST: Final = 120  # characters that are left of each then, at least
 
 @dataclass(frozen=True)
 class ShownEpisode:
-    """One line of the list. `outcome`: solved, failed, infra, not judged. `failure`: its class, "" without one."""
+    """One line of the list. `outcome`: solved, failed, infra, not run, not judged. `failure`: its class, if any."""
 
     run: str
     agent: str
@@ -118,13 +118,13 @@ def _of_task(agent: AgentResults, task: DetailedResult) -> ShownEpisode:
 
 def _of_head(run: str, head: EpisodeHead) -> ShownEpisode:
     """An episode without a line in tasks.jsonl."""
-    infra = head.outcome != "scored"
+    unjudged = "" if head.outcome == "scored" else "not run" if head.outcome == "not run" else "infra"
     return ShownEpisode(
         run=run,
         agent=head.agent or run,
         task=head.task_id,
         seed="" if head.seed is None else str(head.seed),
-        outcome="infra" if infra else "not judged" if head.success is None else "solved" if head.success else "failed",
+        outcome=unjudged or ("not judged" if head.success is None else "solved" if head.success else "failed"),
         why=head.error or "",
         seconds=head.duration_ms / 1000 if head.duration_ms else None,
     )

@@ -153,7 +153,10 @@ def _left_out(comparison: Comparison) -> str:
         (len(comparison.only_b), f"only in {comparison.b}"),
         (len(comparison.infra_a), f"infrastructure failed in {comparison.a}"),
         (len(comparison.infra_b), f"infrastructure failed in {comparison.b}"),
+        (len(comparison.not_run_a), f"could not run in {comparison.a}"),
+        (len(comparison.not_run_b), f"could not run in {comparison.b}"),
         (len(comparison.unscored), f"without {comparison.metric}"),
+        (len(comparison.other_task), "with another judge, other programs or another desktop"),
     ]
     return ", ".join(
         reason if count == comparison.left_out else f"{count} {reason}" for count, reason in parts if count

@@ -20,6 +20,7 @@ from launcher.report.collect import Report
 from launcher.report.html import Markup, join, tag
 from launcher.report.parts import duration, table
 from launcher.report.svg import RateEstimate, Series, curves, estimates
+from launcher.results.identity import mixed
 from launcher.results.text import money
 
 MANY: Final = 12  # rows of a table that is shown open
@@ -36,12 +37,13 @@ def side_by_side(report: Report) -> Markup | None:
         cards = list(filter(None, (_success(agents), _budget(agents), _failures(agents), _effort(agents))))
         tables = [_groups(agents, name) for name in ("program", "difficulty", "task")]
         if cards or any(tables):
-            parts.append(tag("div", tag("h3", title), *filter(None, (*cards, *tables)), class_="stack"))
+            notes = [tag("p", line, class_="note") for line in mixed([(each.label, each.tasks) for each in agents])]
+            parts.append(tag("div", tag("h3", title), *notes, *filter(None, (*cards, *tables)), class_="stack"))
     if not parts:
         return None
     words = (
         "A task that the infrastructure failed, or that cannot run on this machine, has no score, and counts as not "
-        "solved; cells count the first as infra."
+        "solved; cells count them as infra and as not run."
     )
     note = tag("p", words, class_="note")
     return tag("div", tag("h2", "Agents side by side"), note, *parts)
@@ -165,5 +167,6 @@ def _share(share: SolvedShare) -> Markup:
     if share.interval is not None and share.n > 1:
         bounds = f" ({100 * share.interval.low:.0f}–{100 * share.interval.high:.0f})"
     broken = f", {share.infra} infra" if share.infra else ""
+    broken += f", {share.not_run} not run" if share.not_run else ""
     rate = tag("b", f"{100 * share.solved / share.n:.0f} %")
     return tag("td", rate, tag("span", f"{bounds} · {share.solved}/{share.n}{broken}", class_="faint"), class_="n")

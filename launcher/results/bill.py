@@ -80,6 +80,8 @@ def held_times(view: RunView) -> tuple[HeldTime, ...]:
     """The time of every attempt."""
     if view.job is None:
         return ()
+    if view.result is not None and view.result.shown is not None and not view.attempts:
+        return tuple(HeldTime(each.start, each.seconds) for each in view.result.shown.held)
     leader = view.job.members()[0]
     times: list[HeldTime] = []
     turn = 0

@@ -1,7 +1,8 @@
 """Compares two evaluations on the same tasks, paired by (benchmark, task, seed). Every task left out is reported.
 
 Scores of different benchmarks, versions or rules are never put together: one comparison per benchmark and version, and
-an error where the two sides were scored by different rules.
+an error where the two sides were scored by different rules. Of tasks whose judge, programs or desktop changed between
+the two (launcher.results.identity) nothing is compared: they are left out, and it is an error where no others are.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
-
 from launcher.errors import BadInput
-from launcher.results import stats
+from launcher.results import identity, stats
 from launcher.results.read import TaskResult
 from launcher.results.stats import Interval
+from launcher.trees import document
 
 ALL_OF: Final = {f"pass_all/{k}": k for k in (1, 2, 3, 5)}  # all of k trials solve the task
 METRICS = ("success", "score", *ALL_OF)
@@ -31,11 +31,28 @@ Key = tuple[str, str, str]  # benchmark, task, seed
 
 
 @dataclass(frozen=True)
+class PerSolved:
+    """What the scored episodes of one side took, for each that solved its task: answers, seconds, and USD where the
+    records know it. None where none solved one. `summary.json` says the same, with intervals, of all tasks."""
+
+    steps: float | None
+    seconds: float | None
+    cost: float | None
+
+
+class Trials(TaskResult, frozen=True):
+    """Several trials of one task. `wins`: how many of them solved it."""
+
+    wins: int = 0
+
+
+@dataclass(frozen=True)
 class Comparison:
     """B compared with A on one benchmark.
 
     An infrastructure failure is never a score, and every task stays in the denominator: the two values are over
-    `tasks`, the shared ones, of which those that the infrastructure broke are not solved, as in `results`. The
+    `tasks`, the shared ones, of which those that the infrastructure broke, or that could not run there, are not solved,
+    as in `results`. What a solved task took is over the same tasks. The
     difference, its interval and `p` are over the `pairs` that are scored on both sides.
     """
 
@@ -58,14 +75,20 @@ class Comparison:
     only_b: tuple[Key, ...]
     infra_a: tuple[Key, ...]
     infra_b: tuple[Key, ...]
-    unscored: tuple[Key, ...]  # on both sides, not infra, but without this metric
+    not_run_a: tuple[Key, ...]
+    not_run_b: tuple[Key, ...]
+    unscored: tuple[Key, ...]  # scored on both sides, but without this metric
+    per_solved_a: PerSolved
+    per_solved_b: PerSolved
+    other_task: tuple[Key, ...] = ()  # on both sides, with another judge, other programs or another desktop
     notes: tuple[str, ...] = ()  # what a reader must know before believing the figures
     group: str = ""  # the difficulty or the application whose tasks these are; "": all tasks
 
     @property
     def left_out(self) -> int:
         """The number of tasks that are left out of the comparison."""
-        return len({*self.only_a, *self.only_b, *self.infra_a, *self.infra_b, *self.unscored})
+        broken = {*self.infra_a, *self.infra_b, *self.not_run_a, *self.not_run_b}
+        return len({*self.only_a, *self.only_b, *self.unscored, *self.other_task} | broken)
 
     @property
     def by_cluster(self) -> bool:
@@ -134,14 +157,35 @@ def _all_of(name: str, tasks: Sequence[TaskResult], k: int) -> list[TaskResult]:
     for task in tasks:
         seed = "" if task.seed is None else str(task.seed)
         trials.setdefault((task.benchmark, str(task.version), task.task_id, seed), []).append(task)
-    found = []
+    found: list[TaskResult] = []
     for some in trials.values():
         if len(some) < k:
             raise BadInput(f"{name}: {some[0].task_id} has {len(some)} of the {k} trials that pass_all/{k} needs")
         value = math.comb(sum(bool(each.success) for each in some), k) / math.comb(len(some), k)
-        outcome = next((each.outcome for each in some if each.outcome == "scored"), some[0].outcome)
-        found.append(msgspec.structs.replace(some[0], trial=0, outcome=outcome, score=value))
+        scored = [each for each in some if each.outcome == "scored"]
+        costs = [each.metrics["cost"] for each in scored if "cost" in each.metrics]
+        whole = {
+            **{name: getattr(some[0], name) for name in TaskResult.__struct_fields__},
+            "trial": 0,
+            "outcome": scored[0].outcome if scored else some[0].outcome,
+            "score": value,
+            "steps": sum(each.steps for each in scored),
+            "duration_ms": sum(each.duration_ms for each in scored),
+            "metrics": {"cost": sum(costs)} if costs else {},
+        }
+        found.append(Trials(**whole, wins=sum(bool(each.success) for each in scored)))
     return found
+
+
+def _per_solved(tasks: Sequence[TaskResult]) -> PerSolved:
+    scored = [task for task in tasks if task.outcome == "scored"]
+    solved = sum(task.wins if isinstance(task, Trials) else bool(task.success) for task in scored)
+    sums = (
+        sum(task.steps for task in scored),
+        sum(task.duration_ms for task in scored) / 1000,
+        sum(task.metrics.get("cost", 0.0) for task in scored),
+    )
+    return PerSolved(*(total / solved if solved and total else None for total in sums))
 
 
 def _versions(
@@ -189,6 +233,14 @@ def _compare(
     if not shared:
         raise BadInput(f"{a} and {b} have no task in common, though both are of {benchmark}")
     other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
+    other_task = [key for key in shared if not identity.same_task(side_a[key], side_b[key])]
+    if other_task:
+        why = identity.told(a, b, ((side_a[key], side_b[key]) for key in other_task))
+        if len(other_task) == len(shared):
+            raise BadInput(f"{a} and {b} have no task of {benchmark} in common that was judged in the same way: {why}")
+        notes = [*notes, f"not the same tasks, and left out: {len(other_task)} of {len(shared)}: {why}"]
+        shared = sorted(set(shared) - set(other_task))
+    other_rule += identity.unknown_note(a, b, [(side_a[key], side_b[key]) for key in shared])
     tasks: list[tuple[TaskResult, TaskResult]] = []
     pairs: list[tuple[TaskResult, float, float]] = []
     unscored = []
@@ -238,16 +290,14 @@ def _compare(
         only_b=tuple(sorted(side_b.keys() - side_a.keys())),
         infra_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "infra"),
         infra_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "infra"),
+        not_run_a=tuple(key for key, task in sorted(side_a.items()) if task.outcome == "not run"),
+        not_run_b=tuple(key for key, task in sorted(side_b.items()) if task.outcome == "not run"),
         unscored=tuple(unscored),
-        notes=(*notes, *other_rule, *_not_run(tasks, a, b), *_few(len(sums), alone or not pairs)),
+        per_solved_a=_per_solved([first for first, _ in tasks]),
+        per_solved_b=_per_solved([second for _, second in tasks]),
+        other_task=tuple(other_task),
+        notes=(*notes, *other_rule, *_few(len(sums), alone or not pairs), *_apart(difference, p)),
     )
-
-
-def _not_run(tasks: Sequence[tuple[TaskResult, TaskResult]], a: str, b: str) -> list[str]:
-    left, right = (sum(pair[side].outcome == "not run" for pair in tasks) for side in (0, 1))
-    if not left + right:
-        return []
-    return [f"tasks that could not run there, and count as not solved: {left} of {a}, {right} of {b}"]
 
 
 def _few(clusters: int, alone: bool) -> list[str]:
@@ -255,6 +305,20 @@ def _few(clusters: int, alone: bool) -> list[str]:
         return []
     count = "one cluster" if clusters == 1 else f"{clusters} clusters"
     return [f"{count}: below {stats.FEW} neither the intervals nor p can be relied on"]
+
+
+def _apart(difference: Interval | None, p: float | None) -> list[str]:
+    """A note where the interval and the test do not say the same, as with few tasks that changed: an interval is
+    approximate, while the test is exact, or draws from what it would count."""
+    if difference is None or p is None:
+        return []
+    apart = difference.low > 0 or difference.high < 0
+    if apart == (p < 1 - stats.LEVEL):
+        return []
+    found = "does not contain 0, but" if apart else "contains 0, but"
+    side = "not below" if apart else "below"
+    limit = f"{1 - stats.LEVEL:.2f}"
+    return [f"the interval {found} p is {side} {limit}: go by p; the interval is approximate where few tasks changed"]
 
 
 def mean_with_interval(units: Sequence[str], values: Sequence[float], rate: bool) -> Interval | None:
@@ -280,7 +344,8 @@ def _same_rules(a: str, b: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) 
             rules = " and ".join(
                 f"{name} by rule {each[ANSWERS].get('rule')}" for name, each in ((a, left), (b, right))
             )
-            notes[f"what an answer counts as was decided otherwise: {rules} (docs/explanation/answers.md)"] = None
+            page = document("docs/explanation/answers.md")
+            notes[f"what an answer counts as was decided otherwise: {rules} ({page})"] = None
         elif names:
             told = "; ".join(f"{name}: {_told(left, name)} against {_told(right, name)}" for name in names)
             raise BadInput(f"{a} and {b} were not scored by the same rules of {first.benchmark}: {told}")

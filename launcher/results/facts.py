@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import msgspec
 
 from launcher.decoding import decode_record
 from launcher.errors import NotFound
+from launcher.parallel import Threads
 from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
@@ -68,7 +68,7 @@ def load_facts(
     """The facts of runs, read in parallel. `names`: run -> name, from the group. `prices` come from the profile, for
     runs without a price in their budget."""
     names = names or {}
-    with ThreadPoolExecutor(16) as pool:
+    with Threads(16) as pool:
         return list(pool.map(lambda run: _load(store, run, names.get(run, ""), prices or {}), runs))
 
 

@@ -49,6 +49,9 @@ class TaskResult(msgspec.Struct, frozen=True):
     rules    what else defines the score; two results are only compared where it is the same
     trial    which repetition of the task it is, from 0
     programs, difficulty  of the task, where the environment tells
+    steps, duration_ms, metrics  of the episode: its answers, its time, its means and sums such as `cost`
+    identity all that can change the task's start, answer or verdict, by name: digests of code, versions of programs,
+             the image; two results are only compared where it is the same. Empty: the judge is not known
     """
 
     benchmark: str
@@ -64,6 +67,10 @@ class TaskResult(msgspec.Struct, frozen=True):
     trial: int = 0
     programs: tuple[str, ...] = ()
     difficulty: str = ""
+    steps: int = 0
+    duration_ms: float = 0.0
+    metrics: dict[str, float] = {}
+    identity: dict[str, str] = {}
 
     @property
     def unit(self) -> str:
@@ -107,9 +114,6 @@ class DetailedResult(TaskResult, frozen=True):
     """A line of tasks.jsonl with what a report shows besides. `episode`: the folder of the kept episode."""
 
     error: str | None = None
-    steps: int = 0
-    duration_ms: float = 0.0
-    metrics: dict[str, float] = {}
     episode: str | None = None
     failure: FailureNote | None = None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from launcher.errors import BadInput, NotFound
+from launcher.parallel import Threads
 from launcher.protocol.deleted import why_missing
 from launcher.results.compare import Comparison, compare
 from launcher.results.facts import Facts
@@ -89,7 +89,7 @@ def _seeds(metric: Metric) -> list[int] | None:
 
 def load_rows(store: Store, facts: Sequence[Facts]) -> list[ResultRow]:
     """The rows of many runs, in the order of the runs, read from the attempt that each result names."""
-    with ThreadPoolExecutor(8) as pool:
+    with Threads(8) as pool:
         return [row for rows in pool.map(lambda run_facts: _load(store, run_facts), facts) for row in rows]
 
 
@@ -106,6 +106,25 @@ def _load(store: Store, facts: Facts) -> list[ResultRow]:
         return [ResultRow(facts, metric) for metric in read_metrics(output)]
     except (DamagedResults, NotFound) as error:
         return [ResultRow(facts, None, str(error))]
+
+
+def load_files(store: Store, facts: Sequence[Facts], rows: Sequence[ResultRow]) -> dict[str, list[tuple[str, int]]]:
+    """(path, bytes) of the output files of each run that succeeded and has no row: it measured nothing."""
+    measured = {row.facts.run for row in rows}
+    found: dict[str, list[tuple[str, int]]] = {}
+    for one in facts:
+        if one.run in measured or one.state != "succeeded":
+            continue
+        outputs = ((name, open_output(store, *one.source, name)) for name in sorted(one.job.outputs))
+        files = [
+            (f"{name}/{path}", entry.size)
+            for name, output in outputs
+            if output is not None
+            for path, entry in sorted(output.manifest.files.items())
+        ]
+        if files:
+            found[one.run] = files
+    return found
 
 
 def arrange(rows: Sequence[ResultRow]) -> list[ResultRow]:

@@ -109,6 +109,8 @@ def environment(
     env.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(math.ceil(job.limits.grace)))
     if address.placement.is_process:  # without an image, `python` is the one that the launcher is installed in
         env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH") or os.defpath])
+    if images := _images(job, address):
+        env["SLIPWAY_IMAGES"] = json.dumps(images, sort_keys=True)
     if job.code:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folders.code), env.get("PYTHONPATH")]))
     if address.role == job.leading and role.replicas > 1:
@@ -123,6 +125,13 @@ def environment(
         env.setdefault("WANDB_RUN_ID", address.run)
         env.setdefault("WANDB_RESUME", "allow")
     return env | given | own | {SELF: f"{self_mark(address)} {attempt}"}
+
+
+def _images(job: ResolvedJob, address: MemberAddress) -> dict[str, str]:
+    """The digest of each role's image, where there is one; on docker this process's own by the image's id."""
+    known = {name: role.image.digest for name, role in job.roles.items()}
+    known |= {address.role: address.image} if address.image else {}
+    return {name: digest for name, digest in known.items() if digest}
 
 
 def _torchrun(nodes: int, rank: int, peers: Peers) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -139,6 +138,8 @@ def _look(path: Path) -> FolderIdentity:
 def remove(path: Path) -> None:
     """Removes a file, link or tree; what cannot be removed stays."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):

@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide, steps
 from launcher.protocol.finish import adopt, complete_works, put_result
-from launcher.protocol.records import Broken, Claim, Endpoint, Exit, Formed, Placement, Result
+from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Exit, Formed, Placement, Result
 from launcher.protocol.steps import Leave, Stop
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import AttemptView, RunView
@@ -419,7 +420,7 @@ class Member:
                         self._break(number, member, why)
                         view = None
                     case steps.Finish(verdict):
-                        view = replace(view, result=self._finish(view, verdict, data))
+                        view = replace(view, result=self._finish(view, verdict, data, mine=True))
                     case steps.PutWorks() if view.result is not None:
                         complete_works(self.store, self.job, view.result, self.run)
                         works = True
@@ -438,5 +439,12 @@ class Member:
     def _code(self, leave: Leave, view: RunView) -> int:
         return stage_code(leave.code, (view.result or leave).reason) if self.stage else leave.code
 
-    def _finish(self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None) -> Result:
-        return put_result(self.store, view, self.job, verdict, writer=self.member, data=data)
+    def _finish(
+        self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None, *, mine: bool = False
+    ) -> Result:
+        """`mine`: after this process's own attempt, which is the view's newest."""
+        last = None
+        if mine and self.index == 0 and view.attempts[-1].number == self._number:
+            state = self.beat_state
+            last = Beat(0, state.phase, state.step, state.total, state.message)
+        return put_result(self.store, view, self.job, verdict, writer=self.member, data=data, last=last)

@@ -4,14 +4,13 @@ a run, and how to end a whole tree of them. Linux only; reads /proc."""
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MARK = "SLIPWAY_MARK"  # the environment variable that every descendant of a runtime inherits
 
@@ -21,16 +20,14 @@ _KTHREADD = 2  # the parent of the kernel's own processes
 _LOOKS = 500  # tries to read a process that is starting another program, a millisecond apart
 
 
-@dataclass(frozen=True, order=True)
-class Process:
+class Process(NamedTuple):
     """A process: its pid, and its start time in clock ticks since boot. A later process with that pid has another."""
 
     pid: int
     start: int
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     pid: int
     parent: int
     group: int
@@ -154,6 +151,8 @@ def session(leader: int) -> set[Process]:
 
 def become_subreaper() -> None:
     """From now on a descendant whose parent ends becomes a child of this process instead of pid 1."""
+    import ctypes  # verbs look at processes, too, and never become one
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +118,7 @@ class _Placement(Placement, frozen=True):
     where: str = ""
 
     def here(self, cluster: tuple[str, ...]) -> Placement:
-        host = self.host or socket.gethostname()
+        host = self.host or os.uname().nodename
         return Placement(
             kind=self.kind,
             where=self.where or host,

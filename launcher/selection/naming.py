@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final, TypeVar
 
 import msgspec
 
 from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
+from launcher.parallel import Threads
 from launcher.spec.hashing import decode_job
 from launcher.spec.variant import label_of
 from launcher.store.base import Meta, Store
@@ -194,7 +194,7 @@ def _each(items: Iterable[A], ask: Callable[[A], B]) -> list[B]:
     wanted = list(items)
     if len(wanted) < 2:
         return [ask(item) for item in wanted]
-    with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
+    with Threads(min(PARALLEL, len(wanted))) as pool:
         return list(pool.map(ask, wanted))
 
 

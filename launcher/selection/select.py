@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from launcher import foreign
 from launcher.errors import BadInput, NotFound
@@ -12,15 +13,14 @@ from launcher.selection.naming import Found, find
 from launcher.store.base import Store
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The selected runs, each once, in the order of the names. `groups` are the groups among the names."""
 
     runs: tuple[str, ...]
-    names: Mapping[str, str] = field(default_factory=dict)  # run -> its display name in the group
-    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, str] = {}  # run -> its display name in the group
+    edges: Mapping[str, tuple[str, ...]] = {}
     groups: tuple[str, ...] = ()
-    group_of: Mapping[str, str] = field(default_factory=dict)  # run -> the group through which the user named it
+    group_of: Mapping[str, str] = {}  # run -> the group through which the user named it
 
     def only(self, name: str) -> str:
         """The run, for a verb that takes exactly one. Raises BadInput that lists the runs when `name` means several."""

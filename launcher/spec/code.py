@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tarfile
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
@@ -198,6 +197,8 @@ class _Hashed:
 
 
 def _pack(folder: Path, names: list[str], sink: DigestSink, contents: dict[str, tuple[int, str]]) -> str:
+    import tarfile  # only a job with `code:` needs it
+
     with tarfile.open(fileobj=cast(Any, sink), mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for name in names:
             path = folder / name

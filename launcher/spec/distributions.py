@@ -8,7 +8,6 @@ soon as something else needs it.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -100,6 +99,8 @@ class Distribution(NamedTuple):
     def files(self) -> Iterator[Path]:
         """Its installed files, as RECORD lists them."""
         try:
+            import csv  # what has not changed is not read again
+
             rows = csv.reader(Path(self.info, "RECORD").read_text(encoding="utf-8").splitlines())
             yield from (Path(self.info).parent / row[0] for row in rows if row)
         except OSError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import weakref
 from collections.abc import Iterable
 from functools import cache
 from math import isfinite
@@ -25,6 +26,8 @@ from launcher.spec.turns import as_written
 ID_DIGITS: Final = 12  # hex digits of the hash in a run's id
 MAX_INTEGER: Final = 2**63 - 1
 
+# id of a job -> that job, and its run hash: a verb asks for the same jobs' names again and again
+_HASHED: Final[dict[int, tuple[weakref.ref[ResolvedJob], str]]] = {}
 _AS_IT_IS: Final = frozenset((str, bool, type(None)))
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -117,11 +120,17 @@ def _role(role: Role) -> dict[str, Any]:
 def run_hash(job: ResolvedJob) -> str:
     """sha256 over job.json without `variant` and the inputs' `job`, which are only displayed, and without the list
     price in a budget, which a newer launcher may list otherwise. It is the same at every turn of the job's backends."""
+    known = _HASHED.get(id(job))
+    if known is not None and known[0]() is job:
+        return known[1]
     inputs = {name: msgspec.structs.replace(item, job=None) for name, item in job.inputs.items()}
     limits = job.limits
     if limits.budget is not None and limits.budget.listed:
         limits = msgspec.structs.replace(limits, budget=msgspec.structs.replace(limits.budget, listed=0.0))
-    return _digest(msgspec.structs.replace(as_written(job), variant={}, inputs=inputs, limits=limits))
+    digest = _digest(msgspec.structs.replace(as_written(job), variant={}, inputs=inputs, limits=limits))
+    key = id(job)
+    _HASHED[key] = weakref.ref(job, lambda gone: _HASHED.pop(key, None)), digest
+    return digest
 
 
 def run_id(job: ResolvedJob, fingerprint: str = "") -> str:

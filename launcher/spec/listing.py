@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -70,6 +68,8 @@ def identity(path: Path) -> tuple[int, int] | None:
 def _of_git(folder: Path) -> Listing | None:
     """What git tracks or would track, submodules and clones within included; None outside a work tree and without
     git."""
+    import shutil  # only a job with `code:` needs it
+
     if shutil.which("git") is None:
         return None
     cached = _git(folder, "--cached")
@@ -98,6 +98,8 @@ def _of_git(folder: Path) -> Listing | None:
 def _git(folder: Path, *which: str) -> list[str] | None:
     """The names that `git ls-files` gives; None outside a work tree. Raises BadInput with git's words where it refuses:
     then nobody knows what is ignored, and everything would be packed."""
+    import subprocess
+
     # with the caller's GIT_DIR (set within hooks) git would list another tree
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     listed = subprocess.run(

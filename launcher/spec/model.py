@@ -148,8 +148,8 @@ class Alternative(Frozen, frozen=True):
     secrets: dict[str, str] = {}
 
 
-class ResolvedJob(Frozen, frozen=True):
-    """A run. `launcher.spec.hashing` gives its work hash, run hash and id."""
+class ResolvedJob(Frozen, frozen=True, weakref=True):
+    """A run. `launcher.spec.hashing` gives its work hash, run hash and id, and remembers the run hash by identity."""
 
     name: str
     roles: dict[str, Role]

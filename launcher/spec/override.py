@@ -139,6 +139,9 @@ def _parsed(overrides: Sequence[str], names: Sequence[str], problems: Problems) 
             continue
         if route[0] not in JOB.fields:
             message = f"unknown field{near(str(route[0]), JOB.fields)}"
+            if route[0] in names and len(route) > 1:  # the job's name with a dot, as in a path
+                spelt = mask(text.replace(".", ":", 1)[:_SHOWN])
+                message = f"is a job; write `--set {spelt}`"
             problems.add(shown, 0, 0, str(route[0]), message, ", ".join(JOB.fields))
             continue
         documents = read_text(match["value"], shown, problems)

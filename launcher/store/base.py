@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from launcher.errors import BadInput
 
@@ -13,8 +14,7 @@ DEADLINE: Final = 30.0
 TEMPORARY: Final = ".tmp"  # where a file store prepares objects; no key may start with it
 
 
-@dataclass(frozen=True)
-class Meta:
+class Meta(msgspec.Struct, frozen=True):
     """An object as a listing shows it. `modified` is the store's own time, seconds since the epoch."""
 
     key: str

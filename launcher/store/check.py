@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 from uuid import uuid4
@@ -26,6 +25,8 @@ def conditional_puts_hold(store: Store, *, rounds: int = ROUNDS) -> None:
 
     Only a race detects a server that checks first and writes afterwards; two puts in sequence do not.
     """
+    from concurrent.futures import ThreadPoolExecutor  # a store is checked once
+
     prefix = f"{CHECKS}{uuid4().hex}"
     keys = [f"{prefix}/{number}" for number in range(rounds)]
     try:

@@ -7,8 +7,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher.errors import BadInput, BadRecord, Conflict, SlipwayError, Unreachable
 from launcher.store.base import Meta
@@ -43,8 +43,7 @@ def errors(where: str, one: Callable[[], bool] = lambda: False) -> Iterator[None
         raise Unreachable(f"{where}{error.strerror or error}") from error
 
 
-@dataclass(frozen=True)
-class RootMode:
+class RootMode(NamedTuple):
     """What every object and folder of a store takes from its root, whoever writes it under whatever umask: the group,
     and who may read and write. In a root like /tmp (sticky) others may never write."""
 
@@ -100,7 +99,7 @@ def status(entry: os.DirEntry[str]) -> os.stat_result:
         return entry.stat(follow_symlinks=False)
 
 
-def open_file(path: Path) -> int:
+def open_file(path: str) -> int:
     """Opens a regular file for reading. Raises OSError, also for a pipe, which would keep its reader waiting for ever,
     and for a device."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -109,8 +108,8 @@ def open_file(path: Path) -> int:
         return fd
     os.close(fd)
     if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.ENXIO, "it is no file, but a pipe or a device", str(path))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.ENXIO, "it is no file, but a pipe or a device", path)
 
 
 def any_file(folder: str) -> bool:

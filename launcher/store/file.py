@@ -7,6 +7,7 @@ import errno
 import hashlib
 import itertools
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +18,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+from launcher.clock import boottime
 from launcher.errors import BadInput, BadRecord, Conflict, NotFound, Unreachable
 from launcher.store import disk
 from launcher.store.base import TEMPORARY, Meta, check_key, check_path
 from launcher.store.layout import MARKER, ROOMS
 from launcher.store.transfer import PIECE, Piece, checked, download, file_pieces
 
+CLOCK_KEPT: Final = 0.1  # seconds for which a reading of the clock is counted on: users may set it
 ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file may be deleted
 _ROOMS: Final = ("runs", "works", "groups", "objects")
 
@@ -41,6 +44,7 @@ class FileStore:
 
     def __init__(self, root: Path, *, sync: bool = True, any_name: bool = False, there: bool = False) -> None:
         self.root = root
+        self._base = str(root)
         self._there = there
         self._id = b""  # the id in the marker; empty until it is read
         self.url = root.as_uri()
@@ -52,6 +56,7 @@ class FileStore:
         self._swept = False
         self._root_mode: disk.RootMode | None = None
         self._lock = threading.Lock()
+        self._clock = (-1.0, 0.0)  # the boot time at the last reading of the file system's clock, and what it said
 
     def __reduce__(self) -> tuple[Callable[[], FileStore], tuple[()]]:
         """For a process that is started by spawn."""
@@ -83,7 +88,7 @@ class FileStore:
     def get_range(self, key: str, start: int, end: int | None = None) -> bytes:
         with self._errors(key):
             try:
-                with open(disk.open_file(self._path(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+                with open(disk.open_file(self._at(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                     file.seek(start)
                     return disk.read(file.fileno(), -1 if end is None else max(0, end - start))
             except (*disk.GONE, IsADirectoryError):
@@ -92,7 +97,7 @@ class FileStore:
     def read(self, key: str) -> tuple[bytes, Meta] | None:
         with self._errors(key):
             try:
-                with open(disk.open_file(self._path(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+                with open(disk.open_file(self._at(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                     return disk.read(file.fileno(), -1), disk.meta(key, os.fstat(file.fileno()))
             except (*disk.GONE, IsADirectoryError):
                 self._be_there()
@@ -101,8 +106,8 @@ class FileStore:
     def head(self, key: str) -> Meta | None:
         with self._errors(key):
             try:
-                path = self._path(key)
-                return None if path.is_dir() else disk.meta(key, path.stat())
+                found = os.stat(self._at(key))  # noqa: PTH116 - asked several times per run
+                return None if stat.S_ISDIR(found.st_mode) else disk.meta(key, found)
             except disk.GONE:
                 self._be_there()
                 return None
@@ -132,7 +137,7 @@ class FileStore:
     def stream(self, key: str) -> Iterator[Piece]:
         with self._errors(key):
             try:
-                file = open(disk.open_file(self._path(key)), "rb", buffering=0)  # noqa: PTH123,SIM115 - a descriptor
+                file = open(disk.open_file(self._at(key)), "rb", buffering=0)  # noqa: PTH123,SIM115 - a descriptor
             except (*disk.GONE, IsADirectoryError):
                 raise self._missing(key) from None
         with file:
@@ -147,7 +152,16 @@ class FileStore:
         return download(self.stream(key), path)
 
     def now(self) -> float:
-        # reads the file system's clock, which on a network file system is not this machine's
+        # a verb asks once per run
+        at, said = self._clock
+        if 0 <= (passed := boottime() - at) < CLOCK_KEPT and at >= 0:
+            return said + passed
+        before = boottime()
+        self._clock = before, self._moment()
+        return self._clock[1]
+
+    def _moment(self) -> float:
+        """The file system's clock, which on a network file system is not this machine's."""
         path = self._temporary / self._name()
         try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -237,7 +251,10 @@ class FileStore:
                     mode.give(path)
 
     def _path(self, key: str) -> Path:
-        return self.root / self._check(key)
+        return Path(self._at(key))
+
+    def _at(self, key: str) -> str:
+        return f"{self._base}/{self._check(key)}"
 
     def _name(self) -> str:
         """Of no other process, a forked one neither."""

@@ -3,7 +3,7 @@ Keys are relative to the store's URL."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 def blob(digest: str) -> str:
@@ -131,8 +131,7 @@ def again_file(number: int, name: str) -> str:
     return f".again/{number:08d}/{name}"
 
 
-@dataclass(frozen=True)
-class RunKeys:
+class RunKeys(NamedTuple):
     """The keys of one run."""
 
     run: str
@@ -183,8 +182,7 @@ class RunKeys:
         return AttemptKeys(self.run, number)
 
 
-@dataclass(frozen=True)
-class NoticeKeys:
+class NoticeKeys(NamedTuple):
     """The keys of one try to tell people about a run by a channel."""
 
     run: str
@@ -205,8 +203,7 @@ class NoticeKeys:
         return self.prefix + "ended.json"
 
 
-@dataclass(frozen=True)
-class AttemptKeys:
+class AttemptKeys(NamedTuple):
     """The keys of one attempt; a member is `<role>-<rank>`."""
 
     run: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from launcher.errors import NotFound
 from launcher.store.base import Store
@@ -21,8 +21,7 @@ WINDOW = 256 * 1024  # bytes read at once in the search for the last lines
 AGAIN = (0.0, 0.2, 1.0, 2.0)  # seconds before another listing, after one with deleted pieces
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes [offset, offset + len(body)) of a rank's log. A gap has no body; `missing` is its length in bytes."""
 
     offset: int

@@ -7,14 +7,16 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from pathlib import Path
 from queue import Full, Queue
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 from launcher.errors import SlipwayError
+
+if TYPE_CHECKING:  # what reads small records alone does without them
+    from concurrent.futures import Future
 
 PIECE: Final = 8 << 20
 Piece: TypeAlias = "bytes | memoryview"
@@ -127,6 +129,8 @@ def download(pieces: Iterable[Piece], path: Path) -> str:
 
 def ahead(fetch: Callable[[int, int], Piece], size: int, *, start: int = 0, window: int = 4) -> Iterator[Piece]:
     """The ranges of an object in order. `window` of them are fetched at once; at most window + 1 are in memory."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(window, thread_name_prefix="slipway-get") as pool:
         waiting: deque[Future[Piece]] = deque()
         try:
@@ -181,6 +185,8 @@ class Lanes:
     threads may share the same lanes, which bounds their memory together."""
 
     def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self._small = ThreadPoolExecutor(8, thread_name_prefix="slipway-small")
         self._large = ThreadPoolExecutor(2, thread_name_prefix="slipway-large")
 
@@ -199,6 +205,8 @@ class Lanes:
     def run(self, tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
         """Runs (size, task) pairs. After the first error no further task begins, and the error is raised when the
         running tasks have ended."""
+        from concurrent.futures import as_completed, wait
+
         futures = [(self._large if size > PIECE else self._small).submit(task) for size, task in tasks]
         try:
             for future in as_completed(futures):

@@ -53,8 +53,10 @@ def remember(jobs: Iterable[ResolvedJob], options: Mapping[str, Any], notes: Pat
 def reached(job: ResolvedJob, notes: Path | None = None) -> dict[str, Any]:
     """The options by which this machine reaches a run's backend; empty where no note says so."""
     own = traits(job.backend).machine
+    if not own:
+        return {}
     notes = notes or folder()
-    if not own or not notes.is_dir():
+    if not notes.is_dir():
         return {}
     try:
         noted = decode((notes / f"{run_id(job)}.json").read_bytes(), dict[str, Any])

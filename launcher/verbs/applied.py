@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 from launcher.backends.base import Backend, CarriedRun, Carries, backend
 from launcher.errors import BadInput, SlipwayError
+from launcher.parallel import Threads
 from launcher.protocol.applied import write_applied
 from launcher.protocol.view import RunView
 from launcher.selection.select import Selection, say, select
@@ -104,7 +104,7 @@ def _write(store: Store, carried: Iterable[CarriedRun], say: Say) -> list[str]:
         # a name also means runs that were submitted: of these the store has the job, whatever became of the object
         if store.head(RunKeys(run).job) is None:
             say(f"{run} is not written into the store: {fault}")
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="applied") as threads:
+    with Threads(PARALLEL, "applied") as threads:
         written = threads.map(lambda item: _write_one(store, *item), jobs)
         return [run for (run, *_), new in zip(jobs, written, strict=True) if new]
 

@@ -8,7 +8,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -18,6 +17,7 @@ import msgspec
 from launcher.backends.base import Backend, BackendObservation, SentParts, backend_of
 from launcher.decoding import decode_record
 from launcher.errors import BadInput, BadRecord, NotFound
+from launcher.parallel import Threads
 from launcher.protocol.finish import finish, nowhere
 from launcher.protocol.fold import ended_as
 from launcher.protocol.read import read_run
@@ -91,7 +91,7 @@ def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Canc
             return str(error)
 
     chosen = CancelChoice()
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
+    with Threads(PARALLEL, "cancel") as threads:
         for run, found in zip(runs, threads.map(one, runs), strict=True):
             if isinstance(found, str):
                 chosen.unread[run] = found
@@ -147,7 +147,7 @@ def cancel_all(
     left   the runs have moved on to another backend and were cancelled there, which may have ended them: what this one
            still has of them ends all the same
     """
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
+    with Threads(PARALLEL, "cancel") as threads:
         heads = [True] * len(runs) if known else list(threads.map(lambda run: _exists(store, run), runs))
         missing = [run for run, active in zip(runs, heads, strict=True) if not active]
         if missing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -13,6 +12,7 @@ import msgspec
 
 from launcher.decoding import unpacker
 from launcher.errors import NotFound
+from launcher.parallel import Threads
 from launcher.protocol.read import read_run
 from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times, until_now
 from launcher.spec.prices.rates import STORAGE, Prices, Rate, any_rate, exact, worst_case
@@ -72,7 +72,7 @@ def costs(
 ) -> list[RunCost]:
     """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line.
     `billed`: run -> its machines that a provider bills now, where one was asked."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with Threads(PARALLEL) as pool:
         machines = pool.map(lambda line: _machines(store, line, memory), lines)
         now = store.now()
         return [

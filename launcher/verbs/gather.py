@@ -115,11 +115,16 @@ def with_sources(store: Store, runs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*runs, *sources]))
 
 
+OUTPUTS: Final = "outputs"  # in `what`: all that a job declares as its outputs
+
+
 def _kinds(what: Iterable[str]) -> frozenset[str]:
     kinds = frozenset(what)
-    unknown = sorted(kinds - set(WHAT) - {"all"})
+    unknown = sorted(kinds - set(WHAT) - {"all", OUTPUTS})
     if unknown:
-        raise BadInput(f"--what {unknown[0]}: unknown; allowed: {', '.join(WHAT)}, all")
+        raise BadInput(f"--what {unknown[0]}: unknown; allowed: {OUTPUTS}, {', '.join(WHAT)}, all")
+    if OUTPUTS in kinds:
+        kinds = (kinds - {OUTPUTS}) | {"results", "checkpoints"}
     return frozenset(WHAT) if "all" in kinds else kinds
 
 

@@ -10,10 +10,10 @@ full.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import decode_record, unpacker
 from launcher.protocol.read import complete_checkpoints

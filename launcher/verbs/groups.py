@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from launcher.decoding import decode_record
 from launcher.errors import SlipwayError, Unreachable
+from launcher.parallel import Threads
 from launcher.selection.naming import PARALLEL, group_of_run
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
@@ -43,7 +43,7 @@ def read_groups(store: Store, memory: Memory, last: int | None = None) -> tuple[
         except SlipwayError:
             return None
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with Threads(PARALLEL) as pool:
         groups = [group for group in pool.map(read, chosen) if group is not None]
     return groups, len(metas) - len(chosen)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +63,8 @@ def upload_overlays(
         overlay = overlays.get(digest.removeprefix("sha256:")) or overlays.get(digest)
         if overlay is None:
             raise NotFound(f"the code overlay {digest[:19]} is neither in {store.url} nor on this machine")
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="slipway-code-") as scratch:
             packed = Path(scratch) / "code.tar"
             if overlay.pack(packed) != digest.removeprefix("sha256:"):
@@ -101,6 +101,8 @@ def changed_files(store: Store, before: str, now: Overlay) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
+    import subprocess  # only a new overlay has a note
+
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30, check=False

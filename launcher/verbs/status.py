@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
+from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
@@ -14,11 +13,12 @@ import msgspec
 from launcher.backends.base import Backend, BackendObservation, Spread, Strands
 from launcher.decoding import decode_record, unpacker
 from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
+from launcher.parallel import Threads
 from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
 from launcher.protocol.fold import State, Status, fold
-from launcher.protocol.read import read_events, read_run
+from launcher.protocol.read import read_ended, read_events, read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
@@ -27,8 +27,8 @@ from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
 from launcher.spec.turns import order
-from launcher.store.base import Store
-from launcher.store.layout import RUNS, RunKeys, work_run
+from launcher.store.base import Store, settable
+from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
 from launcher.userdata.cache import Cache
 from launcher.userdata.interrupted import repair
@@ -42,6 +42,7 @@ DAMAGED = "damaged"  # a record of the run cannot be read: what it does, or how 
 STATES = ("queued", "starting", "running", "stopping", *FINAL, str(State.UNKNOWN), DAMAGED)
 VERIFIED = 16  # cached rows that each reading compares with the store
 PARALLEL = 16
+FAR = 64  # requests at once to a store over a network, where each waits for its answer
 WRITER = "status"
 SILENT = 4  # heartbeats that a rank misses before its backend is asked about it
 
@@ -132,16 +133,17 @@ def to_line(view: RunView, status: Status) -> Line:
 
 
 def read_line(
-    store: Store, run: str, backend_of: BackendOf | None = None, memory: Memory | None = None
+    store: Store,
+    run: str,
+    backend_of: BackendOf | None = None,
+    memory: Memory | None = None,
+    works: RecordedWorks | None = None,
 ) -> tuple[RunView, Line]:
-    """Reads one run from the store; with `backend_of`, a missing result is written first. With `memory` a waiting or
-    running run costs few requests, and its view has only what its line needs."""
-    view = _alive(store, run, memory) if memory is not None else None
-    if view is None:
-        view = read_run(store, run)
-    status = fold(view)
+    """Reads one run from the store; with `backend_of`, a missing result is written first. With `memory` a run costs few
+    requests, and its view has only what its line needs."""
+    view, status = _few_requests(store, run, memory) if memory is not None else _in_full(store, run)
     said = Said(None)
-    if backend_of is not None and (_silent(view) or _incomplete(store, view, status)):
+    if backend_of is not None and (_silent(view) or _incomplete(works or RecordedWorks(store), view, status)):
         if view.result is None:
             said = backend_says(store, view, backend_of)
             note_if_applied(store, view, said)
@@ -160,8 +162,7 @@ def read_line(
                     absent=said.absent,
                 )
         if result is not None:
-            view = read_run(store, run)
-            status = fold(view)
+            view, status = _in_full(store, run)
     line = to_line(view, status)
     if backend_of is not None and (told := _may_move(view, said)):
         said = said._replace(message="; ".join(filter(None, (said.message, told))))
@@ -188,12 +189,31 @@ def _may_move(view: RunView, said: Said) -> str:
     return f"{step.reason}: it may go on at {names[view.turn + 1]}: launcher move {view.run}" if step else ""
 
 
-def _alive(store: Store, run: str, memory: Memory) -> RunView | None:
+def _in_full(store: Store, run: str) -> tuple[RunView, Status]:
+    view = read_run(store, run)
+    return view, fold(view)
+
+
+def _few_requests(store: Store, run: str, memory: Memory) -> tuple[RunView, Status]:
+    """A run that this machine has not seen has mostly ended: its result is asked for first. One that was seen open is
+    asked for its heartbeats first."""
+    seen = memory.known(RunKeys(run).job) is not None
+    found = _alive(store, run, memory) if seen else None
+    ended = read_ended(store, run) if found is None else None
+    if ended is not None:
+        return ended, fold(ended)
+    if found is None and not seen:
+        found = _alive(store, run, memory)
+    return found or _in_full(store, run)
+
+
+def _alive(store: Store, run: str, memory: Memory) -> tuple[RunView, Status] | None:
     """Reads a run that waits, or whose ranks all send heartbeats, in few requests. None: it must be read in full."""
     view = glance(store, run, memory)
-    if view is None or _silent(view) or fold(view).state in (State.STOPPING, *FINAL):
+    if view is None or _silent(view):
         return None
-    return view
+    status = fold(view)
+    return None if status.state in (State.STOPPING, *FINAL) else (view, status)
 
 
 def _ends(view: RunView, said: Said) -> bool:
@@ -207,7 +227,7 @@ def _ends(view: RunView, said: Said) -> bool:
     return decide.finish(ranks, said.active, evidence=said.reason, own=own, absent=absent) is not None
 
 
-def _incomplete(store: Store, view: RunView, status: Status) -> bool:
+def _incomplete(works: RecordedWorks, view: RunView, status: Status) -> bool:
     """Whether a record may be missing: the final record, or the works/ record of a run that succeeded. The run may have
     ended when its highest attempt has exited or is silent for too long, when it was cancelled, or when it has no
     attempt: then only the backend can know that it will never start."""
@@ -215,7 +235,7 @@ def _incomplete(store: Store, view: RunView, status: Status) -> bool:
         exited = not view.since_move or bool(view.attempts[-1].exits)
         return status.stale or exited or view.cancelled
     work = view.result.work if view.result.adopted is None else ""
-    return view.result.outcome == "succeeded" and bool(work) and store.head(work_run(work, view.run)) is None
+    return view.result.outcome == "succeeded" and bool(work) and not works.there(work_run(work, view.run))
 
 
 def _silent(view: RunView) -> bool:
@@ -226,6 +246,25 @@ def _silent(view: RunView) -> bool:
     last, patience = view.attempts[-1], SILENT * view.job.timing.beat
     beats = [last.seen(member) for member in last.claims if member not in last.exits]
     return any(beat is not None and view.now - beat > patience for beat in beats)
+
+
+class RecordedWorks:
+    """Which works/ records there are. `listed`: from one listing, for a call about many runs; a record that the listing
+    lacks is asked for by its name."""
+
+    def __init__(self, store: Store, *, listed: bool = False) -> None:
+        self._store, self._listed = store, listed
+        self._keys: set[str] | None = None
+        self._lock = allocate_lock()
+
+    def there(self, key: str) -> bool:
+        if self._listed:
+            with self._lock:
+                if self._keys is None:
+                    self._keys = {meta.key for meta in self._store.scan(WORKS)}
+            if key in self._keys:
+                return True
+        return self._store.head(key) is not None
 
 
 class Said(NamedTuple):
@@ -342,9 +381,12 @@ def read_lines(
     if missing:
         memory.load(RUNS)
 
+    # a folder answers a question for one file sooner than it is listed
+    works = RecordedWorks(store, listed=len(missing) > VERIFIED and not settable(store))
+
     def read(run: str) -> Line | None:
         try:
-            return read_line(store, run, backend_of, memory)[1]
+            return read_line(store, run, backend_of, memory, works)[1]
         except NotFound:
             return None  # deleted meanwhile, or the prefix holds no run
         except Unreachable:
@@ -353,7 +395,7 @@ def read_lines(
             problems.append(f"{run}: {error}")
             return None
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with Threads(PARALLEL if settable(store) else FAR) as pool:
         fresh = {line.run: line for line in pool.map(read, missing) if line is not None}
     # a newer launcher, which knows the outcome, has the same cache
     cache.put(store.url, [(run, msgspec.msgpack.encode(line)) for run, line in fresh.items() if line.state in FINAL])
@@ -382,6 +424,8 @@ def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]
         return {}
     if not cached:
         return {}
+    import random
+
     sample = random.sample(sorted(cached), min(VERIFIED, len(cached)))
 
     def same(run: str) -> bool:
@@ -393,7 +437,7 @@ def verified(store: Store, runs: Iterable[str], cache: Cache) -> dict[str, Line]
         except SlipwayError:
             return False
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with Threads(PARALLEL) as pool:
         holds = all(pool.map(same, sample))
     if not holds:
         cache.forget(store.url)

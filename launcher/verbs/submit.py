@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -20,6 +18,7 @@ from launcher import foreign
 from launcher.backends.base import Backend, Handle, Rendered
 from launcher.deleting.guard import guard, served_by
 from launcher.errors import Conflict, NotFound, SlipwayError
+from launcher.parallel import Threads
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import note_applied
 from launcher.protocol.ceiling import write_ceilings
@@ -29,25 +28,23 @@ from launcher.protocol.finish import adopt, complete_works, finish, lacks_works,
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Deleted, Result
 from launcher.protocol.view import RunView
-from launcher.runtime.adoption import find_done
 from launcher.spec.backends import traits
-from launcher.spec.code import Packed
-from launcher.spec.environment import LocalEnvironment
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve import Group
 from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
-from launcher.store.check import conditional_puts_hold
 from launcher.store.find import GroupRecord
 from launcher.store.known import entry, marked
 from launcher.store.opening import make_store
 from launcher.userdata.interrupted import noted
-from launcher.verbs.difference import only_code_or_packages_differ
 from launcher.verbs.ended import compare_ended, compare_results
-from launcher.verbs.estimate import CeilingPlan
-from launcher.verbs.overlays import upload_overlays
+
+if TYPE_CHECKING:
+    from launcher.spec.code import Packed
+    from launcher.spec.environment import LocalEnvironment
+    from launcher.verbs.estimate import CeilingPlan
 
 WRITER: Final = "submit"
 PARALLEL: Final = 16  # requests to the store at once
@@ -71,8 +68,7 @@ class Finds(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """The outcome of submitting one run. `state`: submitted | attached | succeeded | failed | cancelled."""
 
     run: str
@@ -91,8 +87,7 @@ class Submitted:
         return self.state in ("succeeded", "failed", "cancelled")
 
 
-@dataclass
-class _One:
+class _One(msgspec.Struct):
     """The state of one run during a submit."""
 
     job: ResolvedJob
@@ -135,7 +130,7 @@ def submit(
     under that name), Unreachable.
     """
     rendered = backend.render(group.runs)
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="submit") as threads:
+    with Threads(PARALLEL, "submit") as threads:
         runs = {run_id(job, hashed): (job, hashed) for job in group.runs for hashed in (run_hash(job),)}
         views = dict(zip(runs, threads.map(lambda run: _read(store, run), runs), strict=True))
         ones = {
@@ -148,12 +143,14 @@ def submit(
         compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
+            from launcher.verbs.difference import only_code_or_packages_differ
+
             for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
                 tell(line)
         if new and not plan:
             make_store(store, marked(checked, store.url) if checked is not None else None)
             check_store(store, checked)
-            upload_overlays(store, new, overlays or {})
+            _upload(store, new, overlays or {})
         with noted(store, backend.place if new else "", [run_id(job) for job in new], None if plan else notes):
             _Rounds(group, store, backend, rendered, ones, threads, plan, overlays or {}, ceiling).go()
     return [pending.done for pending in ones.values() if pending.done is not None]
@@ -169,7 +166,7 @@ class _Rounds:
         backend: Backend,
         rendered: Rendered,
         ones: dict[str, _One],
-        threads: ThreadPoolExecutor,
+        threads: Threads,
         plan: bool,
         overlays: Mapping[str, Packed],
         ceiling: CeilingPlan | None,
@@ -207,7 +204,7 @@ class _Rounds:
             for _ in self.threads.map(lambda item: self.complete(*item), succeeded.items()):
                 pass  # without its record the guard takes the outputs of a run for deleted
             ended = [one.job for one in succeeded.values()]
-            guard(self.store, jobs, ended, lambda: upload_overlays(self.store, jobs, self.overlays))
+            guard(self.store, jobs, ended, lambda: _upload(self.store, jobs, self.overlays))
         self.look_up({run: pending for run, pending in left.items() if isinstance(pending.action, steps.LookUp)})
         for run, pending in left.items():
             match pending.action:
@@ -301,6 +298,8 @@ class _Rounds:
     def look_for_work(self, run: str, one: _One) -> None:
         """Looks for another run that did the same work already. Inputs outside the store are left to the runtime, which
         sees them as the command would."""
+        from launcher.runtime.adoption import find_done
+
         one.done_before = find_done(self.store, one.job, run)
         one.known = one.known._replace(served=one.done_before is not None)
 
@@ -354,7 +353,7 @@ def _ours(view: RunView, hashed: str) -> bool:
     return view.job is not None
 
 
-def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, _One], threads: ThreadPoolExecutor) -> None:
+def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, _One], threads: Threads) -> None:
     """Raises Conflict, before anything is written, when a run that has not ended reads deleted outputs."""
     readers: dict[str, str] = {}
     for run, pending in ones.items():
@@ -368,6 +367,13 @@ def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, _One], thread
                 f"{reader} reads what {maker} made, and {told(record)}. Compute it again: launcher retry {above}, and "
                 "submit this when that has succeeded; or all of it: --fresh N"
             )
+
+
+def _upload(store: Store, jobs: Collection[ResolvedJob], overlays: Mapping[str, Packed]) -> None:
+    if any(job.blobs() for job in jobs):
+        from launcher.verbs.overlays import upload_overlays
+
+        upload_overlays(store, jobs, overlays)
 
 
 def _put_group(store: Store, group: Group, runs: Iterable[str]) -> None:
@@ -390,6 +396,8 @@ def check_store(store: Store, checked: Path | None) -> None:
     marker = entry(checked, store.url)
     if marker.exists():
         return
+    from launcher.store.check import conditional_puts_hold
+
     conditional_puts_hold(store)
     try:
         checked.mkdir(parents=True, exist_ok=True)

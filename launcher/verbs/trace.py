@@ -145,7 +145,7 @@ def _episode(output: StoredOutput, folder: str, trace: int, parent: int, known: 
     facts = {**known, "slipway.task": head.task_id[:200], "slipway.agent": head.agent[:200]}
     if head.success is not None:
         facts["slipway.success"] = head.success
-    fault = "infra" if head.outcome != "scored" else ""
+    fault = "" if head.outcome == "scored" else "not run" if head.outcome == "not run" else "infra"
     end = start + max(0.0, head.duration_ms) / 1000
     yield SpanFact(trace, own, parent, "episode", start, end, facts, fault)
     before = start

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from launcher.errors import BadRecord
+from launcher.parallel import Threads
 from launcher.store.base import Store
 from launcher.userdata.memory import Memory
 from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
@@ -28,7 +28,7 @@ def wait_for(
     memory = Memory(store)
     while True:
         open_runs = [run for run in runs if run not in lines or not lines[run].final]
-        with ThreadPoolExecutor(8) as pool:
+        with Threads(8) as pool:
             for line in pool.map(lambda run: _line(store, run, backend_of, memory), open_runs):
                 lines[line.run] = line
                 if line.final:

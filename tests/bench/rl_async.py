@@ -24,11 +24,11 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
+from training.rl.asynchronous.collector import RolloutCollector
+from training.rl.asynchronous.rollout_queue import ages
 from training.rl.config import AsyncConfig
-from training.rl.feed import RolloutFeed
-from training.rl.idle import WorkerTimes
-from training.rl.orders import ages
-from training.rl.rollouts import generate
+from training.rl.rollouts.play import generate
+from training.rl.rollouts.waiting_times import WaitingTimes
 
 MODEL_S: Final = 0.5
 STEP_S: Final = 0.5
@@ -79,8 +79,8 @@ def in_turns() -> str:
         )
         time.sleep(TRAIN_S)
     took = time.perf_counter() - begun
-    told = WorkerTimes(took, asked, took * GROUPS * SIZE, took * GROUPS * SIZE - (rollouts - waiting)).since(
-        WorkerTimes()
+    told = WaitingTimes(took, asked, took * GROUPS * SIZE, took * GROUPS * SIZE - (rollouts - waiting)).since(
+        WaitingTimes()
     )
     return row("in turns", took, UPDATES * TRAIN_S, told, "0")
 
@@ -94,18 +94,18 @@ def beside(staleness: int) -> str:
     )
     ledger, found = Ledger(), list[int]()
     worker = lambda: ThreadWorker(Clicking(MODEL_S), lambda: desktops(ledger), chosen)  # noqa: E731
-    feed = RolloutFeed(chosen, Mixed(SIZE), NoWeights(), worker)
+    collector = RolloutCollector(chosen, Mixed(SIZE), NoWeights(), worker)
     begun = time.perf_counter()
     for number in range(UPDATES):
-        found += ages(feed.collect(number), number)
+        found += ages(collector.collect(number), number)
         time.sleep(TRAIN_S)
-    took, times = time.perf_counter() - begun, feed.times
-    feed.close()
-    assert feed.book is not None
+    took, times = time.perf_counter() - begun, collector.times
+    collector.close()
+    assert collector.queue is not None
     # of all seats: also those that have nothing to play
     seats = times.wall * GROUPS * SIZE
-    told = WorkerTimes(times.wall, times.asked, seats, seats - (times.rollouts - times.waiting)).since(WorkerTimes())
-    told_age = f"{sum(found) / len(found):.2f}, {feed.book.tally.aged} rollouts too old"
+    told = WaitingTimes(times.wall, times.asked, seats, seats - (times.rollouts - times.waiting)).since(WaitingTimes())
+    told_age = f"{sum(found) / len(found):.2f}, {collector.queue.tally.aged} rollouts too old"
     return row(f"beside, staleness {staleness}", took, UPDATES * TRAIN_S, told, told_age)
 
 

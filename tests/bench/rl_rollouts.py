@@ -17,7 +17,7 @@ from PIL import Image
 from eval.actions import Action
 from eval.desktop import Observation, Score, Task
 from tests.integration.rl.test_rollouts import Fixed, config
-from training.rl.rollouts import generate
+from training.rl.rollouts.play import generate
 
 STEP_S: Final = 0.25
 STEPS: Final = 20

@@ -1,7 +1,8 @@
-"""The examples in real pods with the image slipway-cpu, on a real S3 server.
+"""The examples in real pods, on a real S3 server.
 
-`make cluster-test` takes one Job of examples/kubernetes to its result; nightly takes examples/login, short and whole,
-through JobSet's controller, and holds its table and its weights against those of `local`.
+`make cluster-test` takes one Job of examples/kubernetes to its result, in an image without torch; nightly takes
+examples/login, short and whole, in the image slipway-cpu, through JobSet's controller, and holds its table and its
+weights against those of `local`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,9 @@ def weights(laptop: Laptop, run: str, to: str, *options: str) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-@pytest.mark.ml
 @pytest.mark.cluster
-def test_the_first_example_makes_its_episodes_in_a_pod(
-    laptop: Laptop, cluster: Cluster, engine: Engine, cpu_image: str
-) -> None:
-    image = cluster.import_image(engine, cpu_image)
+def test_the_first_example_makes_its_episodes_in_a_pod(laptop: Laptop, cluster: Cluster) -> None:
+    image = cluster.reaper()
     changes = [f"image={image}", "config.tasks.count=8", f"kubernetes.namespace={laptop.namespace}", "resources.cpus=1"]
     changes.append("kubernetes.store_secret=store")
     text = laptop.launcher(

@@ -1,4 +1,5 @@
-"""slipway-cpu built for real on the tests' engine, and what every image must be. The heavy ones are nightly."""
+"""Each image built for real on the tests' engine, and what every image must be, at night: slipway-cpu alone takes 259
+core-seconds. CI builds small images (tests/integration/images) and reads these Dockerfiles."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def inspect(engine: Engine, image: str) -> dict[str, Any]:
 @pytest.fixture(
     scope="session",
     params=[
-        "slipway-cpu",
+        pytest.param("slipway-cpu", marks=pytest.mark.nightly),
         pytest.param("linux-desktop", marks=pytest.mark.nightly),
         *(pytest.param(name, marks=[pytest.mark.nightly, pytest.mark.alone]) for name in HEAVY),
         pytest.param("waa-vm", marks=[pytest.mark.nightly, pytest.mark.alone]),
@@ -150,6 +151,7 @@ def test_smoke(engine: Engine, image: tuple[str, str]) -> None:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.nightly
 def test_slipway_cpu_is_small_and_has_no_cuda(engine: Engine, cpu_image: str) -> None:
     found = inspect(engine, cpu_image)
     print(f"{found['Size'] / GIB:.2f} GiB in {len(found['RootFS']['Layers'])} layers")
@@ -160,6 +162,7 @@ def test_slipway_cpu_is_small_and_has_no_cuda(engine: Engine, cpu_image: str) ->
     assert int(size) < 10
 
 
+@pytest.mark.nightly
 def test_a_code_change_rebuilds_only_the_last_layers(engine: Engine, cpu_image: str, tmp_path: Path) -> None:
     """A copy of the context with one changed line: every layer but those of the code comes from the cache."""
     changed = Definition("slipway-cpu", ROOT)

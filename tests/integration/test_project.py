@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,20 +14,13 @@ import launcher
 from tests.support.documented import ROOT, tracked
 from tests.unit.test_project import PROJECT
 from tools.docs_site import navigation
+from tools.wheel import make
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The distribution, built from a copy of the tracked files."""
-    clone = tmp_path_factory.mktemp("clone")
-    for path in tracked("launcher", "training", "eval", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        target = clone / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    program = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
-    built = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-c", program, str(built)], cwd=clone, check=True, capture_output=True)
-    (file,) = built.glob("*.whl")
+    """As `make wheel` builds it."""
+    (file,) = (path for path in make(tmp_path_factory.mktemp("dist")) if path.suffix == ".whl")
     return file
 
 

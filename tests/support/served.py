@@ -84,5 +84,8 @@ class OverServer(DesktopComputer):
     async def release(self) -> None:
         await self.client.release()
 
+    async def answers(self) -> bool:
+        return await self.client.answers()
+
     async def close(self) -> None:
         await self.stack.aclose()

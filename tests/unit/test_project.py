@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from launcher.version import __version__
-from tests.support.documented import ROOT
+from tests.support.documented import ROOT, tracked
 from tools.docs_site import without_outside_links
+from tools.words import GOALS, read_until
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # fetched or hosted: they do not run on files
@@ -114,3 +115,38 @@ def test_security_names_the_version_that_gets_fixes_and_agrees_with_the_page_of_
 )
 def test_the_site_has_no_link_out_of_docs(text: str, expected: str) -> None:
     assert without_outside_links(text, "howto/page.md") == expected
+
+
+INSTALL = re.compile(r"(?:pip3?|pipx|uv pip|uv tool)\s+(?:install|run)\b[^`\n]*?\bslipway(?:-cua)?\b(?!_cua-)[^`\n]*")
+
+
+def by_name_alone(text: str) -> list[str]:
+    """The commands that take Slipway from an index by its name."""
+    return [found[0] for found in INSTALL.finditer(text) if not re.search(r"slipway-cua(\[[\w,-]+\])? @ ", found[0])]
+
+
+def test_no_document_installs_slipway_by_its_name_alone() -> None:
+    """Nobody has published it: whoever registers the name would own the line."""
+    wrong = {}
+    for path in tracked("*.md", "*.yaml", "*.yml", "*.py", "*.sh", "*Dockerfile", ".ci/run"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith("tests/") and (found := by_name_alone(path.read_text(encoding="utf-8"))):
+            wrong[name] = found
+    assert not wrong
+
+
+def test_the_search_finds_a_bare_name() -> None:
+    for line in ("pip install 'slipway-cua[monitor,postgres]'", "pip install slipway", "uv tool install slipway-cua"):
+        assert by_name_alone(f"`{line}` installs it") == [line]
+    for line in ('pip install "slipway-cua[train] @ git+ADDRESS"', "pip install tools/slipway_cua-*.whl"):
+        assert not by_name_alone(line)
+
+
+def test_a_newcomer_reads_few_words_before_the_first_job_and_the_first_number() -> None:
+    """The counts are an upper limit, and the goals stand in the README in the order in which they are reached."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    counted = [read_until(text, goal.until) for goal in GOALS]
+    assert counted == sorted(counted)
+    assert all(words <= goal.at_most for words, goal in zip(counted, GOALS, strict=True)), counted
+    shown = "# A [page](to/a.md)\n<!-- not read -->\n![picture](x.png)\n```sh\nmake demo     # 5 min\nlast\n"
+    assert read_until(shown, "make demo") == 8

@@ -35,7 +35,7 @@ def test_what_only_ci_runs_is_not_even_collected_by_make_test() -> None:
 def test_ci_looks_where_its_tests_are() -> None:
     paths = tiers.of_ci()
     assert paths[-1] in tiers.command(tiers.TIERS["ci"][0])
-    for path in ("tests/images", "tests/integration/rl/test_joined.py", "tests/integration/runtime/test_ends.py"):
+    for path in ("tests/images", "tests/integration/rl/test_ppo.py", "tests/integration/runtime/test_ends.py"):
         assert path in paths
     assert "tests/integration/backend" in paths  # its conftest marks them
 

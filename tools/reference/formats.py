@@ -27,7 +27,8 @@ from tools.reference import formats_training as rl
 from tools.reference.formats_recordings import RECORDINGS
 from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, schema
 from training.data.pairs.store import Pair
-from training.rl.records import PieceEntry, RecordWriter
+from training.rl.records.entries import PieceEntry
+from training.rl.records.record_writer import RecordWriter
 
 INTRO: Final = """\
 # File formats

@@ -16,8 +16,8 @@ EPISODE: Final = {
     "seed": "the seed that the task's start state was made with",
     "success": "whether the task was solved; null where nobody judged",
     "score": "the judgement, from 0 to 1; null where nobody judged",
-    "outcome": "`infra`: the environment failed, so the episode is no score of the agent",
-    "error": "why the outcome is `infra`",
+    "outcome": "`infra`: the environment failed; `not run`: the task cannot run there. Neither is a score of the agent",
+    "error": "why the outcome is not `scored`",
     "steps": "the number of lines in steps.jsonl",
     "agent": "the name of the agent; `human` for a recording of a person",
     "environment": "the name of the environment",
@@ -110,7 +110,8 @@ PAIR: Final = {
     "task_id": "names the task",
     "source": "how the pair was made",
     "screen": "width and height of the desktop, pixels",
-    "split_key": "pairs that share a task or an image have the same key, so a split by key leaks nothing",
+    "split_key": "pairs that share a task or an image have the same key, as those of one prompt and better answer on "
+    "images that look alike: a split by key leaks nothing",
     "split": "the split that the pair belongs to",
     "step": "at which step of the task; 0 is the first",
     "expected": "`{action, box}` of the right answer where it is known; for measuring, no prompt shows it",
@@ -166,6 +167,8 @@ RECORD: Final = {
     "content": "the beginning of the sha256 over what defines the task; of a newer task set, only tasks "
     "with another content are run again",
     "cut": "whether the limit of steps ended the episode, which a higher limit runs again; null: not known",
+    "identity": "all that can change the task's start, answer or verdict, by name ([its parts]"
+    "(../explanation/identity.md)): tasks are only compared where it is the same; empty: the judge is unknown",
     "earlier": "what of `rules` was other when the episode ran, where its score stands by the present ones",
 }
 ANSWER: Final = {

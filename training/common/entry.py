@@ -52,6 +52,8 @@ def entry(
     arguments = parser.parse_args(argv)
 
     def run() -> int:
+        if not arguments.plan:
+            configuration.need("torch", "transformers", "trl")
         config = configuration.load(Path(arguments.config), kind)
         if arguments.plan and isinstance(config, TrainerConfig):
             bitsandbytes = installed("bitsandbytes")
@@ -75,7 +77,7 @@ def entry(
         leave_group()
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, needs=())
 
 
 def leave(code: int) -> NoReturn:
@@ -276,17 +278,23 @@ def identify(trainer: Any, config: TrainerConfig, resume: str | None) -> None:
     from training.common.reporting import from_first
 
     problem: ConfigError | None = None
+    others = False
     if trainer.is_world_process_zero():
         try:
             found = identity.identity(config, None if resume is None else identity.load(resume))
             for line in [] if resume is None else identity.check(found, resume):
                 print(line, flush=True)
+            others = resume is not None and identity.measures_another(found, resume)
         except ConfigError as error:
             problem = error
         else:
             also_save(trainer, lambda checkpoint: identity.save(found, checkpoint))
-    if (said := from_first(trainer.args, None if problem is None else str(problem))) is not None:
+    said, others = from_first(trainer.args, (None if problem is None else str(problem), others))
+    if said is not None:
         raise ResumeError(said)
+    for callback in trainer.callback_handler.callbacks:
+        if hasattr(callback, "other_episodes"):
+            callback.other_episodes = others
 
 
 def newest(out: Path, step: int) -> str:

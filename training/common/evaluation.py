@@ -20,7 +20,7 @@ import msgspec
 from eval.agents.base import Agent, Decision, History
 from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Observation, Task
-from eval.environments.registry import TasksConfig, environment
+from eval.environments.registry import TasksConfig, environment, tasks_of
 from eval.episodes import Episode
 from eval.hacking import paid
 from eval.prompts import PromptBuilder
@@ -91,6 +91,14 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     @property
     def decides(self) -> str:
         return self.metric or ("success" if self.environment is not None else "matches")
+
+    def measures(self) -> dict[str, Any]:
+        """What decides which two of its numbers can be compared, but for the content of `episodes`."""
+        told: dict[str, Any] = {"metric": self.decides, "count": self.count}
+        if self.environment is not None:
+            told = {"metric": self.decides, "environment": self.environment, "options": self.options}
+            told |= {"tasks": msgspec.to_builtins(self.tasks), "held_out": self.held_out}
+        return msgspec.to_builtins(told)  # type: ignore[no-any-return]
 
     def check(self, *, pairs: bool = False) -> None:
         """Raises ConfigError. pairs: the training has held-out pairs, whose loss can be taken."""
@@ -195,7 +203,7 @@ def _played(config: EvaluationConfig, agent: Agent, make_desktop: Callable[[], D
     from eval.rollout import rollout
 
     assert config.environment is not None
-    tasks = environment(config.environment).tasks(config.tasks.count, config.tasks.seed, config.options)
+    tasks = tasks_of(config.environment, config.tasks.count, config.tasks.seed, config.options)
     with tempfile.TemporaryDirectory() as folder:
         results = asyncio.run(
             rollout(

@@ -1,4 +1,5 @@
-"""What a training is made of, by content: its model's files (chat template and tokenizer too), its adapter, its data.
+"""What a training is made of, by content: its model's files (chat template and tokenizer too), its adapter, its data,
+and where it learns on tasks, those with their judges, programs and desktops (eval.identity).
 
 Each checkpoint holds the digests in identity.json, so that it does not go on with another model or other data. Nothing
 is read twice: an input of the run has the digest that the runtime verified ($SLIPWAY_INPUT_DIGESTS), a file of the
@@ -19,12 +20,15 @@ from typing import Any, Final
 import msgspec
 
 from eval.config import ResumeError
+from eval.environments.registry import tasks_of
+from eval.identity import digest_of
 from training.common.modelcard import file_digest, sources
 
 FILE: Final = "identity.json"  # in a checkpoint
 MODEL_FILES: Final = frozenset((".safetensors", ".bin", ".json", ".jinja", ".txt", ".model"))
 WEIGHTS: Final = ".safetensors"
 SHA256: Final = 64  # hexadecimal digits; the hub names a large file by it, and a small one by git's
+TASKS: Final = "tasks"
 ANYWAY: ContextVar[bool] = ContextVar("resume_anyway", default=False)  # --resume-anyway
 
 
@@ -36,7 +40,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     input   the digest of the run's input, if it is one; then its files are not read
     pinned  the job names that digest
     spec    of data: what the configuration says of it, without its place
-    files   of a model: digest by name
+    files   of a model: digest by name; of tasks: of the identity, by task
     digest  of data: over all its files
     """
 
@@ -50,10 +54,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Identity = dict[str, Part]
+EVALUATED: Final = "evaluation.episodes"  # a part that moves no weight: what was measured on others counts no more
 
 
 def identity(config: Any, known: Identity | None = None) -> Identity:
-    """By part: model, adapter, and each source of data.
+    """By part: model, adapter, each source of data, the tasks, and held-out episodes.
 
     known  of an earlier start, so that what lies where it lay is not read again
     """
@@ -62,6 +67,9 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
     for name in ("model", "adapter"):
         if (place := _folder(plain.get(name))) is not None:
             found[name] = _part(place, "", (known or {}).get(name), model=True)
+    held_out = plain.get("evaluation") or {}
+    if held_out.get("episodes") and (folder := Path(held_out["episodes"])).exists():
+        found[EVALUATED] = _part(folder, str(held_out["split"]), (known or {}).get(EVALUATED), model=False)
     specs = [(field, spec) for field in _fields(plain) for spec in _specs(plain[field])]
     for at, (field, place) in enumerate(sources(plain)):
         if not place.exists():
@@ -69,7 +77,16 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
         name = f"{field} {at}" if sum(other == field for other, _ in specs) > 1 else field
         spec = next((spec for other, spec in specs[at:] if other == field), None)
         found[name] = _part(place, _without_place(spec), (known or {}).get(name), model=False)
+    if isinstance(plain.get("environment"), str) and isinstance(plain.get(TASKS), Mapping):
+        found[TASKS] = _tasks(plain["environment"], plain[TASKS], plain.get("options") or {})
     return found
+
+
+def _tasks(environment: str, tasks: Mapping[str, Any], options: Mapping[str, Any]) -> Part:
+    """Those that rewards come from; which ones is said elsewhere, this is what judges each of them."""
+    drawn = tasks_of(environment, int(tasks["count"]), int(tasks["seed"]), options)
+    files = {f"{task.task_id} {task.seed}": digest_of(dict(task.identity)) for task in drawn}
+    return Part(path=environment, state="", files=files)
 
 
 def _fields(plain: Mapping[str, Any]) -> list[str]:
@@ -168,6 +185,9 @@ def difference(name: str, before: Part, now: Part) -> str | None:
         return f"{name}: the configuration says {now.spec or 'only its place'} of it, and said {before.spec or 'that'}"
     if before.input is not None and before.input == now.input:
         return None
+    if name == TASKS:
+        others = sum(before.files[each] != now.files[each] for each in before.files.keys() & now.files.keys())
+        return f"{name}: the judge, programs or desktop of {others} of them" if others else None
     model = name in ("model", "adapter")
     if (before.files or before.digest) and not (now.files or now.digest):
         now = read(now, model=model)
@@ -190,7 +210,10 @@ def check(now: Identity, resume: str) -> list[str]:
     if before is None:
         return [f"resume: {resume} is of before checkpoints had digests: model and data are not compared with it"]
     odd, lines, pinned = [], [], True
-    for name in dict.fromkeys((*before, *now)):
+    for name in dict.fromkeys(name for name in (*before, *now) if name != EVALUATED):
+        if name == TASKS and name not in before:
+            lines.append(f"resume: {resume} does not say by which judge its tasks were scored (judge unknown)")
+            continue
         if name not in before or name not in now:
             odd.append(f"{name}: {'not there any more' if name in before else 'not there then'}")
             pinned = False
@@ -212,6 +235,17 @@ def check(now: Identity, resume: str) -> list[str]:
     if again and pinned:
         return [*lines, f"{said}; the job pins it by its digest, so the training goes on with it"]
     raise ResumeError(f"{said}; give the same, or --resume-anyway")
+
+
+def measures_another(now: Identity, resume: str) -> bool:
+    """Whether the held-out episodes are known to be others than a checkpoint's."""
+    before = (load(resume) or {}).get(EVALUATED)
+    if before is None or EVALUATED not in now:
+        return False  # of before checkpoints had it, or another metric, which the evaluation's state tells
+    try:
+        return difference(EVALUATED, before, now[EVALUATED]) is not None
+    except LookupError:
+        return False
 
 
 def load(checkpoint: str) -> Identity | None:

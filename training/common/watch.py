@@ -103,6 +103,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.measured: list[StepValue] = []  # of the metric, in order; the first is the baseline if `at_start`
         self.with_box: list[float] = []  # of the held-out steps: the share that has a box, and their number
         self.waited = 0  # evaluations since the best
+        self.other_episodes = False  # than those that the checkpoint's were measured on; set by run_training
         self.pending = False  # the current step's evaluation was interrupted
         self.stopped = False
 
@@ -114,7 +115,8 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
             if (best := self.best_weights(folder)) is not None:
                 carry(best, folder / f"checkpoint-{step}" / BEST)
         names = ("best", "best_step", "measured", "with_box", "waited", "pending", "stopped")
-        return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
+        attributes = {name: getattr(self, name) for name in names}
+        return {"args": {}, "attributes": {**attributes, "measures": self.config.measures()}}
 
     def best_weights(self, checkpoints: Path) -> Path | None:
         """The folder that holds the weights of the best step, here or in what the run went on from.
@@ -129,6 +131,11 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
     def restore(self, state: TrainerState) -> None:
         saved = state.stateful_callbacks.setdefault("Watch", {})  # absent in a checkpoint made without evaluation
         attributes = saved.get("attributes", {})
+        now = self.config.measures()
+        if attributes.get("measures", now) != now or self.other_episodes:
+            if attributes.get("measured") and state.is_world_process_zero:
+                print("the evaluation measures something else than before: what it measured counts no more", flush=True)
+            attributes = {"pending": attributes.get("pending", False)}
         for name in ("best", "best_step", "with_box", "waited", "pending", "stopped"):
             setattr(self, name, attributes.get(name, getattr(self, name)))
         self.measured = measured_rows(attributes)

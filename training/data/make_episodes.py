@@ -19,7 +19,7 @@ from eval.agents.config import AgentConfig, ScriptedConfig, make_agent
 from eval.config import Config
 from eval.config import help as config_help
 from eval.config.progress import progress
-from eval.environments.registry import TasksConfig, environment
+from eval.environments.registry import TasksConfig, environment, tasks_of
 from eval.prompts import PromptConfig
 from eval.rollout import Rollout, RolloutLimits, rollout
 
@@ -45,7 +45,7 @@ class MakeEpisodesConfig(Config, frozen=True):
 def make(config: MakeEpisodesConfig, out: Path) -> int:
     """Writes an episode per task; returns the number of tasks that the agent solved. Raises ConfigError."""
     world = environment(config.environment)
-    tasks = world.tasks(config.tasks.count, config.tasks.seed, config.options)
+    tasks = tasks_of(config.environment, config.tasks.count, config.tasks.seed, config.options)
     done = 0
 
     def tell(_: Rollout) -> None:

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from eval.accessibility.tree import Tree
 from eval.actions import Unrepresentable
@@ -20,6 +19,9 @@ from eval.episodes.images import ImageRef
 from eval.prompts import Message, PastStep, PromptBuilder
 from eval.prompts.demonstrations import NO_DEMONSTRATION, Demonstration, FrameOf, Pool, in_share
 from training.data.faults import BadSample, Faults
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 __all__ = ["ImageRef", "Sample", "episode_samples", "load", "open_image", "open_images", "with_pool"]
 
@@ -204,6 +206,9 @@ def _messages(
     tree: Tree | None = None,
 ) -> tuple[list[Message], list[ImageRef]]:
     """Raises BadSample."""
+
+    from PIL import Image
+
     messages, placed = builder.layout(_task(episode).instruction, past, image, step.marks, shown, tree)
     places = [place for place in placed if not isinstance(place, Image.Image)]  # all of them: no image was decoded
     try:

@@ -8,6 +8,7 @@ measurements.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -144,6 +145,13 @@ class GrpoConfig(TrainerConfig, frozen=True, kw_only=True):
 
     def prompts_per_generation(self) -> int:
         return self.batch_size * self.accumulate * self.steps_per_generation * processes() // self.num_generations
+
+    def epochs_of(self, prompts: int) -> int:
+        """Passes, begun ones too, over so many prompts. An epoch leaves out what does not fill a generation."""
+        if self.epochs is not None:
+            return math.ceil(self.epochs)
+        assert self.steps is not None
+        return math.ceil(self.steps / max(1, prompts // self.prompts_per_generation() * self.period))
 
     def check(self) -> None:
         super().check()

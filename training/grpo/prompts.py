@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
+from training.data.mixture import Mixture
 from training.data.samples import Sample, open_images
 from training.rewards.loading import Reward
 
@@ -22,35 +24,71 @@ def name_of(sample: Sample, index: int) -> str:
 
 
 class Prompts:
-    """The samples that every reward can judge. `faults` counts the others, now or when an image is opened."""
+    """The samples that every reward can judge. `faults` counts the others, now or when an image is opened.
+
+    `len` is that of an epoch. The numbers go on after it: of a mixture prompt `len(prompts)` is the first one of its
+    next part, of another source the first one again.
+    """
 
     def __init__(self, samples: Sequence[Sample], rewards: Sequence[Reward], faults: Faults) -> None:
         """Raises ConfigError when no sample is left, or at the first bad sample under the policy `fail`."""
         self.found = samples
+        self.rewards = rewards
         self.faults = faults
-        self.chosen: list[int] = []
-        why: Counter[str] = Counter()
-        for index in range(len(samples)):
-            sample = samples[index]
-            try:
-                _check(sample, rewards)
-            except BadSample as fault:
-                why[str(fault)] += 1
-                faults.bad(name_of(sample, index), fault)
-            else:
-                self.chosen.append(index)
-        if not self.chosen:
+        self.mixture = samples if isinstance(samples, Mixture) else None
+        self._places = array("q")  # of the prompts, in `found`
+        self._seen = 0  # places that were looked at
+        self._faults_of: dict[Any, BadSample | None] = {}  # of a mixture's items, which come again
+        seen = [self._look() for _ in range(len(samples))]
+        why = Counter(str(fault) for fault in seen if fault is not None)
+        self._count = len(self._places)
+        if not self._count:
             reasons = "; ".join(f"{reason} ({count} of {len(samples)})" for reason, count in why.most_common())
             raise ConfigError(f"data: no prompt can be used: {reasons}")
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return self._count
 
     def __getitem__(self, number: int) -> Sample:
-        return self.found[self.chosen[number]]
+        return self.found[self.place(number)]
+
+    def place(self, number: int) -> int:
+        """Of a prompt in `found`; in a mixture's later epochs beyond its length."""
+        if self.mixture is None:
+            return self._places[number % self._count]
+        self.check(number + 1)
+        return self._places[number]
+
+    def item(self, number: int) -> Any:
+        """What is the same wherever the same sample comes again."""
+        return self._item(self.place(number))
+
+    def check(self, count: int) -> None:
+        """Looks for the first `count` prompts. Raises ConfigError at a bad sample under the policy `fail`."""
+        while self.mixture and len(self._places) < count:
+            self._look()
+
+    def _item(self, place: int) -> Any:
+        return self.mixture.place(place) if self.mixture else place
+
+    def _look(self) -> BadSample | None:
+        """Takes the next place's sample as a prompt, or gives what is wrong with it."""
+        place, item = self._seen, self._item(self._seen)
+        self._seen += 1
+        if item in self._faults_of:
+            fault = self._faults_of[item]
+        else:
+            sample = self.found[place]
+            if (fault := _fault(sample, self.rewards)) is not None:
+                self.faults.bad(name_of(sample, place), fault)
+            if self.mixture:
+                self._faults_of[item] = fault
+        if fault is None:
+            self._places.append(place)
+        return fault
 
     def rows(self, batch: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
-        """A transform for `datasets`: {"number"} -> {"number", "prompt", "images"}, each prompt opened once.
+        """{"number"} -> {"number", "prompt", "images"}, each prompt opened once.
 
         A prompt with a broken image is replaced by the next good one.
         """
@@ -66,25 +104,27 @@ class Prompts:
         }
 
     def _open(self, number: int) -> tuple[int, Sample, list[Any]]:
+        first = number - number % len(self)  # of the epoch
         for further in range(len(self)):
-            at = (number + further) % len(self)
+            at = first + (number + further) % len(self)
             sample = self[at]
             try:
                 return at, sample, open_images(sample)
             except BadSample as fault:
-                self.faults.bad(name_of(sample, self.chosen[at]), fault)
+                self.faults.bad(name_of(sample, self.place(at)), fault)
         raise ConfigError("data: no prompt has images that can be opened")
 
 
-def _check(sample: Sample, rewards: Sequence[Reward]) -> None:
-    """Raises BadSample: a prompt that a reward cannot judge, without images, or with an image token in its text."""
+def _fault(sample: Sample, rewards: Sequence[Reward]) -> BadSample | None:
+    """What is wrong: a prompt that a reward cannot judge, without images, or with an image token in its text."""
     expected = sample.expected
     for reward in rewards:
         if (missing := reward.missing(expected)) is not None:
-            raise BadSample("not_judgeable", f"reward {reward.label} needs {missing}")
+            return BadSample("not_judgeable", f"reward {reward.label} needs {missing}")
     if not sample.images:
-        raise BadSample("no_image", "a prompt without an image")
+        return BadSample("no_image", "a prompt without an image")
     for turn in sample.messages[:-1]:
         for part in turn["content"]:
             if token := control_token(part.get("text", ""), CONTROL_TOKENS):
-                raise BadSample("special_token", f"the prompt's text holds {token}, a control token")
+                return BadSample("special_token", f"the prompt's text holds {token}, a control token")
+    return None

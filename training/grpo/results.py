@@ -73,7 +73,7 @@ def summary(
 def episode_of(prompts: Prompts, number: int) -> str:
     """The episode of a prompt, or the prompt itself where it is of none."""
     sample = prompts[number]
-    return f"prompt {number}" if sample.episode is None else sample.episode.episode_id
+    return f"prompt {prompts.item(number)}" if sample.episode is None else sample.episode.episode_id
 
 
 def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, folder: Path) -> None:

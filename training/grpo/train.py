@@ -128,7 +128,7 @@ def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts
     processor.tokenizer.padding_side = "left"  # TRL pads prompts there, and token types go with them
     vocabulary = processor.tokenizer.get_vocab()
     suppressed = [vocabulary[token] for token in VISION_TOKENS if token in vocabulary]
-    rows = Dataset.from_dict({"number": range(len(prompts))}).with_transform(prompts.rows)
+    rows = Dataset.from_dict({"number": range(len(prompts))})  # TRL asks for one; the trainer takes PromptRows
     context = None
     if config.generation.backend == "vllm" and config.generation.mode == "colocate":
         from training.grpo.colocate import context_for
@@ -163,6 +163,7 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
     faults = Faults(config.on_bad_sample)
     samples = open_source(config.data, config.prompt.builder(), faults, seed=config.seed)
     prompts = Prompts(samples, rewards, faults)
+    prompts.check(config.epochs_of(len(prompts)) * len(prompts))
     progress(0, config.steps, "load", f"{len(prompts)} prompts, {faults.total} left out")
     if faults.total:
         print(f"left out: {dict(faults.counts)}", flush=True)

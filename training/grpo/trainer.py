@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
+from torch.utils.data import Dataset
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
@@ -52,7 +53,8 @@ class Remote:
 
 
 class _Order(RepeatSampler):  # type: ignore[misc]
-    """TRL's sampler with an order that depends only on seed and epoch. `state` has the training's position."""
+    """TRL's sampler with an order that depends only on seed and epoch, over each epoch's own prompts. `state` has the
+    training's position."""
 
     def __init__(self, *, state: Any, per_epoch: int, **options: Any) -> None:
         super().__init__(**options)
@@ -62,7 +64,24 @@ class _Order(RepeatSampler):  # type: ignore[misc]
     def __iter__(self) -> Iterator[int]:
         epoch = self.state().global_step // self.per_epoch
         self.generator.manual_seed(self.seed * 1_000_003 + epoch)
-        yield from super().__iter__()
+        yield from (epoch * self.num_samples + at for at in super().__iter__())
+
+
+class PromptRows(Dataset[dict[str, Any]]):
+    """The rows of any prompt, of later epochs too; as long as one epoch."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self.prompts = prompts
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        rows = self.prompts.rows({"number": numbers})
+        return [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
 
 
 class Trainer(GRPOTrainer):  # type: ignore[misc]
@@ -96,6 +115,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         engine = {"limit_mm_per_prompt": {"video": 0}, "mm_processor_kwargs": bounds, **revisions(revision)}
         with engine_options(**engine) if colocated else nullcontext():
             super().__init__(reward_funcs=[_named(reward.label) for reward in rewards], **options)
+        self.train_dataset = PromptRows(prompts)
         if colocated:
             self.vllm_generation.llm = CheckedEngine(
                 self.vllm_generation.llm,

@@ -305,7 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         bitsandbytes = has_bitsandbytes(Path(given.config))
         return show(config, method, shape, given.gpus or gpus, size, bitsandbytes=bitsandbytes)
 
-    return configuration.run(run)
+    return configuration.run(run, needs=())
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Training:
     autocast: computes in bfloat16 (`precision: bf16`), whatever the stored weights' type.
 
     ddp: plain data parallelism over several devices, whose buckets hold a second copy of the gradients.
-    copies: full frozen copies of the model besides the trained one (DPO's reference, GRPO's with beta).
+    copies: full frozen copies of the model besides the trained one (DPO's reference, GRPO's with beta, rl's with kl).
     others: bytes of other models on the device (GRPO's reward models).
     accumulate: forward passes per step.
     average: whether an average of the trained weights is kept (`ema`), in float32.

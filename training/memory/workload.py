@@ -257,7 +257,8 @@ def _copies(config: TrainerConfig, method: str) -> int:
     """Frozen copies of the model. With a LoRA the reference is the model without it."""
     if config.lora is not None or config.adapter is not None:
         return 0
-    return int(method == "dpo" or (method == "grpo" and getattr(config, "beta", 0.0) > 0))
+    by_kl = getattr(config, "beta", 0.0) > 0 or getattr(config, "kl", None) is not None
+    return int(method == "dpo" or (method in ("grpo", "rl") and by_kl))
 
 
 def _reward_models(config: TrainerConfig) -> float:

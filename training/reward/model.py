@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from PIL import Image
-
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.episodes.images import AnyImage
@@ -72,7 +70,9 @@ class RewardModel:
         Raises BadSample for an image that cannot be opened, ValueError for a reward that is not finite, or when the
         numbers of images and placeholders differ.
         """
+
         import torch
+        from PIL import Image
 
         rewards: list[float] = []
         pairs = list(zip(messages_with_response, images, strict=True))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from PIL import Image
+from typing import TYPE_CHECKING, Protocol
 
 from eval.actions import Action, ParseError
 from eval.actions.dialects.base import Dialect
 from eval.desktop import Expected
 from eval.episodes import Step
 from eval.prompts import Message
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 @dataclass(frozen=True)

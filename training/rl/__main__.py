@@ -1,3 +1,5 @@
+"""`python -m training.rl`: see training.rl.train."""
+
 from training.common.entry import leave
 from training.rl.train import main
 

@@ -8,14 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from eval.config import Config, ConfigError
-from eval.environments.registry import TasksConfig, environment, redrawing
+from eval.environments.registry import TasksConfig, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
-from training.rl.sampler import SamplerConfig, visible
+from training.rl.sections import KlConfig
 from training.rl.trl_options import check_trl
+from training.rl.vllm_config import SamplerConfig, visible
 from training.trl_arguments import UNREAD_BY_RL
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
@@ -107,7 +108,7 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
 # what nothing reads where every turn learns from the teacher
 UNREAD = (
     *("advantage", "gamma", "step_weight", "average", "loss", "importance", "epsilon", "epsilon_high"),
-    *("scale_rewards", "turn_cost", "length_buffer"),
+    *("scale_rewards", "turn_cost", "length_buffer", "kl", "post_kl"),
 )
 
 
@@ -176,6 +177,11 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           the generation
     sdpo                  the model learns, token by token, from an average of itself that is shown how a sibling did
                           the task, or how this rollout failed. None: every turn learns from its advantage
+    kl                    a penalty for every token that the model of the start, the reference, would have said less
+                          or more likely (train/kl). With a LoRA the reference is the model without it; else it is a
+                          second model in memory. None: none
+    post_kl               after the last step of each generation its tokens are read once more: how far they moved the
+                          policy is train/post_kl_v1 and train/post_kl_v2
     asynchronous          rollouts run in a process of their own, with a copy of the model, while the training trains;
                           weights go there after each update, under a version. None: rollouts and updates take turns
     gate                  nats. Before each generation's first step, the log probabilities of every turn are computed
@@ -228,6 +234,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     epsilon_high: NotNegative | None = None
     scale_rewards: Literal["group", "none"] = "group"
     sdpo: SdpoConfig | None = None
+    kl: KlConfig | None = None
+    post_kl: bool = False
     asynchronous: AsyncConfig | None = None
     gate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     kept_groups: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -311,6 +319,11 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         if self.gamma != 1.0 and self.advantage in ("grpo", "gae"):
             raise ConfigError(f"gamma: advantage {self.advantage} has no discount; take per_turn or gigpo")
         self._check_critic()
+        if self.kl is not None and self.adapter is not None:
+            raise ConfigError(
+                "kl: not with adapter: the reference would be the model without it, from before that training; merge "
+                "the adapter (python -m training.merge) and give the result as model"
+            )
         if self.length_buffer is not None and self.length_buffer > self.max_completion:
             raise ConfigError(
                 f"length_buffer: {self.length_buffer} is longer than max_completion, {self.max_completion}"
@@ -341,7 +354,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.tasks.count < self.tasks_per_generation:
             raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
-        tasks = environment(self.environment).tasks(self.tasks.count, self.tasks.seed, self.options)
+        tasks = tasks_of(self.environment, self.tasks.count, self.tasks.seed, self.options)
         if self.fresh is not None:
             redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
         if self.evaluation is not None:

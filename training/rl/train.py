@@ -6,8 +6,8 @@ records/ of all that was tried, rollouts/ with screens), and .done when the trai
 
 After SIGTERM it throws the unfinished rollouts of the present generation away, saves, and exits 0 without .done;
 $SLIPWAY_RESUME names the checkpoint to resume from. What that generation had finished counts then, and the others are
-played (`training.rl.finished`). Exit code 1: too many rollouts were void, a retry may help. Exit code 78: no retry
-helps, as when the gate stops the training.
+played (`rollouts.finished_rollouts`). Exit code 1: too many rollouts were void, a retry may help. Exit code 78: no
+retry helps, as when the gate stops the training.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def arguments(config: RlConfig, out: Path) -> dict[str, Any]:
         "loss_type": config.loss,
         "importance_sampling_level": config.importance,
         "beta": 0.0,
+        "disable_dropout": True,  # an adapter brings its own, and the loss must see the policy that sampled
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "scale_rewards": "none",
@@ -55,8 +56,8 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
     check_arguments(config.trl, _kind())  # before the model, which takes minutes
     from datasets import Dataset
 
-    from training.rl.critic import ValueNetwork
-    from training.rl.policy import Policy
+    from training.rl.learning.critic import ValueNetwork
+    from training.rl.rollouts.policy import Policy
     from training.rl.trainer import RolloutTrainer
 
     world = environment(config.environment)
@@ -83,6 +84,11 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
 
         return ValueNetwork(start_model(config).model.float())
 
+    def reference() -> Any:
+        from training.common.models import start_model
+
+        return start_model(config)
+
     trainer = RolloutTrainer(
         chosen=config,
         tasks=tasks,
@@ -90,6 +96,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         policy=policy,
         out=out,
         critic=None if config.critic is None else critic,
+        reference=reference if config.lora is None else None,
         model=model,
         args=one_device(with_trl(arguments(config, out), config.trl, _kind())),
         train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size * processes())}),
@@ -102,7 +109,10 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
 
         trainer.add_callback(
             Watch(
-                config.evaluation, agents_in_memory(config), builder, heard=trainer.teller and trainer.teller.evaluation
+                config.evaluation,
+                agents_in_memory(config),
+                builder,
+                heard=trainer.recorder and trainer.recorder.evaluation,
             )
         )
         trainer.args.save_total_limit = max(2, config.keep_checkpoints)  # both the best and the newest
@@ -130,7 +140,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     trainer = make_trainer(config, out)
 
     from training.common.watch import take_weights
-    from training.rl import results
+    from training.rl.records import summary
     from training.rl.trainer import Stopped
 
     first = trainer.is_world_process_zero()
@@ -152,7 +162,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     kept = take_weights(trainer, config.evaluation, config.seed, out)
     if first:
         trainer.finished.end()
-        results.write(config, trainer.last, kept, out / "results")
+        summary.write(config, trainer.last, kept, out / "results")
     save_model(trainer, out / "model")
     if first:
         (out / ".done").touch()

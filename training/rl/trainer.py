@@ -18,32 +18,41 @@ from eval.desktop import Desktop, Task
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.common.warm_up import from_the_first_step
-from training.rl import gate
-from training.rl.beside import RolloutsBeside
-from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
-from training.rl.collapse import SuccessWatch
+from training.rl.asynchronous.rollouts import AsyncRollouts
 from training.rl.config import RlConfig
-from training.rl.credit import credited
-from training.rl.critic import ValueLearning, ValueNetwork
-from training.rl.drawing import TaskDrawer
-from training.rl.entropy import EntropyBonus
-from training.rl.figures import figures, in_words, nothing_to_learn, stage_figures
-from training.rl.finished import FinishedRollouts
-from training.rl.following import PublishedWeights
-from training.rl.idle import WorkerTimes
-from training.rl.joined import joined, rows_per_rollout, split_warning
-from training.rl.losses import LossSettings
-from training.rl.off_policy import corrected
-from training.rl.passes import RowTrainer
-from training.rl.policy import Policy
-from training.rl.ranks import GatheredWeights, TrainingRanks, WeightActs
-from training.rl.replay import SuccessReplay
-from training.rl.rollouts import RolloutGeneration, RolloutsStopped, generate
-from training.rl.rows import LossRow, Pictures
-from training.rl.successes import SuccessEpisodes
-from training.rl.teaching import LessonSettings, Teaching, mean_figures, taught, warning
-from training.rl.telling import RecordTeller
-from training.rl.turns import TurnRecord, fitting, learnt, turns_of
+from training.rl.learning import gate
+from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.collapse import SuccessWatch
+from training.rl.learning.credit import credited
+from training.rl.learning.critic import ValueLearning, ValueNetwork
+from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.kl import PostKl, ReferenceModel
+from training.rl.learning.loss_rows import LINES, LossRow, Pictures
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.off_policy import corrected
+from training.rl.learning.ranks import TrainingRanks
+from training.rl.learning.row_trainer import RowTrainer
+from training.rl.learning.sdpo_stage import (
+    SdpoSettings,
+    TeacherCallback,
+    divergence_warning,
+    mean_figures,
+    with_teacher_turns,
+)
+from training.rl.learning.trajectory_rows import join_turns, rows_per_rollout, split_warning
+from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of
+from training.rl.records.recorder import TrainingRecorder
+from training.rl.records.step_metrics import generation_line, generation_metrics, nothing_to_learn, stage_metrics
+from training.rl.records.success_episodes import SuccessEpisodes
+from training.rl.rollouts.finished_rollouts import FinishedRollouts
+from training.rl.rollouts.generation import RolloutGeneration
+from training.rl.rollouts.play import RolloutsStopped, generate
+from training.rl.rollouts.policy import Policy
+from training.rl.rollouts.success_replay import SuccessReplay
+from training.rl.rollouts.task_sampler import TaskSampler
+from training.rl.rollouts.waiting_times import WaitingTimes
+from training.rl.weights.gathered import GatheredWeights, WeightActs
+from training.rl.weights.published import PublishedWeights
 
 
 class Stopped(Exception):
@@ -69,6 +78,7 @@ class RolloutTrainer(RowTrainer):
     policy        of the model in memory, and the context in which it computes
     out           the training's folder
     critic        makes PPO's critic
+    reference     makes the model that `kl` refers to; None: with a LoRA, the trained one without it
     """
 
     def __init__(
@@ -80,6 +90,7 @@ class RolloutTrainer(RowTrainer):
         policy: Callable[[Any, Any], Policy],
         out: Path,
         critic: Callable[[], ValueNetwork] | None = None,
+        reference: Callable[[], Any] | None = None,
         **options: Any,
     ) -> None:
         self.chosen = chosen
@@ -88,8 +99,8 @@ class RolloutTrainer(RowTrainer):
         super().__init__(reward_funcs=[_never], **options)
         self.stops = StopAsked()
         self.add_callback(self.stops)
-        self.drawer = TaskDrawer(chosen, tasks)
-        self.add_callback(self.drawer)
+        self.task_sampler = TaskSampler(chosen, tasks)
+        self.add_callback(self.task_sampler)
         self.ranks: TrainingRanks | None = None
         if self.args.world_size > 1:
             self.ranks = TrainingRanks(self._acts())
@@ -99,13 +110,15 @@ class RolloutTrainer(RowTrainer):
         self.bonus = EntropyBonus(self)
         self.mean = MeanSettings.of(chosen, tasks, self.args.top_entropy_quantile)
         self.gate = gate.GateSettings(chosen.tolerance, out / "results" / "gate.json")
-        self.teller: RecordTeller | None = None
+        self.recorder: TrainingRecorder | None = None
         if first:
-            self.teller = RecordTeller(chosen, out / "results", lambda token: str(self._tokenizer.decode([token])))
-            self.add_callback(self.teller)
-        self.teaching = None if chosen.sdpo is None else Teaching(self, chosen.sdpo, lambda: self.stops.resume)
-        if self.teaching is not None:
-            self.add_callback(self.teaching)
+            self.recorder = TrainingRecorder(
+                chosen, out / "results", lambda token: str(self._tokenizer.decode([token]))
+            )
+            self.add_callback(self.recorder)
+        self.sdpo = None if chosen.sdpo is None else TeacherCallback(self, chosen.sdpo, lambda: self.stops.resume)
+        if self.sdpo is not None:
+            self.add_callback(self.sdpo)
         self.replay: SuccessReplay | None = None
         if first and chosen.replay is not None:
             self.replay = SuccessReplay(self, chosen.replay, lambda: self.stops.resume)
@@ -113,6 +126,9 @@ class RolloutTrainer(RowTrainer):
         self.critic = None if critic is None else ValueLearning(self, chosen, critic, lambda: self.stops.resume)
         if self.critic is not None:
             self.add_callback(self.critic)
+        self.reference = None if chosen.kl is None else ReferenceModel(self, reference)
+        if chosen.post_kl:
+            self.add_callback(PostKl(self, chosen.period))
         self.collapse = None if chosen.collapse is None else SuccessWatch(chosen.collapse, chosen.period, out)
         if self.collapse is not None:
             self.add_callback(self.collapse)
@@ -120,7 +136,9 @@ class RolloutTrainer(RowTrainer):
         if first:
             self.finished = FinishedRollouts(self, chosen, out / "results", lambda: self.stops.resume)
             self.add_callback(self.finished)
-        self.beside = RolloutsBeside(self, chosen, self.drawer) if first and chosen.asynchronous is not None else None
+        self.async_rollouts = (
+            AsyncRollouts(self, chosen, self.task_sampler) if first and chosen.asynchronous is not None else None
+        )
         self.policy = policy(self.model, self.compute_loss_context_manager)
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
         self.rows: list[LossRow] | None = None  # of the present generation
@@ -146,10 +164,10 @@ class RolloutTrainer(RowTrainer):
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
         loss = self.gradient(model, self.rows, self.state.global_step)
-        further, found = self.taught_gradient(self.rows, self.state.global_step)
+        further, found = self.sdpo_gradient(self.rows, self.state.global_step)
         for name, value in mean_figures(found).items():
             self.note(name, value)
-            if name == "divergence" and not self.state.global_step and (told := warning(value)):
+            if name == "divergence" and not self.state.global_step and (told := divergence_warning(value)):
                 print(told, flush=True)
         self._step += 1
         return loss + further
@@ -164,6 +182,9 @@ class RolloutTrainer(RowTrainer):
         def measure(numbers: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
             return self._measured([row for number in numbers if (row := self.sent[number]) is not None])
 
+        def refer(numbers: Sequence[int]) -> list[Tensor]:
+            return self._by_reference([row for number in numbers if (row := self.sent[number]) is not None])
+
         def asked() -> bool:
             assert self.ranks is not None
             return self.ranks.any(self.stops.asked())
@@ -171,13 +192,14 @@ class RolloutTrainer(RowTrainer):
         return {
             "send": send,
             "measure": measure,
+            "refer": refer,
             "asked": asked,
             "leave": self._leave,
             **{name: getattr(weights, name) for name in ("gather", "take", "give_back")},
         }
 
     def published(self, folder: Path, kept: int) -> PublishedWeights:
-        """The trained weights, for what samples beside the training."""
+        """The trained weights, for what samples asynchronous rollouts."""
         if self.ranks is None:
             return PublishedWeights(self.model, folder, kept)
         return GatheredWeights(self.model, folder, kept, self.ranks)
@@ -195,18 +217,14 @@ class RolloutTrainer(RowTrainer):
         elif self.ranks.first:
             with self.ranks.leading(unless=Stopped):
                 own = learnt(self.learn_from(number))
-            self.ranks.release([(each.number, each.old, each.coefficients, each.bonus) for each in own])
+            self.ranks.release([(each.number, {name: getattr(each, name) for name in LINES}) for each in own])
             rows = [record.row() for record in own]
         else:
-            rows = [
-                replace(row, old=old, coefficients=of, bonus=bonus)
-                for at, old, of, bonus in self.ranks.follow()
-                if (row := self.sent[at]) is not None
-            ]
+            rows = [replace(row, **lines) for at, lines in self.ranks.follow() if (row := self.sent[at]) is not None]
         return self._whole(rows, number) if self.chosen.rows == "trajectory" else rows
 
     def _whole(self, rows: Sequence[LossRow], number: int) -> list[LossRow]:
-        whole = [each.row for each in joined(rows)]
+        whole = [each.row for each in join_turns(rows)]
         share = rows_per_rollout(whole)
         self.note("rows_per_rollout", share)
         if not number and self.is_world_process_zero() and (warned := split_warning(share)):
@@ -220,12 +238,15 @@ class RolloutTrainer(RowTrainer):
         self._keep(made)
         records = turns_of(made if self.replay is None else self.replay.stand_in(made))
         records = self._measure(fitting(records, self.pictures))
-        self._tell_of(figures(made, records, gate.passed(records, self.gate)), in_words(made, len(learnt(records))))
+        self._tell_of(
+            generation_metrics(made, records, gate.passed(records, self.gate)),
+            generation_line(made, len(learnt(records))),
+        )
         records = credited(records, self.chosen) if self.critic is None else self.critic.credited(records)
         if self.chosen.asynchronous is not None:
             records = corrected(records, self.chosen.asynchronous)
         if self.chosen.sdpo is not None:
-            records = taught(records, LessonSettings(self.chosen.sdpo.solved, self.policy, self.pictures))
+            records = with_teacher_turns(records, SdpoSettings(self.chosen.sdpo.solved, self.policy, self.pictures))
         records = with_coefficients(uncertain_tokens(records, self.mean), self.mean)
         self._tell_of(self._stage_figures(records), nothing_to_learn(records))
         self._record(made, records)
@@ -236,7 +257,7 @@ class RolloutTrainer(RowTrainer):
         self.last = made
         if self.chosen.successes is not None:
             SuccessEpisodes(self.out / "episodes", self.chosen.successes).keep(made)
-        self.drawer.note(made)
+        self.task_sampler.note(made)
 
     def _measure(self, records: Sequence[TurnRecord]) -> list[TurnRecord]:
         """The stage of the loss's forward: the log probabilities and entropies of all records that fit."""
@@ -244,19 +265,22 @@ class RolloutTrainer(RowTrainer):
             self.ranks.run("send", [record.row() if record.masked is None else None for record in records])
         own, done = learnt(records), list(records)
         now, entropies = self.log_probabilities(own)
-        then = now if self.beside is None else self.beside.at_sampling(own, now, own[0].made.number)
+        then = now if self.async_rollouts is None else self.async_rollouts.at_sampling(own, now, own[0].made.number)
         for record, line, sampled, unsure in zip(own, now, then, entropies, strict=True):
             # the ratio of a replayed turn is to the policy that sampled it
             old = record.turn.logprobs if record.played.replayed else tuple(line.tolist())
             done[record.number] = replace(
                 record, old=old, then=tuple(sampled.tolist()), entropies=tuple(unsure.tolist())
             )
+        if self.reference is not None:
+            for record, line in zip(own, self.by_reference(own), strict=True):
+                done[record.number] = replace(done[record.number], reference=tuple(line.tolist()))
         return done
 
     def _stage_figures(self, records: Sequence[TurnRecord]) -> dict[str, float]:
-        told = stage_figures(records, self.chosen)
-        if self.drawer.fresh is not None:
-            told["fresh_tasks"] = float(len(self.drawer.fresh.made))
+        told = stage_metrics(records, self.chosen)
+        if self.task_sampler.fresh is not None:
+            told["fresh_tasks"] = float(len(self.task_sampler.fresh.made))
         return told if self.critic is None else told | self.critic.figures
 
     def _tell_of(self, told: Mapping[str, float], line: str | None = None) -> None:
@@ -266,29 +290,30 @@ class RolloutTrainer(RowTrainer):
             print(line, flush=True)
 
     def _record(self, made: RolloutGeneration, records: Sequence[TurnRecord]) -> None:
-        assert self.teller is not None
-        self.teller.generation(made, self.state.global_step + 1, records)
+        assert self.recorder is not None
+        self.recorder.generation(made, self.state.global_step + 1, records)
         if self.collapse is not None:
             self.collapse.note(made)
 
-    def note(self, name: str, value: float) -> None:
-        """A figure of a generation, for the log and as a metric; the first process tells it."""
+    def note(self, name: str, value: float, step: int | None = None) -> None:
+        """A figure of a generation, for the log and as a metric; the first process tells it. `step`: that it belongs
+        to; None: the next one."""
         if not self.is_world_process_zero():
             return
         self._metrics["train"][name].append(float(value))
-        metric(self.state.global_step + 1, f"train/{name}", float(value))
+        metric(self.state.global_step + 1 if step is None else step, f"train/{name}", float(value))
 
     def status(self, status: Literal["stopped", "failed", "done"], reason: str | None = None) -> None:
         """The first process tells how the training ended."""
-        if self.teller is not None:
-            self.teller.status(status, self.state.global_step, reason)
+        if self.recorder is not None:
+            self.recorder.status(status, self.state.global_step, reason)
 
     def close(self) -> None:
-        """Ends what runs beside the training, and the last piece of its records."""
-        if self.beside is not None:
-            self.beside.close()
-        if self.teller is not None:
-            self.teller.writer.cut()
+        """Ends asynchronous rollouts, and the last piece of its records."""
+        if self.async_rollouts is not None:
+            self.async_rollouts.close()
+        if self.recorder is not None:
+            self.recorder.writer.cut()
 
     def roll_out(self, number: int) -> RolloutGeneration:
         """The rollouts of a generation, with who waited for whom. Raises Stopped, and what plays them raises."""
@@ -304,17 +329,17 @@ class RolloutTrainer(RowTrainer):
         took, since = time.monotonic() - began, began - self.left
         self.left = time.monotonic()
         told = {"trainer_idle": took / (took + since)}
-        if self.beside is not None and self.beside.feed is not None:
-            told |= self.beside.feed.figures
+        if self.async_rollouts is not None and self.async_rollouts.collector is not None:
+            told |= self.async_rollouts.collector.figures
         else:
-            told |= made.times.since(WorkerTimes())
+            told |= made.times.since(WaitingTimes())
         for name, value in told.items():
             self.note(name, value)
         return made
 
     def _played(self, number: int) -> RolloutGeneration:
-        if self.beside is not None:
-            return self.beside.collect(number, self.stopping)
+        if self.async_rollouts is not None:
+            return self.async_rollouts.collect(number, self.stopping)
         assert self.finished is not None
         self.finished.begin(number)
         with undisturbed(self.model):
@@ -322,12 +347,12 @@ class RolloutTrainer(RowTrainer):
             return generate(
                 self.policy,
                 self.make_desktop,
-                self.drawer.draw(number),
+                self.task_sampler.draw(number),
                 self.chosen,
                 number,
                 self.stopping,
-                self.drawer.further,
-                self.drawer.effort,
+                self.task_sampler.further,
+                self.task_sampler.effort,
                 self.finished if self.chosen.reuses else None,
             )
 

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from eval.actions.geometry import Box, Point
 from eval.benchmarks.errors import BenchError
 from eval.episodes.pictures import opened
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 POINTED = frozenset({"click", "doubleclick", "rightclick", "middleclick", "tripleclick", "moveto", "dragto"})
 SCROLLS = frozenset({"scroll", "hscroll"})

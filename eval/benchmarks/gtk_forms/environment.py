@@ -26,10 +26,13 @@ from eval.config import Config, ConfigError, convert
 from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, Task
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
-from eval.environments.desktop import check_here, servers_of
+from eval.environments.desktop import check_here, on_desktop, servers_of
 from eval.environments.desktop import provenance as provenance
 from eval.environments.splits import Split, seeds
+from eval.identity import TaskParts
 
+HERE: Final = "eval.benchmarks.gtk_forms.environment"
+GTK_PACKAGES: Final = ("libgtk-3-0", "gir1.2-gtk-3.0", "python3-gi")
 MAX_STEPS: Final = 8
 TREE_S: Final = 30.0  # seconds in which the tree must show the form; programs fill it after the picture is there
 PAUSE_S: Final = 0.05
@@ -103,6 +106,13 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     rounds = seeds(chosen.split, seed, -(-count // len(kinds)))
     drawn = [(kind, number) for number in rounds for kind in kinds][:count]
     return [_task(kind, chosen.split, number) for kind, number in drawn]
+
+
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: forms of its kind, the forms' program, and all of the desktop."""
+    drawn = f"{form.__module__}:{KINDS[task.options['kind']].__name__}"
+    role = _options(options).role
+    return on_desktop(HERE, ("FormScene", "_task", drawn), GTK_PACKAGES, role, [f"{form.__module__}:KINDS"])
 
 
 def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:

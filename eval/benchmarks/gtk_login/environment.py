@@ -20,17 +20,19 @@ from typing import Any, Final
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
-from eval.benchmarks.gtk_forms.environment import check_gtk
+from eval.benchmarks.gtk_forms.environment import GTK_PACKAGES, check_gtk
 from eval.config import Config, ConfigError, convert
-from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task
+from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, answer_of
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login
-from eval.environments.desktop import check_here, servers_of
+from eval.environments.desktop import check_here, on_desktop, servers_of
 from eval.environments.desktop import provenance as provenance
 from eval.environments.login import LABEL, LOGOUT, LONGEST, MAX_STEPS, SIZE, LoginForm, Split
 from eval.environments.splits import seeds
+from eval.identity import TaskParts
 
+HERE: Final = "eval.benchmarks.gtk_login.environment"
 SHOWN_S: Final = 60.0  # seconds in which the program must have drawn the form
 PAUSE_S: Final = 0.05
 FOLDER: Final = ".login"
@@ -137,6 +139,10 @@ class GtkLoginDesktop:
     async def step(self, action: Action) -> Observation:
         return await self._told(await self.inner.step(action))
 
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self.inner)
+        return None if seen is None else await self._told(seen)
+
     async def score(self) -> Score:
         return await self.inner.score()
 
@@ -226,6 +232,11 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         )
         for number in seeds(chosen.split, seed, count)
     ]
+
+
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: its form, the form's program, and all of the desktop."""
+    return on_desktop(HERE, ("LoginScene",), GTK_PACKAGES, _options(options).role)
 
 
 def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:

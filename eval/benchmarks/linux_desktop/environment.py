@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,19 +13,21 @@ from eval.benchmarks.linux_desktop.hacks import hacks
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
 from eval.benchmarks.linux_desktop.task_files import read
-from eval.benchmarks.linux_desktop.template import Instance
+from eval.benchmarks.linux_desktop.template import PROGRAMS, Instance
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
 from eval.desktops.hacked import HackedScene
 from eval.desktops.isolation import check_shown
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
 from eval.environments.desktop import provenance as provenance
 from eval.environments.splits import Split, seeds
+from eval.identity import TaskParts
 
 if TYPE_CHECKING:
     from eval.desktops.live import TaskScene
 
+HERE: Final = "eval.benchmarks.linux_desktop"
 MEMORY: Final = 3 << 30  # bytes of a desktop: a browser and an office program
 HOME: Final = 512 << 20
 PROCESSES: Final = 512  # threads count: a browser has some 200
@@ -91,7 +89,7 @@ def task_of(template: type[Instance], split: Split, seed: int) -> Task:
         text,
         seed,
         about.max_steps,
-        {"split": split, "template": _source(template.__module__)},
+        {"split": split},
         tags,
         cluster=about.name,
         programs=about.programs,
@@ -100,10 +98,16 @@ def task_of(template: type[Instance], split: Split, seed: int) -> Task:
     )
 
 
-@cache
-def _source(module: str) -> str:
-    """The beginning of the sha256 of a template's file: who changes how a task is prepared or judged makes another."""
-    return hashlib.sha256(inspect.getsource(sys.modules[module]).encode()).hexdigest()[:12]
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: its template, and all of the desktop."""
+    template = TEMPLATES[task.task_id]
+    return on_desktop(
+        f"{HERE}.environment",
+        (f"{template.__module__}:{template.__qualname__}", f"{HERE}.scene:InstanceScene", f"{HERE}.registry:instance"),
+        [PROGRAMS[name] for name in template.about.programs],
+        _options(options).role,
+        [f"{HERE}.registry:TEMPLATES"],
+    )
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:

@@ -26,6 +26,7 @@ from eval.benchmarks.linux_desktop.template import Instance
 from eval.desktop import BrokenByAgent, Desktop, InfraError, Observation, Score, Task
 from eval.desktops.live import LiveDesktop
 from eval.desktops.tools import told
+from eval.environments.registry import identified
 from eval.environments.splits import SPLIT_SEED
 from eval.episodes import jsonl
 from eval.records import RECORDS, TaskRecord
@@ -99,8 +100,9 @@ class Measured:
 def played_tasks(options: LinuxDesktopOptions, seeds: int) -> list[Task]:
     """The tasks: `seeds` instances of each chosen template."""
     first = SPLIT_SEED * ("train", "test", "validation").index(options.split)
+    asked = msgspec.to_builtins(options)
     return [
-        replace(task_of(template, options.split, first + number), max_steps=None)
+        identified("linux-desktop", replace(task_of(template, options.split, first + number), max_steps=None), asked)
         for template in options.chosen()
         for number in range(seeds)
     ]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.osworld.judging import PublicJudge
 from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators
+from eval.benchmarks.osworld.needs import needs_of
 from eval.benchmarks.osworld.scene import PublicPlaces, PublicScene
 from eval.benchmarks.osworld.tasks import PublicTasks, load
 from eval.config import Config, ConfigError, convert
@@ -20,9 +21,11 @@ from eval.desktop import Desktop, Task
 from eval.desktops.isolation import check_shown
 from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, servers_of, video_folder
+from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
 from eval.environments.desktop import provenance as isolated
+from eval.identity import TaskParts
 
+HERE: Final = "eval.benchmarks.osworld.environment"
 MEMORY: Final = 3 << 30  # bytes of a desktop: an office program
 HOME: Final = 512 << 20
 
@@ -93,6 +96,18 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         about = {"task_file": one.digest}
         many.append(Task(one.task_id, one.instruction, trial, None, about, tags, one.task_id))
     return many
+
+
+def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
+    """What a task is made of: its steps and the public evaluators, its programs, and all of the desktop. Its file is in
+    its options."""
+    chosen = _options(options)
+    known = chosen.found().by_name.get(task.task_id)
+    started = () if known is None else tuple(need.name for need in needs_of(known) if need.kind == "program")
+    evaluators = PublicEvaluators.of_python(Path(chosen.judge))
+    found = on_desktop(HERE, ("eval.benchmarks.osworld.scene:PublicScene",), (), chosen.role)
+    told = {} if evaluators is None else {"evaluators": f"desktop-env {evaluators.version} {evaluators.digest}".strip()}
+    return replace(found, started=started, elsewhere=bool(chosen.machines), told=told)
 
 
 def size(options: Mapping[str, Any]) -> int:

@@ -14,9 +14,10 @@ The answer is one JSON object on the standard output, and all that the package p
 
     package   version of desktop-env
     score     what `DesktopEnv.evaluate` gives, from 0 to 1; null where it failed
-    failures  why the score cannot be trusted: an exception, a request without a good answer, a program or package that
-              is not here. With one of them the task is not judged, whatever the score is: getters turn a server that is
-              gone into None, and metrics turn None into 0
+    failures  why the score cannot be trusted: a request without a good answer, a program or package that is not here.
+              With one of them the task is not judged, whatever the score is: getters turn a server that is gone into
+              None, and metrics turn None into 0
+    raised    the exception with which a metric or getter ended, or null: what the agent left may be its cause
     broken    what the server tells as the agent's doing, or null
 """
 
@@ -157,7 +158,7 @@ def desktop(order: dict[str, Any]) -> Any:
 def judged(order: dict[str, Any]) -> dict[str, Any]:
     """The answer to an order."""
     watch = FailureWatch(order["address"], order["token"])
-    score = None
+    score = raised = None
     try:
         watch.start()
         score = float(desktop(order).evaluate())
@@ -167,9 +168,9 @@ def judged(order: dict[str, Any]) -> dict[str, Any]:
         watch.failed(f"missing dependency: package {error.name}")
     except Exception as error:  # a judge that fails judges nothing, whatever it fails with
         traceback.print_exc()
-        watch.failed(f"{type(error).__name__}: {error}"[:500])
+        raised = f"{type(error).__name__}: {error}"[:500]
     package = importlib.metadata.version("desktop-env")
-    return {"package": package, "score": score, "failures": watch.failures, "broken": watch.broken}
+    return {"package": package, "score": score, "failures": watch.failures, "raised": raised, "broken": watch.broken}
 
 
 def main() -> None:

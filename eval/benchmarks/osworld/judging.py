@@ -15,16 +15,21 @@ import msgspec
 
 from eval.benchmarks.osworld import judge_program
 from eval.benchmarks.osworld.tasks import Fields
-from eval.desktop import BrokenByAgent, InfraError, NotRunHere, SetupFailed
+from eval.desktop import BrokenByAgent, CheckerFailed, InfraError, NotRunHere, SetupFailed
 
 LIMIT_S: Final = 600.0
 NOBODY: Final = 65534
 PROGRAM: Final = Path(judge_program.__file__)
 INSTALL: Final = "make osworld-env"
+OF_THE_TASK: Final = ("cloud_file", "cache_file")  # getters of files that no agent can change
 
 
 class JudgeFailed(InfraError):
     """The judge or one of its getters failed, so nothing is known about the task."""
+
+
+class MetricRaised(CheckerFailed):
+    """A metric or getter raised, or ended the judge, while the desktop and all that it needs answered."""
 
 
 class PublicVerdict(msgspec.Struct, frozen=True):
@@ -34,6 +39,7 @@ class PublicVerdict(msgspec.Struct, frozen=True):
     score: float | None
     failures: list[str]
     broken: str | None
+    raised: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class PublicJudge:
         Metrics of the package evaluate strings of the desktop as Python, so that an agent has a say in what the judge
         does. So it gets no variable of this process's environment. Where this process is root it is one of the user
         `nobody`, with one right of root at most: to read, where the interpreter lies in a folder that is not open to
-        all. Raises JudgeFailed, SetupFailed for what is not installed, BrokenByAgent.
+        all. Raises JudgeFailed, MetricRaised, SetupFailed for what is not installed, BrokenByAgent.
         """
         self.check()
         order = {
@@ -73,17 +79,30 @@ class PublicJudge:
             "screen": screen,
             "last_action": "FAIL" if gave_up else "DONE",
         }
+        try:
+            return await self._verdict(order, cache)
+        except MetricRaised as raised:
+            if (right := on_right_files(evaluator)) is None:
+                raise
+            with contextlib.suppress(InfraError):
+                await self._verdict({**order, "evaluator": right}, cache)
+                raise BrokenByAgent(f"the metric judges the right file, and fails on what is there: {raised}") from None
+            raise
+
+    async def _verdict(self, order: Fields, cache: Path) -> PublicVerdict:
         out, told, status = await self._run(json.dumps(order).encode(), cache)
         try:
             verdict = msgspec.json.decode(out, type=PublicVerdict)
         except msgspec.DecodeError:
-            raise JudgeFailed(f"the judge ended with status {status} and no verdict: {told[-1000:]}") from None
+            raise MetricRaised(f"the judge ended with status {status} and no verdict: {told[-1000:]}") from None
         if missing := [text for text in verdict.failures if text.startswith("missing dependency")]:
             raise SetupFailed("; ".join(missing))
         if verdict.broken is not None:
             raise BrokenByAgent(verdict.broken)
-        if verdict.failures or verdict.score is None:
-            raise JudgeFailed("; ".join(verdict.failures))
+        if verdict.failures:
+            raise JudgeFailed("; ".join([*verdict.failures, *filter(None, [verdict.raised])]))
+        if verdict.score is None:
+            raise MetricRaised(verdict.raised or "no score")
         return verdict
 
     def _apart(self) -> list[str]:
@@ -118,6 +137,24 @@ class PublicJudge:
                     os.killpg(process.pid, signal.SIGKILL)  # and what it started
                 await process.wait()
         return out, told.decode(errors="replace"), process.returncode or 0
+
+
+def on_right_files(evaluator: Fields) -> Fields | None:
+    """The evaluator with the files that are expected in the place of those that the agent left; None where not every
+    result is compared with a file that comes with the task."""
+    results, expected = (
+        each if isinstance(each, list) else [each] for each in map(evaluator.get, ("result", "expected"))
+    )
+    if len(results) != len(expected) or not all(
+        isinstance(mine, dict)
+        and isinstance(right, dict)
+        and mine.get("type") == "vm_file"
+        and right.get("type") in OF_THE_TASK
+        for mine, right in zip(results, expected, strict=True)
+    ):
+        return None
+    kept = {name: value for name, value in evaluator.items() if name != "postconfig"}
+    return {**kept, "result": evaluator["expected"]}
 
 
 def _open_to_all(path: Path) -> bool:

@@ -10,6 +10,7 @@ from eval.actions.dialects.dsl import Dsl
 from eval.agents.baselines import DoesNothing
 from eval.benchmarks.osworld import environment
 from eval.benchmarks.osworld.listing import RunnableTask
+from eval.environments.registry import tasks_of
 from eval.rollout import Rollout, RolloutLimits, rollout
 
 BENCHMARK = "osworld without an agent"
@@ -23,7 +24,7 @@ async def without_agent(
     Raises ConfigError.
     """
     can_run = {row.task for row in rows if row.can_run}
-    every = environment.tasks(environment.size(options), 0, options)
+    every = tasks_of("osworld", environment.size(options), 0, options)
     tasks = [task for task in every if task.task_id in can_run]
     found = await rollout(
         DoesNothing(Dsl(4)),

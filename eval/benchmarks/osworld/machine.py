@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.machinery import PathFinder
 from importlib.metadata import distributions
 from pathlib import Path
@@ -32,12 +33,14 @@ class PublicEvaluators:
 
     metrics, getters  the names that its evaluators have, without the metrics that lack a package
     missing           packages that it imports and that are not installed
+    digest            of its code, and of the names and versions of all packages beside it
     """
 
     metrics: frozenset[str] = frozenset()
     getters: frozenset[str] = frozenset()
     missing: tuple[str, ...] = ()
     version: str = ""
+    digest: str = ""
 
     @classmethod
     def of_python(cls, python: Path) -> PublicEvaluators | None:
@@ -47,6 +50,7 @@ class PublicEvaluators:
         return None
 
     @classmethod
+    @cache  # its source is read whole, and every task asks
     def of(cls, package: Path) -> PublicEvaluators:
         """`package`: the folder `desktop_env`."""
         folder = package / "evaluators"
@@ -60,7 +64,8 @@ class PublicEvaluators:
             missing.remove(name)
             metrics -= SPARED[name]
         versions = [each.version for each in distributions(name="desktop-env", path=[str(package.parent)])]
-        return cls(frozenset(metrics), frozenset(getters), tuple(missing), versions[0] if versions else "")
+        version = versions[0] if versions else ""
+        return cls(frozenset(metrics), frozenset(getters), tuple(missing), version, _digest(package))
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,14 @@ def told(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvalua
     else:
         why = describe(judge)
     return f"{rest}; {why}" if rest else why
+
+
+def _digest(package: Path) -> str:
+    beside = "\n".join(sorted(each.name for each in package.parent.glob("*-info")))
+    found = hashlib.sha256(beside.encode())
+    for path in sorted(package.rglob("*.py")):
+        found.update(f"\0{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _is_here(name: str, packages: Path) -> bool:

@@ -74,4 +74,4 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"none of the {len(found.names)} tasks can be read; {name}: {why}")
         return 0
 
-    return configuration.run(run)
+    return configuration.run(run, needs=())

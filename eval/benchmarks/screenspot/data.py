@@ -19,14 +19,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from eval.actions.geometry import Point
 from eval.benchmarks.errors import BenchError
 from eval.desktop import BadFrame
 from eval.episodes.pictures import opened
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Edition = Literal["v1", "v2", "pro"]
 Language = Literal["en", "cn"]

@@ -90,8 +90,9 @@ class Adb:
         self.delivery = Delivery.NOT_SENT
         self.absences = 0
 
-    async def shell(self, command: str, *, repeat: bool) -> AdbPrinted:
-        """Runs a command in the device's shell. `repeat`: doing it twice does no harm.
+    async def shell(self, command: str, *, repeat: bool, asked_s: float = 0.0) -> AdbPrinted:
+        """Runs a command in the device's shell. `repeat`: doing it twice does no harm. `asked_s`: seconds that the
+        command itself asks for, beyond the limit.
 
         A command that never reached the device is always tried again. Raises DesktopServerGone, ServerTimeout,
         AccessRefused and BadAnswer, but nothing for a command that fails: see `AdbPrinted.code`.
@@ -102,7 +103,7 @@ class Adb:
         end = re.compile(rf"{word} (\d+)\s*\Z")
 
         async def once() -> AdbPrinted:
-            _, out, err = await self._client(["shell", whole])
+            _, out, err = await self._client(["shell", whole], asked_s)
             text = out.decode("utf-8", "replace").replace("\r\n", "\n")
             found = end.search(text)
             if found is None:
@@ -179,11 +180,14 @@ class Adb:
         if code or not re.search(r"\bconnected to ", said):
             raise DesktopServerGone(f"{self.serial}: {said}", Delivery.NOT_SENT)
 
-    async def _client(self, words: Sequence[str]) -> tuple[int, bytes, bytes]:
-        return await self._run([PROGRAM, "-s", self.serial, *words])
+    async def _client(self, words: Sequence[str], asked_s: float = 0.0) -> tuple[int, bytes, bytes]:
+        return await self._run([PROGRAM, "-s", self.serial, *words], asked_s=asked_s)
 
-    async def _run(self, words: Sequence[str], *, quiet: bool = False) -> tuple[int, bytes, bytes]:
+    async def _run(
+        self, words: Sequence[str], *, quiet: bool = False, asked_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
         """The client's exit status, output and errors. It is ended when it takes too long, or when nobody waits."""
+        limit_s = self.limit_s + asked_s
         pipe = asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE
         try:
             client = await asyncio.create_subprocess_exec(
@@ -192,13 +196,13 @@ class Adb:
         except FileNotFoundError:
             raise DesktopServerGone(missing_client() or words[0], Delivery.NOT_SENT) from None
         try:
-            async with asyncio.timeout(self.limit_s):
+            async with asyncio.timeout(limit_s):
                 out, err = await asyncio.gather(_whole(client.stdout), _whole(client.stderr))
                 return await client.wait(), out, err
         except TimeoutError:
             self.delivery = Delivery.SENT
             what = " ".join(words[1:])[:80]
-            raise ServerTimeout(f"adb {what}: no answer within {self.limit_s:g} s", Delivery.SENT) from None
+            raise ServerTimeout(f"adb {what}: no answer within {limit_s:g} s", Delivery.SENT) from None
         finally:
             if client.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import DesktopGone, Expected, Observation, Score, Task
 from eval.desktops.android.phone import Phone
-from eval.desktops.computer import ShownScreen
+from eval.desktops.computer import ShownScreen, shown_if_it_answers
 
 
 class PhoneScene(Protocol):
@@ -83,6 +83,10 @@ class PhoneDesktop:
         shown = await self._here().act([action])
         self._done.append(action)
         return await self._observed(shown)
+
+    async def answers(self) -> Observation | None:
+        """See eval.desktop.AnsweringDesktop."""
+        return await shown_if_it_answers(self._here(), self._observed)
 
     async def score(self) -> Score:
         return await self._scene.judge(self._here())

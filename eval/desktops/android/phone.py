@@ -15,6 +15,7 @@ from PIL import Image
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
+from eval.actions.lasting import asks
 from eval.desktop import ActionRefused, BadFrame, DesktopGone, SetupFailed
 from eval.desktops.android import gestures
 from eval.desktops.android.adb import Adb
@@ -179,6 +180,10 @@ class Phone:
     async def release(self) -> None:
         """Nothing: no key and no finger stays down between two actions."""
 
+    async def answers(self) -> bool:
+        """Whether the device does a command. What was given up ended with its client, or goes on to its end."""
+        return (await self.adb.shell("true", repeat=True)).code == 0
+
     async def close(self) -> None:
         """Gives the device back its rotation and keyboard; also a device that is gone already."""
         before, self._before = self._before, {}
@@ -197,15 +202,15 @@ class Phone:
         elif kind is ActionType.TYPE:
             await self._type(action)
         elif kind is ActionType.CLICK_AND_TYPE:
-            await self._input(gestures.of(action, self.screen))
+            await self._input(gestures.of(action, self.screen), action)
             await self._type(action)
         elif kind is ActionType.KEY:
             held = "--longpress " if (action.duration or 0) >= gestures.LONG_S else ""
-            await self._input([f"input keyevent {held}{self._codes(action)[0]}"])
+            await self._input([f"input keyevent {held}{self._codes(action)[0]}"], action)
         elif kind is ActionType.HOTKEY:
-            await self._input([f"input keycombination {' '.join(map(str, self._codes(action)))}"])
+            await self._input([f"input keycombination {' '.join(map(str, self._codes(action)))}"], action)
         elif kind is ActionType.BACK:
-            await self._input([f"input keyevent {BACK}"])
+            await self._input([f"input keyevent {BACK}"], action)
         elif kind is ActionType.GOTO:
             await self._goto(action.url or "")
         elif kind is ActionType.OPEN_APP:
@@ -213,9 +218,9 @@ class Phone:
             await self._start(f"am start -W -n {shlex.quote(f'{package}/{activity}')}", action)
         elif kind is ActionType.CLOSE_APP:
             package, _ = await self._app(action.app_name or "")
-            await self._input([f"am force-stop {shlex.quote(package)}"])
+            await self._input([f"am force-stop {shlex.quote(package)}"], action)
         else:
-            await self._input(gestures.of(action, self.screen))
+            await self._input(gestures.of(action, self.screen), action)
 
     def _check(self, action: Action) -> None:
         """Raises ActionRefused for what would be half done, or cannot be done."""
@@ -249,11 +254,11 @@ class Phone:
 
     async def _type(self, action: Action) -> None:
         for command in typing_commands(action.text or ""):
-            await self._input([command])
+            await self._input([command], action)
 
-    async def _input(self, commands: Sequence[str]) -> None:
+    async def _input(self, commands: Sequence[str], action: Action) -> None:
         """Runs commands at once, in one shell, and never twice. Raises ActionRefused for what this Android lacks."""
-        done = await self.adb.shell(" && ".join(commands), repeat=False)
+        done = await self.adb.shell(" && ".join(commands), repeat=False, asked_s=asks(action))
         if done.code and re.search(r"[Uu]nknown (?:command|option)", done.said):
             words = " ".join(commands[0].split()[:2])
             raise ActionRefused(f"this phone's Android is too old for `{words}`")

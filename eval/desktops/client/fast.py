@@ -96,6 +96,10 @@ class DesktopClient:
     async def release(self) -> None:
         await self._ask("POST", "/v1/release")
 
+    async def answers(self) -> bool:
+        """Whether the desktop behind the server answers; the batch that was given up ends there, too."""
+        return decoded(await self._ask("POST", "/v1/answers"), dict[str, bool])["answers"]  # type: ignore[no-any-return]
+
     async def close(self) -> None:
         """Releases what is down where the server can still be asked, and closes the connections."""
         self._transport.patience_s = 0.0

@@ -22,6 +22,7 @@ from PIL import Image
 from eval.actions import Action, ActionType, Unrepresentable
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import Screen
+from eval.actions.lasting import asks
 from eval.desktop import ActionRefused, BadFrame
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.client.transport import Reply, Transport
@@ -95,7 +96,7 @@ class PublicClient:
             await asyncio.sleep(seconds)
             return
         for code in self._programs(action):
-            await self._execute(code)
+            await self._execute(code, self._transport.limit_s + asks(action))
         if action.type in (ActionType.KEY_DOWN, ActionType.MOUSE_DOWN):
             self._down.append(action)
 
@@ -123,12 +124,12 @@ class PublicClient:
         up = [f"pyautogui.keyUp({key!r})" for key in reversed(held)]
         return ["; ".join([*down, *code.split("\n"), *up])]
 
-    async def _execute(self, code: str) -> None:
+    async def _execute(self, code: str, limit_s: float) -> None:
         """Runs a program once. Raises DesktopServerFailed, and what the transport raises."""
         body = {"command": ["python", "-c", PREFIX + code], "shell": False}
         self.delivery = Delivery.NOT_SENT
         try:
-            reply = await self._transport.ask("POST", "/execute", repeat=False, json=body)
+            reply = await self._transport.ask("POST", "/execute", repeat=False, limit_s=limit_s, json=body)
         except Exception as error:
             self.delivery = getattr(error, "delivery", Delivery.SENT)
             raise
@@ -181,6 +182,13 @@ class PublicClient:
         for action in reversed(down):
             key = action.type is ActionType.KEY_DOWN
             await self._do(replace(action, type=ActionType.KEY_UP if key else ActionType.MOUSE_UP))
+
+    async def answers(self) -> bool:
+        """The server is asked for its screen. Nothing ends a program there: what was given up may go on."""
+        reply = await self._transport.ask("POST", "/screen_size", repeat=True)
+        if reply.status == 200:
+            await self.release()
+        return reply.status == 200
 
     async def close(self) -> None:
         """Closes the connections; what is pressed stays so unless `release` was called."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from eval.config import EXIT_CONFIG, ConfigError
+from eval.config import EXIT_CONFIG, ConfigError, need
 from eval.desktop import InfraError
 from eval.desktops.isolation import check_shown
 from eval.desktops.server.service import DesktopService, Permissions
@@ -176,6 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0 told to end, 1 the desktop failed, 2 wrong arguments."""
     arguments = parser().parse_args(argv)
     try:
+        need("PIL", "aiohttp", "fpng", "jeepney", "xcffib")
         asyncio.run(_serve(arguments, _checked(arguments)))
     except ConfigError as error:
         print(f"eval: {error}", file=sys.stderr)

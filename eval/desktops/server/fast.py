@@ -35,6 +35,7 @@ def add_routes(app: web.Application) -> None:
     app.router.add_get("/v1/frame", _frame)
     app.router.add_get("/v1/tree", _tree)
     app.router.add_post("/v1/release", _release)
+    app.router.add_post("/v1/answers", _answers)
     app.router.add_post("/v1/reset", _reset)
     app.router.add_post("/v1/run", _run)
     app.router.add_post("/v1/start", _start)
@@ -97,6 +98,11 @@ async def _tree(request: web.Request) -> web.Response:
 async def _release(request: web.Request) -> web.Response:
     await request.app[SERVICE].release()
     return _answer(request, {})
+
+
+async def _answers(request: web.Request) -> web.Response:
+    """Whether the X server answers, after an action that was given up."""
+    return _answer(request, {"answers": await request.app[SERVICE].answers()})
 
 
 async def _reset(request: web.Request) -> web.Response:

@@ -15,7 +15,7 @@ import msgspec
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.desktop import ActionRefused, DesktopGone
-from eval.desktops.computer import LocalComputer
+from eval.desktops.computer import ANSWERS_S, LocalComputer
 from eval.desktops.server.errors import NoSuchThing, NotAllowed, Refused, RequestConflict
 from eval.desktops.server.recording import Recording
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
@@ -121,6 +121,14 @@ class DesktopService:
     async def release(self) -> None:
         """Releases every key and button that is down."""
         await self.call(lambda executor: executor.release())
+
+    async def answers(self) -> bool:
+        """For a client that gave a batch up: out of turn, because the batch has it. See DesktopComputer.answers."""
+        try:
+            async with asyncio.timeout(ANSWERS_S):
+                return await self._here().answers()
+        except TimeoutError:
+            return False
 
     # Batches
 

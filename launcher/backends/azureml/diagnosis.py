@@ -11,6 +11,7 @@ from launcher.backends.azureml.names import NAME, PLACE
 from launcher.backends.base import CheckResult
 from launcher.errors import SlipwayError
 from launcher.spec.profile import Profile
+from launcher.trees import document
 
 
 def diagnose(profile: Profile) -> Iterator[CheckResult]:
@@ -25,7 +26,7 @@ def diagnose(profile: Profile) -> Iterator[CheckResult]:
         workspace = Workspace(block, patience=0.0)
         workspace.must_exist()
     except SlipwayError as error:
-        yield CheckResult(NAME, "failed", str(error), "docs/howto/azure.md", error.exit_code)
+        yield CheckResult(NAME, "failed", str(error), document("docs/howto/azure.md"), error.exit_code)
         return
     yield CheckResult(NAME, "ok", f"this login sees the workspace {workspace.name}")
     for place, other in others(str(block["subscription"])):

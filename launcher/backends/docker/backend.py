@@ -19,6 +19,7 @@ RELAY: Final = ("python", "-m", "launcher.runtime.relay")  # the PATH of an imag
 
 class DockerBackend(LocalBackend):
     name = "docker"
+    in_this_python = False
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
         """The local backend's checks. Also: the engine answers, it has every image that it cannot pull, and containers

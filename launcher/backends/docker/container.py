@@ -34,7 +34,7 @@ NETWORK: Final = "slipway"  # for runs with several members, which find each oth
 # The project is on no package index yet, so a wheel is copied.
 FIX: Final = (
     f'add `COPY slipway_cua-*.whl /tmp/`, `RUN pip install /tmp/slipway_cua-*.whl` and `LABEL {RUNTIME_LABEL}="1"` to '
-    "its Dockerfile (`uv build --wheel` in a clone of Slipway makes the file), or build it FROM one of the images of "
+    "its Dockerfile (`make wheel` in a clone of Slipway makes the file), or build it FROM one of the images of "
     "`launcher images list`"
 )
 TOOLKIT: Final = (

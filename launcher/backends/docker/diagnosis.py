@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from launcher.backends.base import CheckResult
 from launcher.errors import SlipwayError
 from launcher.spec.profile import Profile
+from launcher.trees import document
 
 
 def diagnose(profile: Profile) -> Iterator[CheckResult]:
     """Whether the Docker engine answers."""
-    fix = "`launcher submit FILE --backend docker` needs it; docs/howto/containers.md says how to install it"
+    page = document("docs/howto/containers.md")
+    fix = f"`launcher submit FILE --backend docker` needs it; {page} says how to install it"
     try:
         from launcher.images.engine import Engine
 

@@ -20,6 +20,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.store import layout
 from launcher.store.address import StoreUrl
 from launcher.store.renewed import EXPIRES, ISSUED
+from launcher.trees import document
 
 FRESH: Final = 60.0  # seconds for which launches share credentials
 SHORTEST: Final = 900  # seconds; AWS gives none for less
@@ -67,7 +68,7 @@ def unattended(job: ResolvedJob, silent: float | None) -> str:
     since = "has ever looked" if silent is None else f"has looked for {silent / 60:.0f} min"
     return (
         f"{_too_long(job)}, and no reaper {since}: run `launcher reap --backend lambda` as a service "
-        f"(docs/howto/lambda.md); allowed without one: {_up_to(job)}"
+        f"({document('docs/howto/lambda.md')}); allowed without one: {_up_to(job)}"
     )
 
 

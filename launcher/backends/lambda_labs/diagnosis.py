@@ -10,6 +10,7 @@ from launcher.backends.base import CheckResult
 from launcher.backends.lambda_labs.names import NAME, RUN
 from launcher.errors import SlipwayError
 from launcher.spec.profile import Profile
+from launcher.trees import document
 
 
 def diagnose(profile: Profile) -> Iterator[CheckResult]:
@@ -17,7 +18,7 @@ def diagnose(profile: Profile) -> Iterator[CheckResult]:
     asked."""
     from launcher.backends.lambda_labs.api import KEYS, LambdaApi, LambdaRefused
 
-    fix = f"set {KEYS[0]} to a key of cloud.lambda.ai/api-keys; docs/howto/lambda.md"
+    fix = f"set {KEYS[0]} to a key of cloud.lambda.ai/api-keys; {document('docs/howto/lambda.md')}"
     if not any(os.environ.get(name) for name in KEYS) and NAME not in profile.blocks:
         yield CheckResult(NAME, "ok", f"not set up: {KEYS[0]} is not set")
         return

@@ -13,7 +13,7 @@ from launcher.backends.base import BackendObservation, Handle, QueueListing, Ren
 from launcher.backends.local import entry, queue
 from launcher.backends.local.state import QueueNote, Site, StartRecord, StateDir, read
 from launcher.errors import BadInput, Conflict, NotFound
-from launcher.files import create, create_all, replace_all
+from launcher.files import create_all, replace_all
 from launcher.protocol.records import Placement
 from launcher.spec.environment import IGNORED
 from launcher.spec.hashing import run_hash, run_id
@@ -28,6 +28,7 @@ class LocalBackend:
     notify (folder and name of a profile) where its channels are told of ends."""
 
     name = "local"
+    in_this_python = True  # `python` in a command is the one that runs this
 
     def __init__(self, options: Mapping[str, object]) -> None:
         if not options.get("state"):
@@ -45,7 +46,9 @@ class LocalBackend:
         return entry.render(group)
 
     def check(self, group: Sequence[ResolvedJob]) -> None:
-        """Refuses, before anything is written, jobs larger than this machine and secrets that are not set."""
+        """Refuses, before anything is written, jobs larger than this machine, secrets that are not set, and our own
+        programs where this Python lacks their packages."""
+        from launcher.backends.local.packages import lacking
         from launcher.backends.local.slots import capacity
         from launcher.userdata import secrets
 
@@ -56,6 +59,9 @@ class LocalBackend:
         for job in group:
             if short := room.shortage(job):
                 wrong.append(f"{run_id(job)}: {short}")
+            for role in job.roles.values() if self.in_this_python else ():
+                if why := lacking(role.command, role.env):
+                    wrong.append(f"{run_id(job)}: {why}")
             missing = secrets.missing(self.state.secrets, job.secrets)
             wrong += [f"{run_id(job)}: secret {name}: {why}" for name, why in missing.items()]
         if wrong:
@@ -82,7 +88,7 @@ class LocalBackend:
         replace_all({self.state.site(run): msgspec.json.encode(site) for run, site in sites.items()})
         taken = create_all({self.state.entry(run): texts[run].encode() for run in new})
         for run in set(texts) - set(new) | {path.stem for path in taken}:
-            queued = self._entry(run)  # None: it has ended since; the submit counts as done
+            queued = self._queued(run)  # None: it has ended since; the submit counts as done
             if queued is not None and queued.fingerprint != hashes[run]:
                 raise Conflict(f"{self.state.entry(run)} is another job under the name {run}")
         self._start()
@@ -92,12 +98,21 @@ class LocalBackend:
         """Role -> the id of the image that a start now would run; here none."""
         return {}
 
+    def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
+        """The handles of the runs that are in the queue, from one listing."""
+        queued = set(self.state.queued())
+        found = {run: self._queued(run) for run in runs if run in queued}
+        handles = {run: handle for run, handle in found.items() if handle is not None}
+        if handles:
+            self._ensure(queued=True)
+        return handles
+
     def look_up(self, run: str) -> BackendObservation | None:
-        queued = self._entry(run)
-        if queued is None:
+        handle = self._queued(run)
+        if handle is None:
             return None
-        self._ensure()
-        return self._observe(self._handle(queued.run, queued.fingerprint))
+        self._ensure(queued=True)
+        return self._observe(handle)
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
         last: dict[str, BackendObservation] = {}
@@ -114,7 +129,7 @@ class LocalBackend:
                 if not observation.active:
                     del active[run]
             if active:
-                self._ensure()
+                self._ensure(queued=True)
                 time.sleep(POLL)
 
     def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
@@ -162,12 +177,9 @@ class LocalBackend:
         return forwarding.argv(ports)
 
     def cancel(self, handles: Collection[Handle]) -> None:
-        cancelled = False
-        for handle in handles:
-            if self.state.entry(handle.run).exists():
-                create(self.state.cancel(handle.run), b"")
-                cancelled = True
-        if cancelled:
+        there = [handle.run for handle in handles if self.state.entry(handle.run).exists()]
+        create_all({self.state.cancel(run): b"" for run in there})
+        if there:
             self._start()
 
     def mine(self) -> Iterator[BackendObservation]:
@@ -191,6 +203,14 @@ class LocalBackend:
     def _entry(self, run: str) -> entry.QueueEntry | None:
         try:
             return entry.parse(self.state.entry(run).read_text())
+        except FileNotFoundError:
+            return None
+
+    def _queued(self, run: str) -> Handle | None:
+        """The handle of a run in the queue, by the fingerprint that its entry names. Whether the job in it is that one,
+        the supervisor checks when it takes the entry."""
+        try:
+            return self._handle(run, entry.fingerprint(self.state.entry(run).read_text()))
         except FileNotFoundError:
             return None
 
@@ -221,10 +241,10 @@ class LocalBackend:
         """Whether somebody has stopped the queue and its runs since this process began to look."""
         return self.state.last_stop() != self._stop
 
-    def _ensure(self, *, again: bool = False) -> None:
-        """Starts a supervisor when runs are queued and none lives. `again`: also after somebody has stopped it; a
-        command that only follows a run must not undo that."""
-        if self.state.queued() and not self.state.held() and (again or not self._stopped):
+    def _ensure(self, *, again: bool = False, queued: bool = False) -> None:
+        """Starts a supervisor when runs are queued and none lives. `queued`: the caller has seen one. `again`: also
+        after somebody has stopped it; a command that only follows a run must not undo that."""
+        if (queued or self.state.queued()) and not self.state.held() and (again or not self._stopped):
             self._start()
 
     def _start(self) -> None:

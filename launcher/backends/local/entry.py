@@ -6,7 +6,8 @@ the same submit whose outputs it reads. What depends on the submitter's shell is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +21,8 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.yaml_text import dump
 
 VERSION = 1
+
+_HEAD = re.compile(f'entry: {VERSION}\\nfingerprint: "?([0-9a-f]{{64}})"?\\njob:\\n')
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -68,6 +71,13 @@ def parse(text: str) -> QueueEntry:
     return QueueEntry(document.run, document.fingerprint, job, document.upstream)
 
 
+def fingerprint(text: str) -> str:
+    """The fingerprint that an entry names. It is in the second line as `text` writes it; of any other form the whole
+    entry is read. Raises BadInput as `parse`."""
+    head = _HEAD.match(text)
+    return head[1] if head is not None else parse(text).fingerprint
+
+
 def entries(group: Sequence[ResolvedJob]) -> list[QueueEntry]:
     """The entries of a group, in its order."""
     new = [QueueEntry(run_id(job, fingerprint), fingerprint, job) for job in group for fingerprint in (run_hash(job),)]
@@ -86,7 +96,23 @@ def entries(group: Sequence[ResolvedJob]) -> list[QueueEntry]:
 
 def render(group: Sequence[ResolvedJob]) -> Rendered:
     new = entries(group)
-    return Rendered({name(entry.run): entry.text() for entry in new}, {entry.run: name(entry.run) for entry in new})
+    return Rendered(_Texts({name(entry.run): entry for entry in new}), {entry.run: name(entry.run) for entry in new})
+
+
+class _Texts(Mapping[str, str]):
+    """File name -> text, written when it is asked for: submit needs those of the runs that are not in the queue."""
+
+    def __init__(self, entries: Mapping[str, QueueEntry]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> str:
+        return self._entries[name].text()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def where(queue: str, run: str, host: str) -> str:

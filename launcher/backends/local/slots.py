@@ -9,16 +9,15 @@ them (it runs slower). A run that asks for more memory or GPUs than there are is
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """What all ranks of a run need together. Memory in bytes."""
 
     cpus: float
@@ -36,8 +35,7 @@ class Need:
         return Need(self.cpus - other.cpus, self.memory - other.memory, self.gpus - other.gpus)
 
 
-@dataclass(frozen=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True):
     """The resources of this machine that runs may take. `gpus`: ids as CUDA_VISIBLE_DEVICES takes them."""
 
     cpus: float
@@ -87,6 +85,8 @@ def _visible_gpus() -> tuple[str, ...]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return tuple(part.strip() for part in visible.split(",") if part.strip() not in ("", "-1"))
+    import subprocess  # only a job with GPUs needs it
+
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
     except (FileNotFoundError, subprocess.TimeoutExpired):
@@ -94,13 +94,12 @@ def _visible_gpus() -> tuple[str, ...]:
     return tuple(str(k) for k, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU "))
 
 
-@dataclass
-class Slots:
+class Slots(msgspec.Struct):
     """Which run holds which slots. Not thread-safe: only the supervisor uses it."""
 
     capacity: Capacity
-    holders: dict[str, Need] = field(default_factory=dict)
-    gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)  # run -> the ids it holds
+    holders: dict[str, Need] = {}
+    gpus: dict[str, tuple[str, ...]] = {}  # run -> the ids it holds
 
     @property
     def free(self) -> Need:

@@ -331,9 +331,19 @@ class Task(Document, frozen=True):
     seed: str
 
 
+class PerSolved(Document, frozen=True):
+    """Answers, seconds and USD; null where no task was solved, or it is not known."""
+
+    steps: float | None
+    seconds: float | None
+    cost: float | None
+
+
 class Compared(Document, frozen=True):
     """B compared with A on one benchmark; `difference` is B - A. The values are over `tasks`, those that both have:
-    what the infrastructure broke is not solved there. Difference and `p` are over the `pairs` scored on both sides."""
+    what the infrastructure broke, or could not run there, is not solved there. Difference and `p` are over the `pairs`
+    scored on both sides. `per_solved_a` and `per_solved_b`: what all scored episodes of these tasks took, for each task
+    that was solved."""
 
     a: str
     b: str
@@ -354,7 +364,12 @@ class Compared(Document, frozen=True):
     only_b: list[Task]
     infra_a: list[Task]
     infra_b: list[Task]
+    not_run_a: list[Task]
+    not_run_b: list[Task]
     unscored: list[Task]
+    per_solved_a: PerSolved
+    per_solved_b: PerSolved
+    other_task: list[Task]
     notes: list[str]
     group: str
     left_out: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import BinaryIO, Final
+
+import msgspec
 
 from launcher import foreign
 from launcher.cli.printing import output
@@ -15,16 +16,15 @@ from launcher.store.logs import Piece
 LONGEST: Final = 64 * 1024  # bytes of an incomplete line that are held back; a longer line is printed in parts
 
 
-@dataclass
-class Printer:
+class Printer(msgspec.Struct):
     """Writes whole lines to one stream, so that lines of different ranks never mix."""
 
     out: BinaryIO
     terminal: bool
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
     open_line: str | None = None  # the prefix of the line that has no end yet
     closed: bool = False
-    parts: dict[str, bytes] = field(default_factory=dict)  # JSON: prefix -> the beginning of its line
+    parts: dict[str, bytes] = {}  # JSON: prefix -> the beginning of its line
 
     def write(self, prefix: str, body: bytes) -> None:
         with self.lock:

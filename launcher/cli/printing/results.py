@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from launcher import foreign
 from launcher.cli.printing.output import table
+from launcher.cli.printing.units import size
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts
 from launcher.results.rows import Comparisons, ResultRow, arrange
 from launcher.results.stats import Interval
 from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, money, number, probability
 
+FILES: Final = 20  # files of a run that are listed without --all
+
 
 def results_text(
-    rows: Sequence[ResultRow], facts: Sequence[Facts], comparisons: Comparisons, *, everything: bool = False
+    rows: Sequence[ResultRow],
+    facts: Sequence[Facts],
+    comparisons: Comparisons,
+    files: Mapping[str, Sequence[tuple[str, int]]] = MappingProxyType({}),
+    *,
+    everything: bool = False,
 ) -> str:
-    """The default view of `launcher results`; metrics of parts (`accuracy/click`) only with `everything`."""
+    """The default view of `launcher results`; metrics of parts (`accuracy/click`) only with `everything`. `files`: of
+    runs without metrics, as `load_files` gives them."""
     blocks = []
     measured = [row for row in arrange(rows) if row.metric is not None]
     parts = [row for row in measured if row.metric is not None and "/" in row.metric.metric]
@@ -32,10 +42,20 @@ def results_text(
     if problems:
         lines = [foreign.line(f"  {row.facts.run}: {row.problem}") for row in problems]
         blocks.append("no results:\n" + "\n".join(lines))
+    blocks += [_files(run, listed, len(listed) if everything else FILES) for run, listed in files.items()]
     if lines := [*map(comparison_line, comparisons.shown), *map(foreign.line, comparisons.refused)]:
         blocks.append("\n".join(lines))
     blocks.append(_runs(facts))
     return "\n\n".join(blocks)
+
+
+def _files(run: str, files: Sequence[tuple[str, int]], limit: int) -> str:
+    lines = [f"files of {run}, which has no metrics:"]
+    lines += [foreign.line(f"  {path}  {size(count)}") for path, count in files[:limit]]
+    if len(files) > limit:
+        lines.append(f"  and {len(files) - limit} more: give --all")
+    lines.append(f"`launcher gather {run} --to DIR --what outputs` copies them")
+    return "\n".join(lines)
 
 
 def _benchmark(row: ResultRow) -> str:
@@ -139,13 +159,17 @@ def comparison_text(one: Comparison) -> str:
         )
         if one.p is not None:
             lines.append(f"{one.test} {probability(one.p)}")
+    lines += _per_solved(one)
     lines += [foreign.line(note) for note in one.notes]
     for title, keys in (
         (f"only in {one.a}, not counted", one.only_a),
         (f"only in {one.b}, not counted", one.only_b),
         (f"infrastructure failed in {one.a}, in no pair and not solved there", one.infra_a),
         (f"infrastructure failed in {one.b}, in no pair and not solved there", one.infra_b),
+        (f"could not run in {one.a}, in no pair and not solved there", one.not_run_a),
+        (f"could not run in {one.b}, in no pair and not solved there", one.not_run_b),
         (f"without {foreign.line(one.metric)}, not counted", one.unscored),
+        ("with another judge, other programs or another desktop, not counted", one.other_task),
     ):
         if keys:
             lines.append(f"\n{title}: {len(keys)}")
@@ -153,6 +177,22 @@ def comparison_text(one: Comparison) -> str:
             if len(keys) > 20:
                 lines.append(f"  and {len(keys) - 20} more (-o json lists all)")
     return "\n".join(lines)
+
+
+def _per_solved(one: Comparison) -> list[str]:
+    """The line of what a solved task took; none where no record tells."""
+    a, b = one.per_solved_a, one.per_solved_b
+    told = [
+        (f"{_plain(a.steps)} against {_plain(b.steps)} answers", a.steps, b.steps),
+        (f"{_plain(a.seconds)} against {_plain(b.seconds)} seconds", a.seconds, b.seconds),
+        (f"{money(a.cost, 'USD') or '-'} against {money(b.cost, 'USD') or '-'}", a.cost, b.cost),
+    ]
+    parts = [words for words, left, right in told if left is not None or right is not None]
+    return [f"per solved task, {one.a} against {one.b}: {', '.join(parts)}"] if parts else []
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _value(value: Interval | None, metric: str) -> str:

@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from launcher import foreign
 from launcher.backends.base import Backend, Handle
@@ -24,8 +25,7 @@ POLL: Final = 0.5  # seconds between two readings of a store in a folder
 POLL_REMOTE: Final = 2.0
 
 
-@dataclass(frozen=True)
-class MemberFilter:
+class MemberFilter(msgspec.Struct, frozen=True):
     """Which members of a run are followed; `tail`: the number of lines to begin with, None for all."""
 
     role: str | None = None

@@ -101,7 +101,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     def tasks(keys: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
         return [{"benchmark": benchmark, "task_id": task, "seed": seed} for benchmark, task, seed in keys]
 
-    listed = ("only_a", "only_b", "infra_a", "infra_b", "unscored")
+    listed = ("only_a", "only_b", "infra_a", "infra_b", "not_run_a", "not_run_b", "unscored", "other_task")
     return {
         **{key: value for key, value in asdict(comparison).items() if key not in listed},
         **{key: tasks(getattr(comparison, key)) for key in listed},

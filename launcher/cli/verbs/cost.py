@@ -13,6 +13,7 @@ from launcher import foreign
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.errors import BadInput, NotFound, Unreachable
+from launcher.trees import document
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
 
 SUMMARY = (
     "Show what runs cost, all attempts together: so far, or in the end. With --job: what jobs would cost, and at most. "
-    "docs/howto/cost.md says what counts and where prices come from."
+    f"{document('docs/howto/cost.md')} says what counts and where prices come from."
 )
 EXAMPLE = "launcher cost --by team\n  launcher cost -l team=agents --by day\n  launcher cost --job examples/login"
 COLUMNS = ("run", "state", "hours", "cost", "per_hour", "at_most", "labels")

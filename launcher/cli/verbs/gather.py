@@ -33,7 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--what",
         default="all",
         metavar="KINDS",
-        help="results, checkpoints, logs, metrics or all, separated by commas (default: %(default)s)",
+        help="outputs (results and checkpoints), results, checkpoints, logs, metrics or all, separated by commas "
+        "(default: %(default)s)",
     )
     arguments.add_output(parser)
     arguments.add_profile(parser)

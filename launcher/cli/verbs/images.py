@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from launcher.spec.images.definition import Definition
 
 SUMMARY = (
-    "The images that jobs run in: list their versions, build them from this clone, push them to a registry, check the "
+    "The images that jobs run in: list their versions, build them, push them to a registry, check the "
     "definitions and the catalogue, verify what an engine or a registry holds, scan for known vulnerabilities, remove "
     "old builds."
 )
@@ -100,9 +100,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _root() -> Path:
-    from launcher.spec.images.definition import project_root
+    from launcher.spec.images.definition import defining_root
 
-    return project_root(Path.cwd())
+    return defining_root(Path.cwd())
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--attempt", type=int, metavar="N", help="this attempt; default: the last")
     which.add_argument("-p", "--previous", action="store_true", help="the attempt before the last")
     parser.add_argument("-f", "--follow", action="store_true", help="follow until the runs end")
-    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
+    parser.add_argument("-n", "--tail", type=int, metavar="N", help="only the last N lines of each rank")
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="json: one document per line (default: text)"
     )

@@ -23,7 +23,7 @@ EXAMPLE = "launcher results group-1a2b3c4d5e6f\n  launcher results RUN RUN -o cs
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_names(parser)
     arguments.add_output(parser, ("table", "csv", "json", "parquet"))
-    parser.add_argument("--all", action="store_true", help="the table with metrics of parts too (accuracy/click)")
+    parser.add_argument("--all", action="store_true", help="metrics of parts too (accuracy/click), and all files")
     parser.add_argument("--file", metavar="OUT", type=Path, help="write there instead of printing")
     arguments.add_profile(parser)
 
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.results.facts import load_facts
     from launcher.results.files import write_whole
-    from launcher.results.rows import auto_compare, by_depth, load_rows
+    from launcher.results.rows import auto_compare, by_depth, load_files, load_rows
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         from launcher.cli.printing.results import results_text
 
-        body = (results_text(rows, facts, auto_compare(store, facts), everything=args.all) + "\n").encode()
+        files = load_files(store, facts, rows)
+        body = (results_text(rows, facts, auto_compare(store, facts), files, everything=args.all) + "\n").encode()
     else:
         body = encode([row.flat() for row in rows], args.output)
     if args.file is None and sys.stdout.isatty():

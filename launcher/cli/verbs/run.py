@@ -10,6 +10,7 @@ from launcher import foreign
 from launcher.cli import arguments, jobs
 from launcher.cli.printing import output
 from launcher.errors import RunFailed
+from launcher.trees import document
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
@@ -58,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="overrides",
         metavar="PATH=VALUE",
-        help="any other field of a job (docs/reference/job.md); the value is YAML; +PATH adds a field",
+        help=f"any other field of a job ({document('docs/reference/job.md')}); the value is YAML; +PATH adds a field",
     )
     jobs.add_price(parser)
     jobs.add_waiting(parser)

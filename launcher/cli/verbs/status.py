@@ -170,11 +170,14 @@ def _place(line: Any) -> str:
 
 
 def print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str], others: Collection[str] = ()) -> None:
-    """Prints the table. On a terminal it fits and states have colours; elsewhere empty columns stay, so that scripts
-    find them. `others`: runs that are not shown, from which a shortened id must differ as well."""
+    """Prints the table. On a terminal it fits, states have colours and empty columns are left out; elsewhere they
+    stay, so that scripts find them. `others`: runs that are not shown, from which a shortened id must differ."""
     from launcher.cli.printing.tables import room
 
-    text = output.table(rows, columns, right=RIGHT, width=room(), others=others)
+    width = room()
+    if width is not None:
+        columns = [name for name in columns if any(entry.get(name) not in (None, "", "-") for entry in rows)]
+    text = output.table(rows, columns, right=RIGHT, width=width, others=others)
     if output.colour():
         lines = text.split("\n")
         at = lines[0].index("STATE")

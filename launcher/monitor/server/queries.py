@@ -44,6 +44,7 @@ class AgentColumn(NamedTuple):
     solved: int
     scored: int
     infra: int
+    not_run: int
     failures: Sequence[tuple[str, int]]  # the commonest first
 
 
@@ -251,5 +252,6 @@ def _agent(owner: int, rows: Sequence[RowMapping]) -> AgentColumn:
         sum(scored),
         len(scored),
         sum(row["outcome"] == "infra" for row in rows),
+        sum(row["outcome"] == "not run" for row in rows),
         sorted(failures.items(), key=lambda item: (-item[1], item[0])),
     )

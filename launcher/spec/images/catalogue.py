@@ -14,6 +14,7 @@ import msgspec
 
 from launcher.errors import BadInput, SlipwayError
 from launcher.spec.images.definition import FOLDER
+from launcher.trees import PACKED
 
 FILE: Final = "catalogue.yaml"
 _HEAD: Final = """\
@@ -38,7 +39,9 @@ class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 def path(root: Path) -> Path:
-    return root / FOLDER / FILE
+    """A project's catalogue. That of the installed Slipway's images is the working folder's: `load_profile` reads it
+    there."""
+    return (Path.cwd() if root == PACKED else root) / FOLDER / FILE
 
 
 def load(file: Path) -> dict[str, CatalogueEntry]:

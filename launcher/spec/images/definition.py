@@ -20,6 +20,7 @@ from launcher.errors import BadInput, NotFound
 from launcher.spec.environment import source_files
 from launcher.spec.images.dockerfile import argument, copied
 from launcher.spec.problems import near
+from launcher.trees import PACKED, trees
 from launcher.version import __version__
 
 FOLDER: Final = "images"
@@ -32,7 +33,8 @@ _INDIFFERENT: Final = re.compile(r"(http|https|ftp|no|all)_proxy", re.IGNORECASE
 
 @dataclass(frozen=True)
 class Definition:
-    """One image. `root` is the project's folder and the build context."""
+    """One image. `root` is the project's folder and the build context. Packed into an installed Slipway it has no
+    packages of its own: they are those that are installed."""
 
     name: str
     root: Path
@@ -83,8 +85,14 @@ class Definition:
         files = {f"{FOLDER}/{self.name}/{DOCKERFILE}": self.dockerfile}
         for path in copied(self.text(), f"{FOLDER}/{self.name}/{DOCKERFILE}"):
             source = self.root / path
+            if self.root == PACKED and not source.exists():
+                source = PACKED.parents[1] / path
             if source.is_dir():
-                files.update((file.relative_to(self.root).as_posix(), file) for file in source_files(source))
+                files.update(
+                    (f"{path}/{file.relative_to(source).as_posix()}", file)
+                    for file in source_files(source)
+                    if PACKED not in file.parents or source.is_relative_to(PACKED)
+                )
             elif source.is_file():
                 files[path] = source
             else:
@@ -112,11 +120,11 @@ def changing(arguments: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def own_version(name: str) -> str | None:
-    """The version of an image that this clone of Slipway defines; None for any other name.
+    """The version of an image that this Slipway defines, in a clone or installed; None for any other name.
 
     It identifies the sources without a request to a container engine.
     """
-    root = Path(__file__).parents[3]
+    root = trees()
     return Definition(name, root).version() if name in names(root) else None
 
 
@@ -128,6 +136,16 @@ def project_root(start: Path) -> Path:
     raise NotFound(
         f"there is no {FOLDER}/NAME/{DOCKERFILE} in {start} or above it; images are built in a clone of Slipway"
     )
+
+
+def defining_root(start: Path) -> Path:
+    """`project_root`; outside a project, Slipway's own. Raises NotFound where neither has images."""
+    try:
+        return project_root(start)
+    except NotFound:
+        if not names(trees()):
+            raise
+        return trees()
 
 
 def names(root: Path) -> list[str]:

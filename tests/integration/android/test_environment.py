@@ -10,8 +10,11 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
+from eval.agents.base import Decision
+from eval.agents.computer import Computer
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
+from eval.desktop import DesktopTimeout
 from eval.environments import android
 from eval.environments.android import ContactScene
 from eval.records import TaskRecord
@@ -59,6 +62,31 @@ def test_a_phone_that_fails_in_the_middle_is_no_score(adbd: Adbd, tmp_path: Path
     adbd.cut = ("input text", 0)
     (record,) = played(adbd, tmp_path, attempts)
     assert (record.outcome, record.success, record.attempts) == (outcome, outcome == "scored" or None, attempts)
+
+
+def test_an_action_that_takes_too_long_is_told_while_the_phone_answers_and_infra_when_it_does_not(
+    adbd: Adbd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eval.desktops.computer.ANSWERS_S", 4.0)
+    options = {"devices": [adbd.serial]}
+
+    async def go() -> None:
+        desktop = android.desktop(options)
+        (task,) = android.tasks(1, SEED, options)
+        computer = Computer(desktop, task, await desktop.reset(task, SEED), max_steps=9, step_timeout=1.0)
+        try:
+            adbd.device.hold = "input tap"
+            await computer.answer(Decision("", Action(ActionType.CLICK, x=0.5, y=0.5)))
+            assert "took too long" in (computer.steps[-1].refused or "")
+            adbd.device.hold = ";"  # every command
+            with pytest.raises(DesktopTimeout):
+                await computer.answer(Decision("", Action(ActionType.CLICK, x=0.5, y=0.5)))
+        finally:
+            adbd.device.hold = ""
+            adbd.device.go.set()
+            await desktop.close()
+
+    asyncio.run(go())
 
 
 def test_other_contacts_stay_as_they_are(adbd: Adbd, tmp_path: Path) -> None:

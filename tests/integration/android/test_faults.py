@@ -93,6 +93,17 @@ def test_an_action_whose_answer_is_lost_is_in_doubt_and_not_done_again(adbd: Adb
     on(adbd, work)
 
 
+def test_a_phone_has_the_time_that_an_action_asks_for(adbd: Adbd) -> None:
+    slow = Action(ActionType.DRAG, x=0.1, y=0.1, x2=0.5, y2=0.5, path=((0.3, 0.3),), duration=3.0)
+
+    async def work() -> None:
+        async with phone(adbd, limit_s=2.5) as found:
+            await found.act([slow])
+
+    asyncio.run(work())
+    assert adbd.device.screen.heard
+
+
 def test_an_action_that_never_reached_the_phone_is_done_once_when_it_is_back(adbd: Adbd) -> None:
     async def work(phone: Phone) -> None:
         adbd.vanish()

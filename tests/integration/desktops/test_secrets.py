@@ -6,6 +6,7 @@ lie where people keep such files, also where no folder was empty on a desktop be
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import uuid
@@ -14,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from eval.accessibility.tree import Tree
+from eval.actions import Action, ActionType
 from eval.config import ConfigError
+from eval.desktops.computer import LocalComputer
 from eval.desktops.isolation import check_shown
 from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
 from tests.support.desktops import need_isolation, output, run
@@ -78,6 +82,44 @@ def test_no_canary_is_found_by_any_way(canaries: tuple[str, list[Path]]) -> None
 
     run(look())
     assert {way: text for way, text in found.items() if text} == {}
+
+
+def test_the_file_dialog_of_a_program_shows_no_canary(canaries: tuple[str, list[Path]]) -> None:
+    """Mousepad, Ctrl+O and a path, as an agent types it: a file of its own is opened, one of earlier results is not."""
+    word, folders = canaries
+    shown: dict[str, str] = {}
+
+    async def look() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(1280, 720))) as session:
+            (session.place.home / "own.txt").write_text("its own words")
+            computer = await LocalComputer.open(session)
+            try:
+                await session.run(["mousepad"])
+                await session.windows(1)
+                paths = [f"{folder}/{FILES[0]}" for folder in folders] + [f"{session.place.home_inside}/own.txt"]
+                for path in paths:
+                    await computer.act([Action(ActionType.HOTKEY, keys=("ctrl", "o"))])
+                    await session.windows(2)
+                    await computer.act([Action(ActionType.TYPE, text=path)])
+                    await computer.act([Action(ActionType.KEY, keys=("enter",))])
+                    tree = await computer.accessibility(whole=True)
+                    if path == paths[-1]:
+                        async with asyncio.timeout(60):
+                            while "its own words" not in told(tree):
+                                tree = await computer.accessibility(whole=True)
+                    shown[path] = told(tree)
+                    for _ in range(2):  # the message, and the dialog
+                        await computer.act([Action(ActionType.KEY, keys=("esc",))])
+            finally:
+                await computer.close()
+
+    run(look())
+    assert {path for path, text in shown.items() if word in text or "steps.jsonl" in text.replace(path, "")} == set()
+
+
+def told(tree: Tree) -> str:
+    """Every name and text that the programs show."""
+    return "\n".join(f"{node.name}\n{node.text or ''}" for node in tree.nodes())
 
 
 def test_a_user_namespace_is_refused_however_it_is_asked_for() -> None:

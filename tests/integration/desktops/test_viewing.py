@@ -77,6 +77,33 @@ def test_nobody_outside_of_this_machine_can_connect(folder: Path, monkeypatch: p
     until(lambda: not left(folder), lambda: left(folder))
 
 
+@pytest.mark.parametrize("options", [{}, {"control": True}, {"lasting": True}], ids=str)
+def test_ss_says_what_listens_before_and_during_each_view(folder: Path, options: dict[str, bool]) -> None:
+    """iproute2's `ss -ltnpx`, which reads the kernel on its own, of the processes of this session."""
+
+    def by_ss() -> set[str]:
+        pids = {f"pid={pid}," for pid in processes_with(str(folder))}
+        lines = subprocess.run(["ss", "-H", "-ltnpx"], capture_output=True, text=True, check=True).stdout.splitlines()
+        return {
+            f"unix:{words[4]}" if words[0] == "u_str" else words[4]
+            for words in map(str.split, lines)
+            if any(pid in words[-1] for pid in pids)
+        }
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            before = by_ss()
+            assert all(one.startswith("unix:") for one in before), before
+            view = await start_view(session, **options)
+            (own,) = folder.glob("*/view-????????")
+            assert by_ss() - before == {f"unix:{own}", f"127.0.0.1:{view.port}"}
+            await session.end_views()
+            assert by_ss() == before
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
 def test_a_lasting_view_shows_the_desktop_after_each_reset(folder: Path) -> None:
     async def work() -> None:
         async with await DesktopSession.start() as session:

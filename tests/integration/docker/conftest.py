@@ -16,6 +16,7 @@ from launcher.spec.model import Image, ResolvedJob
 from tests.integration.local.machine import Machine
 from tests.support.cpu_image import cpu_image
 from tests.support.engine import Engine, engine
+from tests.support.lean_image import lean_image
 
 __all__ = ["cpu_image", "engine", "here"]
 TUNING = {"poll": 0.05, "quiet": 0.5, "live": 0.2, "upstream": 2.0, "leftovers": 0.5}
@@ -57,10 +58,10 @@ class Containers(Machine):
 
 
 @pytest.fixture
-def here(tmp_path: Path, engine: Engine, cpu_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containers]:
+def here(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containers]:
     monkeypatch.setenv("DOCKER_HOST", engine.host)
     monkeypatch.setenv("SLIPWAY_TUNING", json.dumps(TUNING))
-    made = Containers(tmp_path, engine, cpu_image)
+    made = Containers(tmp_path, engine, lean_image(engine))
     try:
         yield made
     finally:

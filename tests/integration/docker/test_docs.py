@@ -17,6 +17,7 @@ import pytest
 from tests.integration.docker.conftest import Containers
 from tests.support.documented import BLOCK, commands
 from tests.support.engine import ROOT, Engine
+from tools import wheel
 
 TEXT = (ROOT / "docs" / "howto" / "containers.md").read_text(encoding="utf-8")
 DOCKERFILE = re.search(r"```dockerfile\n(.*?)```", TEXT, re.DOTALL)
@@ -46,6 +47,7 @@ def run(command: str, folder: Path, engine: Engine) -> subprocess.CompletedProce
         time.sleep(0.2)  # a reader is not so quick
 
 
+@pytest.mark.nightly  # it builds slipway-cpu
 def test_every_command_runs(tmp_path: Path, engine: Engine, cpu_image: str) -> None:
     """In order and in one place, as a reader would, in a folder with what the clone has."""
     for name in ("examples", "images", "launcher", "training", "eval", "tools"):
@@ -77,14 +79,9 @@ def test_the_dockerfile_makes_an_image_that_jobs_run_in(tmp_path: Path, here: Co
         head = [f"FROM {here.engine.base}", f"RUN {python}", "ENV PATH=/venv/bin:/usr/bin:/bin"]
     (folder := tmp_path / "own").mkdir()
     (folder / "Dockerfile").write_text("\n".join([*head, *lines]) + "\n")
-    uv = shutil.which("uv") or str(ROOT / ".tools/uv/bin/uv")
-    source = tmp_path / "source"  # the build leaves a folder there
-    source.mkdir()
-    for name in ("launcher", "training", "eval"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source)
-    subprocess.run([uv, "build", "-q", "--wheel", "-o", str(folder), str(source)], check=True)
+    for file in wheel.make(tmp_path / "dist"):
+        if file.suffix == ".whl":
+            shutil.copy(file, folder)
     tag = "slipway-test-own:1"
     here.engine.docker("build", *here.engine.network, "-t", tag, str(folder), timeout=900)
     try:

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "launcher move X": "a job with two backends: tests/integration/local/test_moving.py",
     "launcher submit --run X --store X": "a submit that was killed: tests/integration/local/test_cut_off.py",
     "launcher rm X": "a run that cannot be read: tests/integration/cli/test_damaged.py",
+    "launcher gather X --to DIR --what outputs": "DIR is the reader's: tests/integration/store/test_gather.py",
     "launcher retry X --resume": "other packages: tests/integration/local/test_packages.py types it",
 }
 _SHOWN = re.compile(rf"(launcher (?:{'|'.join(VERBS)})\b(?: (?:[\w./:=-]+|'[^']*'))+)")
@@ -79,6 +80,7 @@ def shown(project: Path) -> set[str]:
             played.add(template(line))
 
     prompt("launcher init", "launcher submit X --follow")
+    prompt("launcher init --example hello", "launcher submit X --backend local --follow")
     prompt("launcher submit good.yaml", "launcher status X --watch", "launcher logs X --follow")
     prompt("launcher submit good.yaml", "launcher results X")
     prompt("launcher status good", "launcher logs X")

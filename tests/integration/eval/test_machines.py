@@ -20,10 +20,13 @@ from PIL import Image
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
+from eval.actions.geometry import Screen
 from eval.agents.base import Decision, History
 from eval.benchmarks.osworld import environment
 from eval.config import ConfigError
 from eval.desktop import Expected, InfraError, Observation, Score, SetupFailed, Task
+from eval.desktops.client.public import PublicClient
+from eval.desktops.client.transport import Reply, Transport
 from eval.desktops.machines import MachineDesktop, PublicStage, VirtualMachines
 from eval.desktops.remote import Servers
 from eval.desktops.stage import DesktopStage
@@ -34,7 +37,8 @@ NOTE = "C:\\notes.txt"
 
 @dataclass
 class Guest:
-    """One machine. `faults`: what goes wrong next, each once: reset 500, reset drop, execute drop, execute 500."""
+    """One machine. `faults`: what goes wrong next, each once: reset 500, reset drop, execute drop, execute 500, execute
+    hang; and screenshot hang, which stays."""
 
     faults: list[str] = field(default_factory=list)
     typed: str = ""
@@ -70,6 +74,8 @@ class Guest:
         fault = self.wrong("execute")
         if fault == "execute 500":
             return web.json_response({"status": "error", "message": "no display"}, status=500)
+        if fault == "execute hang":
+            await asyncio.Event().wait()
         command = body["command"]
         if command[:2] == ["python", "-c"]:
             for call in ast.walk(ast.parse(command[2])):
@@ -99,6 +105,8 @@ class Guest:
         return web.Response(status=404) if data is None else web.Response(body=data)
 
     async def screenshot(self, request: web.Request) -> web.StreamResponse:
+        if "screenshot hang" in self.faults and "execute hang" not in self.faults:
+            await asyncio.Event().wait()
         out = io.BytesIO()
         Image.new("RGB", (64, 48), (len(self.typed) % 256, 0, 0)).save(out, "PNG")
         return web.Response(body=out.getvalue(), content_type="image/png")
@@ -164,7 +172,7 @@ class Typist:
         return [Decision(Dsl(2).format_response(action), action) for action in actions]
 
 
-def played(guests: list[Guest], count: int, out: Path) -> list[Any]:
+def played(guests: list[Guest], count: int, out: Path, **limits: Any) -> list[Any]:
     async def go() -> list[Any]:
         async with AsyncExitStack() as stack:
             for guest in guests:
@@ -177,7 +185,7 @@ def played(guests: list[Guest], count: int, out: Path) -> list[Any]:
                 out=out,
                 benchmark="b",
                 environment="machines",
-                limits=RolloutLimits(max_steps=3, concurrency=8, backoff=0.0),
+                limits=RolloutLimits(max_steps=3, concurrency=8, backoff=0.0, **limits),
             )
             return [each.record for each in found]
 
@@ -200,6 +208,33 @@ def test_a_machine_that_fails_is_no_score_and_nothing_is_done_twice(fault: str, 
     assert [(each.outcome, each.success) for each in records] == [("scored", True)] * 4
     again = sum(each.attempts - 1 for each in records)
     assert again == (0 if fault == "reset drop" else 2)  # a reset that was lost is asked for again
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_an_action_that_takes_too_long_is_told_while_the_guest_answers_and_infra_when_it_does_not(
+    dead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eval.desktops.computer.ANSWERS_S", 2.0)
+    monkeypatch.setattr("eval.agents.computer.asks", lambda action: 0.0)
+    guest = Guest(["execute hang", *(["screenshot hang"] if dead else [])])
+    (record,) = played([guest], 1, tmp_path, step_timeout=4.0, attempts=1)
+    found = (record.outcome, record.success, record.refused, guest.resets)
+    assert found == (("infra", None, 0, 1) if dead else ("scored", False, 1, 1))
+
+
+def test_the_guest_has_the_time_that_an_action_asks_for() -> None:
+    """A drag of the documented most would meet the client's own limit of 90 s beside a server that is slow to begin."""
+    asked: list[float] = []
+
+    class Noting(Transport):
+        async def ask(self, method: str, path: str, *, repeat: bool, limit_s: float | None = None, **r: Any) -> Reply:
+            asked.append(limit_s or 0.0)
+            return Reply(200, {}, b'{"status": "success", "returncode": 0}')
+
+    client = PublicClient(Noting("http://127.0.0.1:9", limit_s=90.0), Screen(64, 48))
+    drag = Action(ActionType.DRAG, x=0.1, y=0.1, x2=0.5, y2=0.5, duration=60.0)
+    asyncio.run(client._do(drag))
+    assert asked == [150.0]
 
 
 def test_a_machine_that_never_comes_back_is_infrastructure(tmp_path: Path) -> None:

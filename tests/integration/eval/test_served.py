@@ -319,6 +319,25 @@ def test_a_key_comes_from_the_environment_and_is_not_in_the_results(
     assert "the environment variable THE_KEY is not set" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_configuration_decides_whether_answers_are_repaired_and_the_rules_say_so(
+    lenient: bool, tmp_path: Path
+) -> None:
+    """Each answer is right, with words after the call."""
+    builder = PromptConfig(dialect="qwen3-vl").builder()
+    (task,) = LOGIN.tasks(1, SEED, {})
+    answers = [f"{answer}\nThat is done." for answer in texts(builder, task)]
+    with serving(lambda request, number: Reply(completion(answers[number]))) as server:
+        agent = {"kind": "openai-compatible", "model": "m", "base_url": f"{server.url}/v1"}
+        prompt = {"dialect": "qwen3-vl", **({"lenient": True} if lenient else {})}
+        told = {"benchmark": "b", "environment": "login", "tasks": {"count": 1, "seed": SEED}}
+        (tmp_path / "config.json").write_text(json.dumps({**told, "agent": agent, "prompt": prompt}))
+        assert run.main(["--config", str(tmp_path / "config.json"), "--out", str(tmp_path / "results")]) == 0
+    (record,) = jsonl.read(tmp_path / "results/tasks.jsonl", TaskRecord)
+    assert (record.success, record.parse_failures) == ((True, 0) if lenient else (False, 1))
+    assert record.rules["answers"].get("lenient", False) is lenient
+
+
 def test_an_answer_waits_for_no_other_episode(tmp_path: Path) -> None:
     """The second episode's server stays silent until the first episode has ended."""
     builder = PromptConfig().builder()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eval.benchmarks.osworld.judging import JudgeFailed, PublicJudge, PublicVerdict
+from eval.benchmarks.osworld.judging import JudgeFailed, MetricRaised, PublicJudge, PublicVerdict
 from eval.desktop import BrokenByAgent, SetupFailed
 from tests.integration.osworld.playing import JUDGE, need_judge
 from tests.support.needs import marked
@@ -168,11 +168,11 @@ FAILED: list[tuple[Mapping[str, Any], Mapping[str, Answer | None], type[Exceptio
     (
         {**FILE, "expected": {"type": "cache_file", "path": "n"}},
         {"/file": (200, b"x")},
-        JudgeFailed,
+        MetricRaised,
         "AssertionError",
     ),
-    ({"func": "is_utc_0", "result": printed("timedatectl")}, {SHELL: output("")}, JudgeFailed, "IndexError"),
-    ({**SAME, "func": "compare_dreams"}, {SHELL: output("")}, JudgeFailed, "compare_dreams"),
+    ({"func": "is_utc_0", "result": printed("timedatectl")}, {SHELL: output("")}, MetricRaised, "IndexError"),
+    ({**SAME, "func": "compare_dreams"}, {SHELL: output("")}, MetricRaised, "compare_dreams"),
     (FILE, {"/file": (413, told("too_large", "/home/user/a: more than 1 byte"))}, BrokenByAgent, "more than 1 byte"),
     (SAME, {SHELL: (500, told("broken_by_agent", "the agent filled the memory"))}, BrokenByAgent, "filled the memory"),
 ]

@@ -20,7 +20,7 @@ from training.sft.train import train as sft
 from training.weights.tiny import TinyConfig, build
 
 if TYPE_CHECKING:
-    from training.rl.rows import LossRow
+    from training.rl.learning.loss_rows import LossRow
 
 PROMPT = PromptConfig(
     decimals=2, system="", history=2, images=2

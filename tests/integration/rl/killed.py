@@ -17,9 +17,9 @@ from typing import Any
 
 from transformers import TrainerState
 
-from training.rl import gate
-from training.rl.finished import FinishedRollouts
-from training.rl.policy import Policy
+from training.rl.learning import gate
+from training.rl.rollouts.finished_rollouts import FinishedRollouts
+from training.rl.rollouts.policy import Policy
 from training.rl.train import main
 from training.rl.trainer import RolloutTrainer
 

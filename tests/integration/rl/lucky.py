@@ -25,9 +25,9 @@ class OldWeights(Lucky):
     """In the worker's process vLLM keeps the weights that it began with, though it says that it took others."""
 
     def desktop(self, options: Mapping[str, Any]) -> Desktop:
-        from training.rl import vllm_engine, vllm_here
+        from training.rl.asynchronous import vllm_engine, vllm_in_process
 
-        vllm_here.VllmHere.take = lambda self, file: None  # type: ignore[method-assign]
+        vllm_in_process.VllmHere.take = lambda self, file: None  # type: ignore[method-assign]
         first = vllm_engine.EngineSampler._begin
 
         def begin(self: vllm_engine.EngineSampler) -> None:

@@ -18,11 +18,11 @@ from eval.agents.base import Decision, History
 from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
 from eval.environments.registry import TasksConfig
 from eval.rollout import RolloutLimits
+from training.rl.asynchronous.worker import RolloutWorker
+from training.rl.asynchronous.worker_process import WorkerLink
 from training.rl.config import RlConfig
-from training.rl.curriculum import TaskEffort
-from training.rl.feed import WorkerLink
-from training.rl.policy import PolicyQuestion, SampledTurn
-from training.rl.worker import RolloutWorker
+from training.rl.rollouts.curriculum import TaskEffort
+from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
 
 SHOWN = Observation(Image.new("RGB", (32, 32)), (32, 32))
 CLICK = Decision("", Action(ActionType.CLICK, x=0.5, y=0.5))

@@ -22,11 +22,11 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, written
 from tests.support.waiting import until
 from training.common.entry import read_state
-from training.rl.beside import RolloutsBeside
+from training.rl.asynchronous.rollouts import AsyncRollouts
 from training.rl.config import AsyncConfig, RlConfig
-from training.rl.following import PublishedWeights
-from training.rl.off_policy import truncated_weights
+from training.rl.learning.off_policy import truncated_weights
 from training.rl.train import main, make_trainer, train
+from training.rl.weights.published import PublishedWeights
 
 pytestmark = [
     pytest.mark.ml,
@@ -143,22 +143,22 @@ def test_a_worker_that_is_killed_is_replaced_and_what_was_not_back_is_played_aga
 def test_sigterm_ends_both(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "ledger"
     monkeypatch.setenv(worlds.LEDGER, str(file))
-    collect, calls = RolloutsBeside.collect, []
+    collect, calls = AsyncRollouts.collect, []
 
-    def stopping(self: RolloutsBeside, number: int, stop: Any) -> Any:
+    def stopping(self: AsyncRollouts, number: int, stop: Any) -> Any:
         calls.append(number)
         if number == 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return collect(self, number, stop)
 
-    monkeypatch.setattr(RolloutsBeside, "collect", stopping)
+    monkeypatch.setattr(AsyncRollouts, "collect", stopping)
     assert not train(config(start, save_every=100, tasks_per_generation=3), tmp_path / "out", None)
-    monkeypatch.setattr(RolloutsBeside, "collect", collect)
+    monkeypatch.setattr(AsyncRollouts, "collect", collect)
     assert all(map(gone, processes(file)))
     (saved,) = (tmp_path / "out" / "checkpoints").glob("checkpoint-*")
     state = read_state(str(saved))
     assert state["global_step"] in (1, 2)  # 2 where the groups of the second update were there already
-    attributes = state["stateful_callbacks"]["TaskDrawer"]["attributes"]
+    attributes = state["stateful_callbacks"]["TaskSampler"]["attributes"]
     ahead = 6 if state["global_step"] == 1 else 3
     assert len(attributes["unused"]) == ahead  # ordered ahead: they come first when the training goes on
     assert attributes["drawn"] == 9
@@ -189,7 +189,7 @@ def test_the_gate_compares_with_the_weights_that_sampled(
 ) -> None:
     """Where the loss's forward takes the newest weights for all turns, the training stops."""
     monkeypatch.setenv(worlds.LEDGER, str(tmp_path / "ledger"))
-    monkeypatch.setattr(RolloutsBeside, "at_sampling", lambda self, rows, now, number: list(now))
+    monkeypatch.setattr(AsyncRollouts, "at_sampling", lambda self, rows, now, number: list(now))
     file = written(config(start, learning_rate=0.02), tmp_path)
     assert main(["--config", str(file), "--out", str(tmp_path / "out")]) == 78
     assert "the loss does not see what the rollouts saw" in capsys.readouterr().err

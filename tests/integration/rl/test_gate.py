@@ -19,10 +19,10 @@ from eval.config import ConfigError
 from tests.integration.rl.conftest import picture_gradients, rl_config
 from tests.integration.rl.worlds import STEPS
 from tests.unit.rl import oracle
-from training.rl import gate
-from training.rl.losses import LossSettings
+from training.rl.learning import gate
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of
 from training.rl.train import main, make_trainer
-from training.rl.turns import TurnRecord, fitting, learnt, turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -202,7 +202,7 @@ def test_several_passes_have_the_loss_and_the_gradient_of_one(start: Path, tmp_p
         trainer = make_trainer(chosen, tmp_path / f"{size} {free}")
         trainer.create_optimizer()
         loss = trainer.training_step(trainer.model, {})
-        trainer.teller.writer.cut()
+        trainer.recorder.writer.cut()
         gradient = [weight.grad.flatten() for weight in trainer.model.parameters() if weight.grad is not None]
         found.append((float(loss), torch.cat(gradient)))
         if size == 64:

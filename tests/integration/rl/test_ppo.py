@@ -14,8 +14,8 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import same
 from tests.support.made_once import made_once
 from training.rl.config import CriticConfig, RlConfig
+from training.rl.learning.turn_records import turns_of
 from training.rl.train import make_trainer, train
-from training.rl.turns import turns_of
 
 pytestmark = [
     pytest.mark.ml,

@@ -15,9 +15,10 @@ from eval.environments.registry import TasksConfig
 from eval.rollout import RolloutLimits
 from tests.integration.rl.worlds import STEPS, Faulty, RightSide, Sides, Slow
 from training.rl.config import RlConfig
-from training.rl.curriculum import TaskEffort
-from training.rl.policy import PolicyQuestion, SampledTurn
-from training.rl.rollouts import PolicyFailed, RolloutGeneration, RolloutsStopped, generate
+from training.rl.rollouts.curriculum import TaskEffort
+from training.rl.rollouts.generation import RolloutGeneration
+from training.rl.rollouts.play import PolicyFailed, RolloutsStopped, generate
+from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
 
 pytestmark = pytest.mark.ml
 OPTIONS = LoginOptions(split="train")

@@ -20,10 +20,10 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import newest, same, written
 from training.common.entry import read_state
 from training.rl.config import RlConfig, SdpoConfig
-from training.rl.rows import LossRow
-from training.rl.teaching import warning
+from training.rl.learning.loss_rows import LossRow
+from training.rl.learning.sdpo_stage import divergence_warning
+from training.rl.learning.turn_records import turns_of
 from training.rl.train import make_trainer, train
-from training.rl.turns import turns_of
 
 pytestmark = [
     pytest.mark.ml,
@@ -47,10 +47,10 @@ def config(model: Path, **changes: Any) -> RlConfig:
 def made(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A trainer of which no step was taken, with its teacher and the rollouts of a generation in `last`."""
     trainer = make_trainer(config(start, reward="success"), tmp_path_factory.mktemp("sdpo"))
-    trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
+    trainer.sdpo.on_train_begin(trainer.args, trainer.state, trainer.control)
     trainer.rows = trainer.prepare(0)
     yield trainer
-    trainer.teller.writer.cut()
+    trainer.recorder.writer.cut()
 
 
 def weighed(rows: Sequence[LossRow], before: Sequence[Any], tokens: int) -> list[LossRow]:
@@ -75,7 +75,7 @@ def said(trainer: Any, row: LossRow, turn: Any) -> Any:
 
 def by_hand(trainer: Any, row: LossRow, knowing: Any = None) -> list[float]:
     """The divergence of each sampled token, in plain numbers. `knowing`: the teacher's logits; None: the model's."""
-    knowing = said(trainer, row, row.lesson) if knowing is None else knowing
+    knowing = said(trainer, row, row.teacher_turn) if knowing is None else knowing
     out = []
     both = (said(trainer, row, row.turn).softmax(-1).tolist(), knowing.softmax(-1).tolist())
     for student, teacher in zip(*both, strict=True):
@@ -99,11 +99,11 @@ def test_at_the_start_the_teacher_says_what_the_student_says(made: Any) -> None:
         (row.turn.prompt_ids, row.turn.images) for row in rows
     ]
     some = rows[:5]
-    with made.teaching.teacher.teaching(), torch.no_grad():
+    with made.sdpo.teacher.teaching(), torch.no_grad():
         knowing = made.logits(some)
     with torch.no_grad():
         assert torch.equal(made.logits(some), knowing)
-    own = [replace(row, lesson=row.turn) for row in some]
+    own = [replace(row, teacher_turn=row.turn) for row in some]
     before, _ = made.log_probabilities(some)
     assert float(made.distillation(weighed(own, before, 10))[0].detach()) == pytest.approx(
         0.0, abs=1e-6
@@ -125,10 +125,10 @@ def test_the_teacher_is_shown_a_sibling_s_success_or_the_failure(made: Any) -> N
     for row in made.rows:
         group = made.last.groups[row.at[0]].rollouts
         solved = [played for played in group if played.episode.success and played is not group[row.at[1]]]
-        told = decode(row.lesson.prompt_ids)
+        told = decode(row.teacher_turn.prompt_ids)
         assert told.endswith(decode(row.turn.prompt_ids)[-60:])
-        assert len(row.lesson.images) > len(row.turn.images)
-        assert row.lesson.ids == row.turn.ids
+        assert len(row.teacher_turn.images) > len(row.turn.images)
+        assert row.teacher_turn.ids == row.turn.ids
         assert ("The task was not done." in told) == (not solved)
         kinds.add(bool(solved))
         shown = solved[0] if solved else group[row.at[1]]
@@ -137,7 +137,7 @@ def test_the_teacher_is_shown_a_sibling_s_success_or_the_failure(made: Any) -> N
             shown = next(played for played in order if played.episode.success)
         actions = [step.action for step in shown.episode.steps if step.action is not None]
         if actions:
-            assert row.lesson.images[0].tobytes() == shown.asked[0].observation.image.tobytes()
+            assert row.teacher_turn.images[0].tobytes() == shown.asked[0].observation.image.tobytes()
             assert made.policy.builder.written(actions[0]) in told
     assert kinds == {True, False}
 
@@ -165,14 +165,14 @@ def test_a_trust_region_lies_between_the_model_of_the_start_and_the_student(star
 
     region = SdpoConfig(top=TOP, alpha=ALPHA, rate=0.0, mix=0.25)
     trainer = make_trainer(config(start, sdpo=region), tmp_path)
-    trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
+    trainer.sdpo.on_train_begin(trainer.args, trainer.state, trainer.control)
     rows = trainer.prepare(0)[:3]
-    trainer.teller.writer.cut()
-    first = [said(trainer, row, row.lesson) for row in rows]
+    trainer.recorder.writer.cut()
+    first = [said(trainer, row, row.teacher_turn) for row in rows]
     with torch.no_grad():
         for weight in trainer.model.parameters():
             weight.mul_(1.1)
-    now = [said(trainer, row, row.lesson) for row in rows]
+    now = [said(trainer, row, row.teacher_turn) for row in rows]
     sampled = trainer.log_probabilities(rows)[0]  # so that no token has another weight than 1
     expected = sum(
         sum(by_hand(trainer, row, 0.75 * one + 0.25 * other)) for row, one, other in zip(rows, first, now, strict=True)
@@ -200,30 +200,30 @@ def test_correct_rollouts_learn_from_their_advantage_and_the_others_from_the_tea
     monkeypatch.setenv("SLIPWAY_METRICS", str(tmp_path / "metrics.jsonl"))
     both = SdpoConfig(solved="grpo", top=TOP, alpha=ALPHA)
     trainer = make_trainer(config(start, reward="success", scale_rewards="none", sdpo=both), tmp_path)
-    trainer.teaching.on_train_begin(trainer.args, trainer.state, trainer.control)
+    trainer.sdpo.on_train_begin(trainer.args, trainer.state, trainer.control)
     trainer.create_optimizer()
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer.training_step(trainer.model, {})
-    trainer.teller.writer.cut()
+    trainer.recorder.writer.cut()
     rows, tokens, expected, apart = trainer.rows, 0, 0.0, 0.0
     assert {row.at for row in rows} == {row.at for row in turns_of(trainer.last)}
     for row in rows:
         group = trainer.last.groups[row.at[0]].rollouts
         rate = sum(bool(each.episode.success) for each in group) / len(group)
         solved = bool(group[row.at[1]].episode.success)
-        assert (row.lesson is None) == solved
+        assert (row.teacher_turn is None) == solved
         tokens += len(row.turn.ids)
         apart += 0.0 if solved else sum(by_hand(trainer, row))
         expected -= len(row.turn.ids) * (1 - rate) if solved else 0.0
-    assert {row.lesson is None for row in rows} == {True, False}
+    assert {row.teacher_turn is None for row in rows} == {True, False}
     assert float(loss) == pytest.approx((expected + apart) / tokens, rel=1e-3)
     told = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     figures = {each["name"]: each["value"] for each in told}
-    taught = sum(len(row.turn.ids) for row in rows if row.lesson is not None)
+    taught = sum(len(row.turn.ids) for row in rows if row.teacher_turn is not None)
     assert figures["train/divergence"] == pytest.approx(apart / taught, rel=1e-3)
     assert figures["train/divergence"] > 0.1  # this model was never shown anything
     assert f"differs from it by {figures['train/divergence']:.2g} nats a token: it does not" in capsys.readouterr().out
-    assert warning(0.1) == ""
+    assert divergence_warning(0.1) == ""
     assert 0 < figures["train/entropy_taught"] < math.log(len(trainer.processing_class.tokenizer))
 
 

@@ -16,9 +16,10 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
+from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.config import AsyncConfig
-from training.rl.feed import RolloutFeed
-from training.rl.rollouts import RolloutGeneration, generate
+from training.rl.rollouts.generation import RolloutGeneration
+from training.rl.rollouts.play import generate
 
 pytestmark = pytest.mark.ml
 
@@ -73,19 +74,19 @@ def beside(seed: int, desktops: int, updates: int) -> None:
         limits=RolloutLimits(concurrency=desktops, attempts=2, backoff=0.0),
     )
     worker = lambda: ThreadWorker(Clicking(), lambda: FaultyDesktop(ledger, draw, 0.3), chosen)  # noqa: E731
-    feed = RolloutFeed(chosen, Endless(8), NoWeights(), worker)
+    collector = RolloutCollector(chosen, Endless(8), NoWeights(), worker)
     counted: list[int] = []
     try:
         for number in range(updates):
-            made = feed.collect(number)
+            made = collector.collect(number)
             every_rollout_ended_once(made, 8)
             counted += attempts(made)
             versions = [turn.version for group in made.groups for each in group.rollouts for turn in each.turns]
             assert all(version is not None and 0 <= number - version <= 2 for version in versions)
     finally:
-        feed.close()
-    assert feed.book is not None
-    tally = feed.book.tally
+        collector.close()
+    assert collector.queue is not None
+    tally = collector.queue.tally
     assert tally.used == updates * groups * 8
     assert tally.ordered == tally.used + tally.aged + tally.left
     assert tally.strange <= tally.aged

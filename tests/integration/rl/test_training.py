@@ -53,6 +53,24 @@ def undisturbed(out: Path, start: Path) -> None:
         assert train(rl_config(start), out, None)
 
 
+def test_an_adapter_that_was_made_with_dropout_has_none(start: Path, tmp_path: Path) -> None:
+    """The loss has to see the policy that sampled; a new LoRA with dropout is refused."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from training.common.models import load_model
+    from training.rl.train import make_trainer
+
+    model, _ = load_model(rl_config(start))
+    given = LoraConfig(r=2, lora_dropout=0.5, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    get_peft_model(model, given).save_pretrained(tmp_path / "adapter")
+    made = make_trainer(rl_config(start, adapter=str(tmp_path / "adapter")), tmp_path / "out")
+    found = [module.p for module in made.model.modules() if isinstance(module, torch.nn.Dropout)]
+    assert found
+    assert not any(found)
+    made.close()
+
+
 def test_it_trains_and_tells_so(straight: Path, start: Path) -> None:
     assert (straight / ".done").exists()
     assert not same(straight / "model", start)
@@ -178,7 +196,7 @@ def test_fresh_tasks_are_played_and_the_same_after_a_checkpoint(start: Path, tmp
     assert train(chosen(), again, str(again / "checkpoints" / "checkpoint-2"))
     assert same(straight / "model", again / "model")
     both = [read_state(str(each / "checkpoints" / "checkpoint-4")) for each in (straight, again)]
-    made = [each["stateful_callbacks"]["TaskDrawer"]["attributes"]["fresh"] for each in both]
+    made = [each["stateful_callbacks"]["TaskSampler"]["attributes"]["fresh"] for each in both]
     assert made[0] == made[1]
     assert len(made[0]["made"]) == 3 < made[0]["next"] - 3
 
@@ -186,8 +204,9 @@ def test_fresh_tasks_are_played_and_the_same_after_a_checkpoint(start: Path, tmp
 def test_sigterm_in_the_rollouts_throws_them_away_and_saves(
     straight: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.rl import gate, rollouts
-    from training.rl.policy import Policy
+    from training.rl.learning import gate
+    from training.rl.rollouts import play
+    from training.rl.rollouts.policy import Policy
 
     act, check, played = Policy._act, gate.check, []
 
@@ -202,7 +221,7 @@ def test_sigterm_in_the_rollouts_throws_them_away_and_saves(
 
     monkeypatch.setattr(Policy, "_act", stopping)
     monkeypatch.setattr(gate, "check", generation)
-    monkeypatch.setattr(rollouts, "POLL", 0.001)  # the tiny model's rollouts may all end within the usual 0.2 s
+    monkeypatch.setattr(play, "POLL", 0.001)  # the tiny model's rollouts may all end within the usual 0.2 s
     chosen = rl_config(start, save_every=100)
     assert not train(chosen, tmp_path, None)
     monkeypatch.undo()

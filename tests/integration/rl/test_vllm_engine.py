@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rl.test_vllm_engine import ScriptedEngine, asked, play, there, whole
-from training.rl.vllm_engine import EngineSampler
+from training.rl.asynchronous.vllm_engine import EngineSampler
 
 pytestmark = pytest.mark.ml
 

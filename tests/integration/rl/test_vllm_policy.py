@@ -18,10 +18,10 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.training import clicks
 from training.common.models import load_model, load_processor
 from training.common.vllm_prompts import one_placeholder
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, VllmPolicy, token_rules
 from training.rl.config import AsyncConfig
-from training.rl.policy import Policy, PolicyQuestion
-from training.rl.sampler import SamplerConfig
-from training.rl.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, VllmPolicy, token_rules
+from training.rl.rollouts.policy import Policy, PolicyQuestion
+from training.rl.vllm_config import SamplerConfig
 from training.weights.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rl.test_vllm_here import LORA, figures, model, rl_section
+from tests.integration.rl.test_vllm_in_process import LORA, figures, model, rl_section
 from tests.support.vllm import needs_server, serving
 from training.common.vllm_client import SERVER, Client
 from training.rl.train import main

@@ -17,13 +17,13 @@ from eval.desktop import InfraError
 from tests.integration.rl.vllm_wire import WireServer, wire
 from tests.support.waiting import until
 from tests.unit.rl.adapter_files import published
-from training.rl.adapters import AdapterFolders
-from training.rl.beside import weights_folder
+from training.rl.asynchronous.rollouts import weights_folder
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
+from training.rl.asynchronous.vllm_servers import ServerSampler
 from training.rl.config import AsyncConfig
-from training.rl.following import PublishedWeights
-from training.rl.sampler import SamplerConfig
-from training.rl.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
-from training.rl.vllm_servers import ServerSampler
+from training.rl.vllm_config import SamplerConfig
+from training.rl.weights.lora_folders import LoraFolders
+from training.rl.weights.published import PublishedWeights
 
 pytestmark = pytest.mark.ml
 RULES = TokenRules(4, 1.0, (7, 8), (2,), 9, {"min_pixels": 64, "max_pixels": 1024})
@@ -144,16 +144,16 @@ def test_another_worker_may_have_removed_the_folder_of_older_weights(
 ) -> None:
     sampler = sampler_of(weights, servers[:1])
     sampler.follow(0, str(weights.file(0)))
-    make = AdapterFolders.make
+    make = LoraFolders.make
 
-    def removed(self: AdapterFolders, version: int, file: Path) -> Path:
+    def removed(self: LoraFolders, version: int, file: Path) -> Path:
         folder = make(self, version, file)
         if version == 0:
             self.forget(0)
             sampler.follow(1, str(weights.file(1)))
         return folder
 
-    monkeypatch.setattr(AdapterFolders, "make", removed)
+    monkeypatch.setattr(LoraFolders, "make", removed)
     assert ask(sampler).version == 1
 
 
@@ -210,7 +210,7 @@ def test_servers_of_another_user_may_read_the_weights_and_a_file_is_no_folder(tm
     assert made.parent == tmp_path / "new" / "deep"
     assert made.stat().st_mode & 0o777 == 0o755
     files = published(made, 1)
-    lora = AdapterFolders(made).make(0, files.file(0))
+    lora = LoraFolders(made).make(0, files.file(0))
     modes = {path.stat().st_mode & 0o044 for path in (files.file(0), lora, *lora.iterdir())}
     assert modes == {0o044}
     (tmp_path / "file").touch()

@@ -225,7 +225,14 @@ def test_only_what_is_asked_for(runs: Runs, tmp_path: Path) -> None:
     gather(runs.store, [runs.trained], str(tmp_path / "to"), what=["logs"])
     names = {name.split("/")[1] for name in tree(tmp_path / "to")}
     assert names == {"job.json", "result.json", "gathered.json", "logs"}
-    with pytest.raises(BadInput, match="--what models: unknown; allowed: results, checkpoints, logs, metrics, all"):
+    gather(runs.store, [runs.trained], str(tmp_path / "outputs"), what=["outputs"])
+    gather(runs.store, [runs.trained], str(tmp_path / "both"), what=["results", "checkpoints"])
+    both = tree(tmp_path / "both")
+    assert {name.split("/")[1] for name in both} >= {"outputs", "checkpoints"}
+    assert set(tree(tmp_path / "outputs")) == set(both)
+    with pytest.raises(
+        BadInput, match="--what models: unknown; allowed: outputs, results, checkpoints, logs, metrics, all"
+    ):
         gather(runs.store, [runs.trained], str(tmp_path / "to"), what=["models"])
 
 

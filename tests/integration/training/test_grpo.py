@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.support.made_once import made_once
 from tests.unit.training.material import PROMPT, SIZES, episodes
 from training import rewards as reward_functions
 from training.data.faults import Faults
-from training.data.source import open_source
+from training.data.source import SourceConfig, open_source
 from training.grpo.config import GrpoConfig, Limit, WatchConfig
 from training.grpo.prompts import Prompts
 from training.grpo.train import main, make_trainer, train
@@ -182,6 +183,41 @@ def test_going_on_in_a_later_epoch_gives_the_same_bits(
     assert train(few, tmp_path / "resumed", str(resume))
     assert same(tmp_path / "straight" / "model", tmp_path / "resumed" / "model")
     assert summary_of(tmp_path / "resumed") == summary_of(tmp_path / "straight")
+
+
+def test_a_mixture_goes_on_in_its_larger_source_and_resumes_so(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two generations of two prompts are an epoch of a folder with two steps and another with more, half and half."""
+    few = Path(shutil.copytree(material[0], tmp_path / "few"))
+    for folder in sorted(few.iterdir())[1:]:
+        shutil.rmtree(folder)
+    (two,) = few.iterdir()
+    taken = [SourceConfig(path=str(few)), SourceConfig(path=str(material[0]))]
+    small, large = (len(open_source(source, PROMPT.builder())) for source in taken)
+    assert large >= 3 * small
+    given: dict[str, Any] = {
+        "data": taken, "batch_size": 2 * small, "num_generations": 2, "num_iterations": 1, "steps": 6, "save_every": 3,
+        "predictions": 0, "max_completion": 2,
+    }  # fmt: skip
+    asked: list[str] = []
+    real = Prompts._open
+    monkeypatch.setattr(Prompts, "_open", lambda self, at: asked.append(place(self, at)) or real(self, at))  # type: ignore[func-returns-value]
+    assert train(config(material, **given), tmp_path / "whole", None)
+    others = [name for name in asked if not name.startswith(two.name)]
+    assert len(set(others)) > small  # more of the larger source than its share of one epoch
+    assert train(
+        config(material, **given), tmp_path / "rest", str(tmp_path / "whole" / "checkpoints" / "checkpoint-3")
+    )  # in the middle of the second epoch
+    assert same(tmp_path / "whole" / "model", tmp_path / "rest" / "model")
+    assert summary_of(tmp_path / "rest") == summary_of(tmp_path / "whole")
+
+
+def place(prompts: Prompts, number: int) -> str:
+    found = prompts[number]
+    assert found.episode is not None
+    assert found.step is not None
+    return f"{found.episode.episode_id} {found.step.index}"
 
 
 def test_sigterm_waits_for_the_next_generation_and_the_next_try_ends_with_the_same_bits(

@@ -1,6 +1,7 @@
 """What each argument of TRL does in our trainers, found by training the tiny model with it and without it.
 
-`python -m tests.integration.training.trl_answers METHOD` writes METHOD's part of tests/data/trl_answers.json.
+`python -m tests.integration.training.trl_answers METHOD [ARGUMENT ...]` writes METHOD's part of
+tests/data/trl_answers.json, or these arguments' answers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ TRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     # the model's entropy is below the target, so that the coefficient grows from step to step
     "entropy_coef_delta": (0.9, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
     "entropy_coef_max": (0.001, {"use_adaptive_entropy": True, "entropy_target": 9.0, "entropy_coef_delta": 0.9}),
-    "entropy_coef_min": (0.5, {"use_adaptive_entropy": True, "entropy_target": 9.0}),
+    # above the target it falls to the least, in the state that a checkpoint has for what follows
+    "entropy_coef_min": (0.5, {"use_adaptive_entropy": True, "entropy_target": 0.1}),
     "entropy_target": (9.0, {"use_adaptive_entropy": True, "entropy_coef_delta": 0.9}),
     "use_adaptive_entropy": (True, {"entropy_target": 9.0, "entropy_coef_delta": 0.9}),
     "top_entropy_quantile": (0.2, {}),
@@ -56,7 +58,7 @@ TRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "sync_ref_model": (True, {"#beta": 0.5, "ref_model_sync_steps": 1}),
     "ref_model_mixup_alpha": (0.1, {"#beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 1}),
     "ref_model_sync_steps": (1, {"#beta": 0.5, "sync_ref_model": True}),
-    "use_bias_correction_kl": (True, {"#beta": 0.5}),
+    "use_bias_correction_kl": (None, {"#beta": 0.5}),
     "discopop_tau": (0.9, {"#losses": "discopop"}),
     "f_divergence_type": ("forward_kl", {}),
     "f_alpha_divergence_coef": (0.1, {"f_divergence_type": "alpha_divergence"}),
@@ -128,7 +130,8 @@ def made(method: str, options: dict[str, Any], trl: dict[str, Any], out: Path) -
 
         given = {name: value for name, value in options.items() if name != "rewards"}
         drawn = "tests.integration.rl.lucky:Lucky"  # scores that even a model that knows nothing learns from
-        config = rl_config(root / "model", environment=drawn, steps=2, trl=trl, prompt=preference.PROMPT, **given)
+        given = {"steps": 2, "num_iterations": 2, "save_every": 2, **given}  # the second step's ratios are not 1
+        config = rl_config(root / "model", environment=drawn, trl=trl, prompt=preference.PROMPT, **given)
         config.check()
         return rl.make_trainer(config, out)
     from training.data.faults import Faults
@@ -157,7 +160,8 @@ def made(method: str, options: dict[str, Any], trl: dict[str, Any], out: Path) -
 
 
 def shown(method: str, options: dict[str, Any], trl: dict[str, Any]) -> str:
-    """A digest of what a training leaves: its weights and the names of its files."""
+    """A digest of what a training leaves: its weights, the names of its files, and the state of its entropy bonus,
+    from which later steps go on."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = made(method, options, trl, Path(folder))
         trainer.train()
@@ -165,6 +169,8 @@ def shown(method: str, options: dict[str, Any], trl: dict[str, Any]) -> str:
         for name, value in sorted(trainer.accelerator.unwrap_model(trainer.model).state_dict().items()):
             digest.update(name.encode() + value.cpu().numpy().tobytes())
         digest.update(repr(sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))).encode())
+        for state in sorted(Path(folder).rglob("entropy_ctrl_state.json")):
+            digest.update(str(json.loads(state.read_text(encoding="utf-8"))["entropy_coef"]).encode())
         shutil.rmtree(folder, ignore_errors=True)
     return digest.hexdigest()
 
@@ -199,10 +205,12 @@ def read_at(name: str, method: str) -> str:
 NOT_YET = "not run yet"  # in the table: train with it, and write the answer
 
 
-def answers(method: str, tell: Callable[[str], object] = lambda _: None) -> dict[str, str]:
-    """Argument -> its answer, or what is wrong with it."""
+def answers(method: str, some: Collection[str] = (), tell: Callable[[str], object] = lambda _: None) -> dict[str, str]:
+    """Argument -> its answer, or what is wrong with it; of `some`, or of all."""
     kind, found, plain = kinds()[method], {}, {}
     for name in sorted(field.name for field in dataclasses.fields(kind) if field.init):
+        if some and name not in some:
+            continue
         said = answered(method, name)
         if said == "taken" and name in ELSEWHERE:
             said = f"not run here: {ELSEWHERE[name]}; {read_at(name, method)}"
@@ -222,10 +230,11 @@ def answers(method: str, tell: Callable[[str], object] = lambda _: None) -> dict
 
 
 def main() -> None:
-    for method in sys.argv[1:]:
-        found = answers(method, lambda line: print(line, flush=True))
-        table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
-        TABLE.write_text(json.dumps({**table, method: found}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    method, *some = sys.argv[1:]
+    found = answers(method, some, lambda line: print(line, flush=True))
+    table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+    table[method] = {**(table[method] if some else {}), **found}
+    TABLE.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

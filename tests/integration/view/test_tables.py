@@ -104,10 +104,21 @@ def test_a_shortened_id_can_be_typed(runs: list[str]) -> None:
         assert line.split()[1] in runs
 
 
-def test_a_wide_terminal_has_every_column(runs: list[str]) -> None:
+def test_a_wide_terminal_has_every_column_that_says_something(runs: list[str]) -> None:
     head, *lines = on_terminal(200, "status")
-    assert head.split() == piped("status")[0].split()
+    whole = [re.split(r"\s{2,}", line.strip()) for line in piped("status")]
+    assert head.split() == [name for name, *cells in zip(*whole, strict=True) if set(cells) != {"-"}]
     assert {line.split()[0] for line in lines} == set(runs)
+
+
+def test_only_a_script_gets_the_columns_in_which_no_run_has_anything(file_store: Store) -> None:
+    run = write_run(file_store, fake_job("waits"), [], outcome=None)
+    head, line = on_terminal(200, "status")
+    assert {"RUN", "STATE"} <= set(head.split())
+    assert not {"STEP", "PROGRESS", "CHECKPOINT"} & set(head.split())
+    assert line.startswith(run)
+    assert " -" not in line
+    assert {"STEP", "PROGRESS", "CHECKPOINT"} <= set(piped("status")[0].split())
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def test_logs_of_ranks_attempts_and_tails(file_store: Store, capfdbinary: pytest
     )
     assert shown(run, "--rank", "0") == b"one\ntwo\nthree\n"
     assert shown(run, "--rank", "0", "--tail", "1") == b"three\n"
+    assert shown(run, "--rank", "0", "-n", "1") == b"three\n"  # as of tail
     assert shown(run, "--previous") == b"main-0 | old\n"
     assert shown(run, "--attempt", "1", "--rank", "0") == b"old\n"
     assert main(["logs", run, "--attempt", "7"]) == 3

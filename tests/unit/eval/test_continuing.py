@@ -133,6 +133,29 @@ def test_a_content_is_what_defines_the_task(change: dict[str, Any]) -> None:
     assert content_of(replace(task, options={"b": [1, 2], "a": 1}, tags=("x",), trial=2)) == content_of(task)
 
 
+def test_a_task_whose_judge_changed_is_run_again_and_it_is_said_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Red before: nothing was run again."""
+    old = [Task(name, "x", identity={"code": name, "localc": "7.4"}) for name in ("same", "other")]
+    new = [old[0], replace(old[1], identity={"code": "new", "localc": "7.4"})]
+    run(old, tmp_path)
+    results = run(new, tmp_path)
+    assert starts(new) == [1, 2]
+    assert "1 judged tasks whose identity changed (code) are run again" in capsys.readouterr().out
+    assert [each.record.identity["code"] for each in results] == ["same", "new"]
+    assert [each.task_id for each in jsonl.read(tmp_path / REPLACED, TaskRecord)] == ["other"]
+
+
+def test_records_without_a_judge_are_refused_and_stay(tmp_path: Path) -> None:
+    run([Task("t", "x")], tmp_path)
+    before = (tmp_path / RECORDS).read_bytes()
+    with pytest.raises(ConfigError, match=r"results whose judge is unknown, such as t: .*; name another folder"):
+        run([Task("t", "x", identity={"code": "a"})], tmp_path)
+    assert (tmp_path / RECORDS).read_bytes() == before
+    assert starts([Task("t", "x")]) == [1]
+
+
 def test_infrastructure_failures_alone_are_run_again(tmp_path: Path) -> None:
     tasks = [Task("good", "x"), Task("flaky", "x", options={"fault": "reset", "times": 1}), Task("failed", "x")]
     first = run(tasks, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from collections.abc import Mapping
@@ -20,9 +21,10 @@ from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import Observation, Score, Task, ToolDesktop
+from eval.desktop import Observation, Score, Task, ToolDesktop, answer_of
 from eval.environments.registry import environment
 from eval.grounders.base import TreeGrounder, boxes, grounded
+from tests.support.documented import ROOT
 
 # Google's SDK inherits from a class of aiohttp, which warns of it
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -130,6 +132,30 @@ def test_every_screen_of_a_desktop_is_marked_and_its_tools_stay() -> None:
 
     assert [seen.marks for seen in asyncio.run(go())] == [{1: (0.0, 0.0, 0.1, 0.1)}] * 3
     assert not isinstance(grounded(environment("login").desktop({}), Corner()), ToolDesktop)
+
+
+class Answering(WithTools):
+    async def answers(self) -> Observation | None:
+        return Observation(Image.new("RGB", (10, 10)), (10, 10))
+
+
+def test_a_marked_desktop_tells_whether_it_answers_and_its_screen_is_marked() -> None:
+    seen = asyncio.run(answer_of(grounded(Answering(), Corner())))
+    assert seen is not None
+    assert seen.marks
+    assert asyncio.run(answer_of(grounded(WithTools(), Corner()))) is None
+
+
+def test_every_desktop_that_stands_for_another_passes_on_whether_it_answers() -> None:
+    """A class whose `step` calls another one's `step` is such a desktop."""
+    wrappers = {}
+    for file in (ROOT / "eval").rglob("*.py"):
+        for made in ast.walk(ast.parse(file.read_text())):
+            if isinstance(made, ast.ClassDef):
+                methods = {each.name: ast.unparse(each) for each in made.body if isinstance(each, ast.AsyncFunctionDef)}
+                if ".step(" in methods.get("step", ""):
+                    wrappers[made.name] = "answer_of(" in methods.get("answers", "")
+    assert wrappers == {"GroundedDesktop": True, "GtkLoginDesktop": True, "SourcedDesktop": True, "TwiceJudged": True}
 
 
 def config(tmp_path: Path, grounder: dict[str, Any]) -> str:

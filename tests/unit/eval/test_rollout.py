@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ from eval.agents import batcher, computer
 from eval.agents.base import Decision, History
 from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
-from eval.desktop import InfraError, Observation, Task
+from eval.desktop import InfraError, Observation, Score, Task
 from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
 from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
 from eval.scores.summary import summarise
@@ -175,6 +175,62 @@ def test_what_the_agent_broke_scores_0_and_is_not_run_again(fault: str, tmp_path
     assert result.record.success is False
     episode = read_episode(tmp_path / "episodes" / "broken-0")
     assert episode.metadata["score"]["agent_failure"] == f"the agent broke the {fault}"
+
+
+class Raising(Counting):
+    """Its checker raises by `options.raises`: `left`, on a state that the agent changed; `once`, at the first call
+    of an episode; `always`. A desktop that is used after its end fails."""
+
+    open_now: ClassVar[int] = 0
+    asked: ClassVar[int] = 0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        assert Raising.open_now == 0  # as with the only server of a role
+        Raising.open_now += 1
+        return await super().reset(task, seed)
+
+    async def score(self) -> Score:
+        assert self.task is not None
+        Raising.asked += 1
+        raises = self.task.options["raises"]
+        if raises == "always" or (raises == "left" and self.hits) or (raises == "once" and Raising.asked == 1):
+            raise ValueError("no JSON")
+        return await super().score()
+
+    async def close(self) -> None:
+        Raising.open_now -= 1
+        await super().close()
+
+
+@pytest.mark.parametrize(
+    ("raises", "outcome", "score", "starts", "said"),
+    [
+        ("left", "scored", 0.0, 2, "judges the untouched one: score: ValueError: no JSON"),
+        ("once", "scored", 1.0, 1, None),
+        ("always", "infra", None, 2, "EnvironmentFault: score: ValueError: no JSON"),
+    ],
+)
+def test_a_checker_that_raises_on_the_agents_state_alone_is_a_score_of_0(
+    raises: str, outcome: str, score: float | None, starts: int, said: str | None, tmp_path: Path
+) -> None:
+    """Red before: `infra` in all three cases, so that an evaluation tried again, and a training voided the rollout."""
+    Raising.open_now = Raising.asked = 0
+    limits = msgspec.structs.replace(QUICK, attempts=1, concurrency=1)
+    work = rollout(
+        Saying(*EXPERT),
+        Raising,
+        [Task("t", "x", options={"raises": raises})],
+        out=tmp_path,
+        benchmark="b",
+        environment="e",
+        limits=limits,
+    )
+    (result,) = asyncio.run(work)
+    record = result.record
+    assert (record.outcome, record.score, Counting.started["t"], Raising.open_now) == (outcome, score, starts, 0)
+    told = record.error if outcome == "infra" else record.failure and record.failure.why
+    assert (said is None) == (told is None)
+    assert (said or "") in (told or "")
 
 
 def test_a_task_that_cannot_run_here_is_tried_once_counts_as_not_solved_and_is_told_apart(tmp_path: Path) -> None:

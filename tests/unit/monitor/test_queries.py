@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sqlalchemy import Engine, text
 
@@ -9,8 +11,9 @@ from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server import exposition
 from launcher.monitor.server.queries import Queries
 from launcher.protocol.records import Beat
+from launcher.spec.model import Output
 from launcher.store.base import Store
-from tests.support.fakerun import FakeAttempt, fake_job, login_pipeline, write_run
+from tests.support.fakerun import FakeAttempt, episode_files, eval_files, fake_job, login_pipeline, write_run
 from tests.unit.monitor.test_ingest import evaluation
 
 
@@ -52,6 +55,26 @@ def test_what_the_pages_ask_for(engine: Engine, file_store: Store) -> None:
     assert place is not None
     assert place["key"].endswith("episodes/e-1/002.png")
     assert [row["rule"] for row in queries.validations(kept["id"])] == ["The last answers repeat."]
+
+
+def test_a_task_that_could_not_run_is_no_failure_of_the_infrastructure(engine: Engine, file_store: Store) -> None:
+    files = eval_files([True, None, None])
+    lines = [json.loads(line) for line in files["tasks.jsonl"].splitlines()]
+    lines[2] |= {"outcome": "not run", "error": "no program gimp"}
+    files["tasks.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    head = json.loads(episode_files("lacks", None)["episodes/lacks/episode.json"])
+    files |= {"episodes/lacks/episode.json": json.dumps({**head, "outcome": "not run"}).encode()}
+    run = write_run(
+        file_store, fake_job("eval", outputs={"results": Output()}), [FakeAttempt(outputs={"results": files})]
+    )
+    StoreFollower(engine, file_store).once()
+    queries = Queries(engine)
+    (key,) = queries.named(run)
+    rows = queries.rollouts(key)
+    assert sorted(row["outcome"] for row in rows) == ["infra", "not run", "not run", "solved"]
+    columns = queries.evaluation(key).agents
+    told = {agent.name: (agent.solved, agent.scored, agent.infra, agent.not_run) for agent in columns}
+    assert told == {"eval": (1, 1, 1, 1), "tiny": (0, 0, 0, 1)}
 
 
 def test_of_too_many_runs_the_metrics_leave_out_those_that_wait_then_those_seen_last(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, facts, gone, proves_dead, same_place
 from launcher.protocol.finish import result_of

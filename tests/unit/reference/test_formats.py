@@ -33,7 +33,7 @@ from training.data.chat import ChatSamples
 from training.data.faults import Faults
 from training.data.packed.store import DatasetManifest, read_manifest
 from training.data.pairs.store import read_pairs
-from training.rl.records import RecordWriter
+from training.rl.records.record_writer import RecordWriter
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 SIZE = (320, 200)

@@ -41,9 +41,10 @@ def agent(label: str, *tasks: DetailedResult) -> AgentResults:
 
 
 def test_a_task_that_the_infrastructure_broke_is_not_solved_and_stays_in_the_number() -> None:
-    share = solved([task("a"), task("b", False), task("c", None), task("d")])
-    assert (share.solved, share.n, share.infra) == (2, 4, 1)
-    assert share.interval == wilson(2, 4)
+    lacking = task("e", None, outcome="not run")
+    share = solved([task("a"), task("b", False), task("c", None), task("d"), lacking])
+    assert (share.solved, share.n, share.infra, share.not_run) == (2, 5, 1, 1)
+    assert share.interval == wilson(2, 5)
 
 
 def test_tasks_of_one_cluster_widen_the_interval() -> None:

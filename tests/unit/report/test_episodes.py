@@ -50,6 +50,7 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
         episode_files("kept", False),
         record("kept", episode="episodes/kept", failure=why, programs=["a", "b"], difficulty="hard", steps=4),
         record("gone", success=None, score=None, outcome="infra", error="the desktop is gone"),
+        record("lacks", success=None, score=None, outcome="not run", error="no program gimp"),
         record("won", success=True, score=1.0, duration_ms=1500, metrics={"cost": 0.5}),
     )
     report = collect(file_store, select(file_store, [run]))
@@ -59,6 +60,7 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
     assert told == {
         "kept": ("failed", "loop", "the same answer 4 times", "a + b", "hard", True),
         "gone": ("infra", "infrastructure", "the desktop is gone", "", "", False),
+        "lacks": ("not run", "not run", "no program gimp", "", "", False),
         "won": ("solved", "", "", "", "", False),
     }
     found = parsed(render(report))
@@ -67,8 +69,8 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
         for name, attributes in found.found
         if name == "details" and "episode" in (attributes.get("class") or "")
     ]
-    assert [row.get("data-failure") for row in rows] == ["loop", "infrastructure", None]
-    assert ["open" in row for row in rows] == [True, False, False]
+    assert [row.get("data-failure") for row in rows] == ["loop", "infrastructure", "not run", None]
+    assert ["open" in row for row in rows] == [True, False, False, False]
     for words in ("Rule: The last answers repeat.", "1.5 s", "0.5000 USD", "no screens kept"):
         assert words in found.text, words
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from launcher.protocol.records import Beat, Claim, Event, Exit, Placement, Result
 from launcher.protocol.view import AttemptView, RunView

@@ -7,10 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from eval.records import TaskRecord
+from eval.scores.summary import summarise
+from launcher.cli.printing.results import comparison_text
 from launcher.errors import BadInput
 from launcher.results import stats
-from launcher.results.compare import Comparison
+from launcher.results.compare import Comparison, PerSolved
 from launcher.results.compare import compare as compare_all
+from launcher.results.identity import mixed
 from launcher.results.read import TaskResult
 
 
@@ -217,7 +221,8 @@ NEW = {**OLD, "answers": {"rule": "2", "waiting": 900.0}}
 def test_results_by_another_rule_of_answers_are_compared_with_a_warning(
     left: Any, right: Any, said: str | None
 ) -> None:
-    a, b = ([task(number, True, rules=rules) for number in range(12)] for rules in (left, right))
+    known = {"code": "a"}
+    a, b = ([task(number, True, rules=rules, identity=known) for number in range(12)] for rules in (left, right))
     notes = compare("a", a, "b", b).notes
     assert any(said in note for note in notes) if said else notes == ()
 
@@ -236,7 +241,49 @@ def test_a_task_that_could_not_run_counts_as_not_solved_and_is_told() -> None:
     assert (found.tasks, found.pairs, found.unscored) == (12, 8, ())
     assert found.value_b is not None
     assert found.value_b.value == pytest.approx(8 / 12)
-    assert "0 of a, 4 of b" in "; ".join(found.notes)
+    assert (found.not_run_a, [key[1] for key in found.not_run_b]) == ((), ["t10", "t11", "t8", "t9"])
+    assert (found.infra_b, found.left_out) == ((), 4)
+    assert "could not run in b, in no pair and not solved there: 4" in comparison_text(found)
+
+
+def test_what_a_solved_task_took_is_told_of_both_sides() -> None:
+    """Of 12 tasks `a` solves 6 with 4 answers and 2 s each, `b` 12 with 3 answers and 5 s at 0.01 USD; failures count,
+    and what the infrastructure broke does not."""
+    a = [task(n, n < 6, steps=4, duration_ms=2000.0) for n in range(12)]
+    b = [task(n, True, steps=3, duration_ms=5000.0, metrics={"cost": 0.01}) for n in range(12)]
+    a, b = [*a, task(12, None, steps=99)], [*b, task(12, None, steps=99)]
+    found = compare("a", a, "b", b)
+    assert found.per_solved_a == PerSolved(8.0, 4.0, None)
+    assert found.per_solved_b == PerSolved(3.0, 5.0, pytest.approx(0.01))
+    said = "per solved task, a against b: 8.0 against 3.0 answers, 4.0 against 5.0 seconds, - against 0.0100 USD"
+    assert said in comparison_text(found)
+    nothing = compare("a", [task(n, False, steps=4) for n in range(12)], "b", [task(n, False) for n in range(12)])
+    assert nothing.per_solved_a == PerSolved(None, None, None)
+    assert "per solved task" not in comparison_text(nothing)
+
+
+def test_what_a_solved_task_took_counts_every_trial() -> None:
+    a = [task(n, trial != 0, trial=trial, steps=2) for n in range(12) for trial in range(3)]
+    b = [task(n, True, trial=trial, steps=2) for n in range(12) for trial in range(3)]
+    found = compare("a", a, "b", b, "pass_all/2")
+    assert (found.per_solved_a.steps, found.per_solved_b.steps) == (3.0, 2.0)
+    assert found.per_solved_a == compare("a", a, "b", b).per_solved_a
+
+
+def test_what_compare_says_of_a_solved_task_is_what_the_summary_says() -> None:
+    records = [
+        TaskRecord(
+            benchmark="login", version="1", task_id=f"t{n}", seed=n, agent="x", score=float(n < 5), success=n < 5,
+            outcome="scored", steps=3 + n, duration_ms=1000 * n, metrics={"cost": 0.5},
+        )
+        for n in range(12)
+    ]  # fmt: skip
+    rows = {row.metric: row.value for row in summarise(records, version="1", split="", seed=0)}
+    tasks = [msgspec.convert(msgspec.to_builtins(record), TaskResult) for record in records]
+    found = compare("a", tasks, "b", tasks).per_solved_a
+    assert (found.steps, found.seconds, found.cost) == tuple(
+        pytest.approx(rows[f"{name}_per_solved"]) for name in ("steps", "seconds", "cost")
+    )
 
 
 def test_pass_all_compares_the_chance_that_every_trial_solves() -> None:
@@ -266,3 +313,74 @@ def test_a_comparison_by_group_follows_that_of_all_tasks(by: str, groups: list[s
     assert [one.gained for one in found] == [12, 0, 12]
     with pytest.raises(BadInput, match=f"--by {by}: the tasks of a and b tell no {by} that both have"):
         compare_all("a", [task(0, True)], "b", [task(0, True)], by=by)
+
+
+OLD_JUDGE = {"code": "a1", "localc": "7.4"}
+NEW_JUDGE = {"code": "a1", "localc": "25.2"}
+
+
+def test_a_task_with_another_judge_is_left_out_and_named_by_the_part_that_changed() -> None:
+    """Red before: the same figures without a word, whatever had judged the two sides."""
+    a = [task(k, False, identity=OLD_JUDGE) for k in range(4)]
+    b = [task(k, True, identity=NEW_JUDGE if k < 3 else OLD_JUDGE) for k in range(4)]
+    found = compare("a", a, "b", b)
+    assert (found.pairs, found.gained, found.left_out) == (1, 1, 3)
+    assert found.other_task == tuple(("login", f"t{k}", str(k)) for k in range(3))
+    assert found.notes[0] == "not the same tasks, and left out: 3 of 4: localc: 7.4 against 25.2 (3)"
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "words"),
+    [
+        (OLD_JUDGE, NEW_JUDGE, r"localc: 7\.4 against 25\.2 \(2\)"),
+        (OLD_JUDGE, {"code": "a1"}, r"localc: 7\.4 against none \(2\)"),
+        ({}, NEW_JUDGE, r"judge unknown in a \(2\)"),
+        (NEW_JUDGE, {}, r"judge unknown in b \(2\)"),
+    ],
+)
+def test_two_sides_without_one_same_task_are_refused(mine: dict[str, str], others: dict[str, str], words: str) -> None:
+    a, b = [task(k, False, identity=mine) for k in range(2)], [task(k, True, identity=others) for k in range(2)]
+    with pytest.raises(BadInput, match=f"no task of login in common that was judged in the same way: {words}"):
+        compare_all("a", a, "b", b)
+
+
+def test_results_of_before_are_compared_with_one_another_and_their_judge_is_said_to_be_unknown() -> None:
+    rules = {"environment": "login", "answers": {"rule": "2"}}
+    old = [task(k, k > 1, rules=rules) for k in range(4)]
+    assert compare("a", old, "b", old).notes[0].startswith("judge unknown: neither a nor b says which judge")
+    steps = [task(k, k > 1, rules={"step": "d"}) for k in range(4)]  # judged by a published rule, without an episode
+    assert not any("judge" in note for note in compare("a", steps, "b", steps).notes)
+
+
+def test_agents_in_one_table_are_told_apart_where_their_tasks_are_not_the_same() -> None:
+    rules = {"environment": "login"}
+    sides = [
+        ("a", [task(k, True, identity=OLD_JUDGE, rules=rules) for k in range(2)]),
+        ("b", [task(k, True, identity=NEW_JUDGE, rules=rules) for k in range(2)]),
+        ("c", [task(k, True, identity=OLD_JUDGE, rules=rules) for k in range(2)]),
+        ("d", [task(5, True, rules=rules)]),
+    ]
+    assert mixed(sides) == [
+        "judge unknown: d",
+        "2 of 2 tasks are not the same in a and b: localc: 7.4 against 25.2 (2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (4, 0, "does not contain 0, but p is not below 0.05: go by p"),  # 4 of 4 changes one way: p = .125
+        (6, 0, ""),  # p = .03125, and the interval agrees
+        (1, 0, ""),  # neither finds a difference
+    ],
+)
+def test_where_the_interval_and_p_differ_it_says_which_to_believe(before: int, after: int, said: str) -> None:
+    a = [task(k, k < before) for k in range(30)]
+    b = [task(k, k < after) for k in range(30)]
+    found = compare("a", a, "b", b)
+    assert found.difference is not None
+    notes = [note for note in found.notes if note.startswith("the interval")]
+    assert [said in note for note in notes] == ([True] if said else [])
+    if before == 4:
+        assert found.p == 0.125
+        assert found.difference.high < 0

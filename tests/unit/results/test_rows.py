@@ -15,7 +15,7 @@ from launcher.errors import NotFound
 from launcher.reasons import Reason
 from launcher.results.facts import load_facts
 from launcher.results.read import DamagedResults, open_output, read_tasks
-from launcher.results.rows import COLUMNS, Comparisons, arrange, auto_compare, by_depth, load_rows
+from launcher.results.rows import COLUMNS, Comparisons, arrange, auto_compare, by_depth, load_files, load_rows
 from launcher.spec.model import Budget, Limits, Output, Resources
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -162,3 +162,22 @@ def test_every_format_has_every_column(file_store: Store) -> None:
     table = parquet.read_table(io.BytesIO(encode(rows, "parquet")))
     assert table.column_names == list(COLUMNS)
     assert table.column("value").to_pylist() == [row["value"] for row in rows]
+
+
+def test_a_run_that_measured_nothing_lists_its_files(file_store: Store) -> None:
+    many = {f"part-{number:02}.txt": b"x" * number for number in range(25)}
+    job = fake_job("made", outputs={"results": Output(), "data": Output()})
+    run = write_run(file_store, job, [FakeAttempt(outputs={"results": {"greeting.json": b"{}"}, "data": many})])
+    measured = write_eval(file_store, "eval", eval_files([True, False]))
+    facts = load_facts(file_store, [run, measured])
+    rows = load_rows(file_store, facts)
+    files = load_files(file_store, facts, rows)
+    assert list(files) == [run]
+    assert files[run][0] == ("data/part-00.txt", 0)
+    assert files[run][-1] == ("results/greeting.json", 2)
+    text = results_text(rows, facts, Comparisons([], []), files)
+    assert "data/part-19.txt" in text
+    assert "part-20" not in text
+    assert "and 6 more: give --all" in text
+    assert f"`launcher gather {run} --to DIR --what outputs`" in text
+    assert "results/greeting.json  2 B" in results_text(rows, facts, Comparisons([], []), files, everything=True)

@@ -1,4 +1,4 @@
-"""A LoRA as a training publishes it: its settings, and one file a version. tests/unit/rl/test_adapters.py makes one
+"""A LoRA as a training publishes it: its settings, and one file a version. tests/unit/rl/test_lora_folders.py makes one
 with peft itself."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from training.rl.following import PublishedWeights
+from training.rl.weights.published import PublishedWeights
 
 NAMES = [
     f"base_model.model.{layer}.lora_{side}.default.weight" for layer in ("visual.qkv", "q_proj") for side in ("A", "B")

@@ -18,18 +18,19 @@ from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
 from eval.rollout import RolloutLimits
 from tests.unit.rl.oracle import Rollout, Rules, Token, Turn
-from training.rl.coefficients import MeanSettings, uncertain_tokens, with_coefficients
 from training.rl.config import AsyncConfig, RlConfig
-from training.rl.credit import credited
-from training.rl.entropy import EntropyBonus
-from training.rl.joined import joined
-from training.rl.losses import LossSettings
-from training.rl.off_policy import corrected
-from training.rl.passes import RowTrainer
-from training.rl.policy import SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.rows import LossRow
-from training.rl.turns import TurnRecord, learnt, turns_of
+from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.credit import credited
+from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.loss_rows import LossRow
+from training.rl.learning.losses import LossSettings
+from training.rl.learning.off_policy import corrected
+from training.rl.learning.row_trainer import RowTrainer
+from training.rl.learning.trajectory_rows import join_turns
+from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.policy import SampledTurn
+from training.rl.sections import KlConfig
 
 WIDTH = 5  # of the vocabulary
 EPISODE = Episode(episode_id="e", task_id="t", instruction="", goal="", seed=0, screen=(1, 1), success=None, steps=())
@@ -45,6 +46,7 @@ def draw_token(draw: random.Random) -> Token:
     token = Token([draw.gauss(0, 1) for _ in range(WIDTH)], draw.randrange(WIDTH), 0.0, 0.0, single(draw.uniform(0, 2)))
     token.old = single(token.now + draw.gauss(0, 0.4))
     token.sampled = single(token.old + draw.gauss(0, 0.4))
+    token.reference = single(token.now + draw.gauss(0, 0.4))
     return token
 
 
@@ -91,6 +93,9 @@ def draw_rules(draw: random.Random) -> Rules:
         quantile=draw.choice([1.0, 1.0, 0.4]),
         cap=draw.choice([None, 1.2]),
         bonus=draw.choice([0.0, 0.1]),
+        beta=draw.choice([0.0, 0.3]),
+        estimator=draw.choice(["k1", "k3"]),
+        in_reward=draw.random() < 0.5,
     )
 
 
@@ -111,6 +116,9 @@ def config_of(rules: Rules, **changes: Any) -> RlConfig:
         advantage=rules.advantage,
         entropy_share=rules.share,
         rows="trajectory" if rules.whole else "turn",
+        kl=KlConfig(coefficient=rules.beta, estimator=rules.estimator, place="reward" if rules.in_reward else "loss")
+        if rules.beta
+        else None,
         asynchronous=None if rules.cap is None else AsyncConfig(cap=rules.cap),
         **changes,
     )
@@ -143,6 +151,7 @@ def records_of(groups: Groups) -> list[TurnRecord]:
             masked=None if fit else "its pictures do not fit its tokens",
             old=tuple(each.old for each in of) if fit else (),
             entropies=tuple(each.entropy for each in of) if fit else (),
+            reference=tuple(each.reference for each in of) if fit else (),
         )
         for record, of, fit in zip(records, tokens, fits, strict=True)
     ]
@@ -156,7 +165,7 @@ def rows_of(groups: Groups, rules: Rules, config: RlConfig) -> list[LossRow]:
         records = corrected(records, config.asynchronous)
     records = with_coefficients(uncertain_tokens(records, mean), mean)
     rows = [record.row() for record in learnt(records)]
-    return [each.row for each in joined(rows)] if rules.whole else rows
+    return [each.row for each in join_turns(rows)] if rules.whole else rows
 
 
 class BareTrainer(RowTrainer):

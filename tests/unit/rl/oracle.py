@@ -21,6 +21,7 @@ class Token:
     logits   of the weights that learn; pick: the sampled one
     old      log probability before the first step; sampled: that of the weights that sampled it
     entropy  before the first step
+    reference  log probability by the reference
     """
 
     logits: list[float]
@@ -28,6 +29,7 @@ class Token:
     old: float
     sampled: float
     entropy: float
+    reference: float = 0.0
 
     @property
     def probabilities(self) -> list[float]:
@@ -76,6 +78,9 @@ class Rules:
     quantile: float = 1.0
     cap: float | None = None
     bonus: float = 0.0
+    beta: float = 0.0
+    estimator: str = "k3"
+    in_reward: bool = False
 
 
 @dataclass
@@ -86,23 +91,36 @@ class Found:
     gradients: list[list[float]] = field(default_factory=list)
 
 
+def estimated(apart: float, rules: Rules) -> float:
+    """Of the divergence from the reference. Schulman, http://joschu.net/blog/kl-approx.html."""
+    return apart if rules.estimator == "k1" else math.exp(-apart) - 1 + apart
+
+
+def returns(rollout: Rollout, rules: Rules) -> list[float]:
+    """Of each turn: of the whole rollout, or with per_turn from this turn on."""
+    costs = [
+        math.fsum(rules.beta * estimated(token.old - token.reference, rules) for token in turn.tokens)
+        if turn.fits and rules.in_reward
+        else 0.0
+        for turn in rollout.turns
+    ]
+    if rules.advantage == "per_turn":
+        return [rollout.reward - math.fsum(costs[at:]) for at in range(len(costs))]
+    return [rollout.reward - math.fsum(costs)] * len(costs)
+
+
 def advantages(group: list[Rollout], rules: Rules) -> list[float]:
     """Of each turn of the valid rollouts."""
     valid = [rollout for rollout in group if rollout.valid]
-    if rules.advantage == "per_turn":
-        values = [rollout.reward for rollout in valid for _ in rollout.turns]
-    else:
-        values = [rollout.reward for rollout in valid]
+    each = [returns(rollout, rules) for rollout in valid]
+    values = [value for line in each for value in (line if rules.advantage == "per_turn" else line[:1])]
     mean = math.fsum(values) / len(values)
     apart = 0.0
     if len(values) > 1:
         apart = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     out = []
-    for rollout in valid:
-        gain = rollout.reward - mean
-        if rules.deviation:
-            gain /= apart + 1e-4
-        out += [gain] * len(rollout.turns)
+    for line in each:
+        out += [(value - mean) / (apart + 1e-4 if rules.deviation else 1.0) for value in line]
     return out
 
 
@@ -197,6 +215,11 @@ def generation(groups: list[list[Rollout]], rules: Rules) -> Found:
                 weight = place.weight
             elif rules.loss in ("grpo", "sapo"):
                 weight = 1 / (len(rows) * len(row))
+            if not rules.in_reward:
+                apart_now = token.now - token.reference
+                out.losses[place.number] += weight * rules.beta * estimated(apart_now, rules)
+                slope = 1.0 if rules.estimator == "k1" else 1.0 - math.exp(-apart_now)
+                slopes[place.number] += weight * rules.beta * slope
             if rules.cap is not None:
                 weight *= min(math.exp(token.old - token.sampled), rules.cap)
             if rules.opsm is not None and place.gain < 0 and -mean > rules.opsm:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from training.rl import advantages as ours
-from training.rl.advantages import RolloutFacts, TaskGroup, TurnFacts
+from training.rl.learning import advantages as ours
+from training.rl.learning.advantages import RolloutFacts, TaskGroup, TurnFacts
+from training.rl.rollouts.penalties import efficiency_penalty, overlong_penalty
 
 pytestmark = pytest.mark.ml
 CASES = 1_000
@@ -217,10 +218,10 @@ def test_overlong_and_efficiency() -> None:
             wanted = float(Fraction(16_384 - tokens, 4_096))
         else:
             wanted = -1.0
-        assert ours.overlong_penalty(tokens, 20_480, 4_096) == wanted
-    assert ours.overlong_penalty(18_432, 20_480, 4_096) == -0.5
-    assert [ours.overlong_penalty(tokens, 10, 0) for tokens in (10, 11)] == [0.0, -1.0]  # no buffer: a step
-    assert ours.efficiency_penalty(5) == pytest.approx(-0.1)
+        assert overlong_penalty(tokens, 20_480, 4_096) == wanted
+    assert overlong_penalty(18_432, 20_480, 4_096) == -0.5
+    assert [overlong_penalty(tokens, 10, 0) for tokens in (10, 11)] == [0.0, -1.0]  # no buffer: a step
+    assert efficiency_penalty(5) == pytest.approx(-0.1)
 
 
 def test_gae_is_the_sum_of_discounted_surprises() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from training.rl.collapse import SuccessWatch, collapsed
+from training.rl.learning.collapse import SuccessWatch, collapsed
 
 pytestmark = pytest.mark.ml
 ALIVE = [(40, 64)] * 6

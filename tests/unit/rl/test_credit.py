@@ -12,12 +12,12 @@ import pytest
 from eval.config import convert
 from eval.desktop import Task
 from eval.episodes import Episode
-from training.rl.coefficients import MeanSettings, with_coefficients
 from training.rl.config import RlConfig
-from training.rl.credit import credited
-from training.rl.policy import SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.turns import TurnRecord, learnt, turns_of
+from training.rl.learning.coefficients import MeanSettings, with_coefficients
+from training.rl.learning.credit import credited
+from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml
 STEPS, LONGEST = 4, 16

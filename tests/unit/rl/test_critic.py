@@ -10,10 +10,10 @@ import pytest
 from eval.desktop import Task
 from eval.episodes import Episode
 from training.rl.config import CriticConfig
-from training.rl.critic import token_credit, whitened
-from training.rl.policy import SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.turns import turns_of
+from training.rl.learning.critic import token_credit, whitened
+from training.rl.learning.turn_records import turns_of
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.policy import SampledTurn
 
 pytestmark = pytest.mark.ml
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from eval.config import ConfigError
-from training.rl.curriculum import Curriculum, DynamicBatch, SuccessPool
+from training.rl.rollouts.curriculum import Curriculum, DynamicBatch, SuccessPool
 
 
 def outcomes(draw: random.Random, rate: float, count: int = 8) -> list[bool | None]:

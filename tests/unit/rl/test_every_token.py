@@ -24,11 +24,11 @@ from tests.unit.rl.drawn_generations import (
     step_of,
 )
 from tests.unit.rl.oracle import Rollout, Rules, Turn
-from training.rl.coefficients import MeanSettings, with_coefficients
-from training.rl.credit import credited
-from training.rl.entropy import EntropyBonus
-from training.rl.figures import nothing_to_learn
-from training.rl.passes import RowTrainer
+from training.rl.learning.coefficients import MeanSettings, with_coefficients
+from training.rl.learning.credit import credited
+from training.rl.learning.entropy_bonus import EntropyBonus
+from training.rl.learning.row_trainer import RowTrainer
+from training.rl.records.step_metrics import nothing_to_learn
 
 pytestmark = pytest.mark.ml
 

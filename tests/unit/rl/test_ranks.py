@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.rl.feed import outside_torchrun
-from training.rl.ranks import part, passes
+from training.rl.asynchronous.worker_process import outside_torchrun
+from training.rl.learning.ranks import part, passes
 
 pytestmark = pytest.mark.ml
 

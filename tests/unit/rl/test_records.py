@@ -15,13 +15,11 @@ from launcher.results.read import DamagedResults, open_output
 from launcher.spec.model import Output
 from launcher.store.file import FileStore
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
-from training.rl import records
-from training.rl.records import (
+from training.rl.records.entries import (
     ActionEntry,
     Entry,
     GroupEntry,
     ObservationEntry,
-    RecordWriter,
     RolloutEntry,
     StatusEntry,
     StepEntry,
@@ -29,6 +27,7 @@ from training.rl.records import (
     TurnEntry,
     ValidationEntry,
 )
+from training.rl.records.record_writer import SCHEMA_VERSION, RecordWriter
 
 PLACE: dict[str, Any] = {"phase": "train", "step": 3, "group": 1, "rollout": 2}
 EVERY_KIND: list[Entry] = [
@@ -93,7 +92,7 @@ def test_pieces_grow_in_number_and_are_never_changed(tmp_path: Path) -> None:
     assert names == [f"{number:06d}.jsonl" for number in range(1, len(names) + 1)]
     heads = [json.loads(path.read_bytes().splitlines()[0]) for path in sorted(writer.folder.iterdir())]
     assert [head["piece"] for head in heads] == list(range(1, len(names) + 1))
-    assert {head["schema_version"] for head in heads} == {records.SCHEMA_VERSION}
+    assert {head["schema_version"] for head in heads} == {SCHEMA_VERSION}
     steps = [line.step for line in lines(tmp_path) if isinstance(line, reading.RlStep)]
     assert steps == list(range(20))
 

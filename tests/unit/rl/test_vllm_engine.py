@@ -14,8 +14,8 @@ import pytest
 from eval.config import ConfigError
 from tests.support.waiting import until
 from tests.unit.rl.adapter_files import published
-from training.rl.vllm_engine import EngineAnswer, EngineSampler
-from training.rl.vllm_policy import TokenAnswer, TokenPrompt
+from training.rl.asynchronous.vllm_engine import EngineAnswer, EngineSampler
+from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt
 
 pytestmark = pytest.mark.ml
 

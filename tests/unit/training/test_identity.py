@@ -178,3 +178,45 @@ def test_a_file_of_digests_is_read_as_it_was_written(tmp_path: Path) -> None:
     found: Identity = identity.identity(folders(tmp_path))
     save(found, tmp_path)
     assert load(str(tmp_path)) == found
+
+
+def test_tasks_with_another_judge_are_refused_and_other_tasks_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards are compared over a whole training. Which tasks are drawn is the configuration's own affair."""
+    config = {**folders(tmp_path), "environment": "click", "tasks": {"count": 3, "seed": 1_000_000}, "options": {}}
+    saved = checkpoint(tmp_path, config)
+    assert again(config, saved) == []
+    assert again({**config, "tasks": {"count": 2, "seed": 1_000_001}}, saved) == []
+    monkeypatch.setattr("eval.environments.registry.identity", lambda parts: {"code": "other"})
+    with pytest.raises(ResumeError, match="tasks: the judge, programs or desktop of 3 of them"):
+        again(config, saved)
+    old = {name: part for name, part in (load(saved) or {}).items() if name != identity.TASKS}
+    save(old, Path(saved))
+    assert "judge unknown" in again(config, saved)[0]
+
+
+def test_held_out_episodes_may_change_and_are_known_to_be_others(tmp_path: Path) -> None:
+    """They move no weight. Their bytes elsewhere are the same ones."""
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "one.jsonl").write_text("1")
+    evaluation = {"episodes": str(held), "split": "validation"}
+    config = {**folders(tmp_path), "evaluation": evaluation}
+    resume = checkpoint(tmp_path, config)
+
+    def others(**changes: str) -> bool:
+        changed = {**config, "evaluation": {**evaluation, **changes}}
+        assert again(changed, resume) == []
+        return identity.measures_another(identity.identity(changed, load(resume)), resume)
+
+    moved = Path(shutil.copytree(held, tmp_path / "moved"))
+    assert not others()
+    assert not others(episodes=str(moved))
+    assert others(split="test")
+    (moved / "one.jsonl").write_text("2")
+    assert others(episodes=str(moved))
+    now, before = identity.identity(config), tmp_path / "before"
+    before.mkdir()
+    save({name: part for name, part in now.items() if "evaluation" not in name}, before)
+    assert not identity.measures_another(now, str(before))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eval.scores.stats import Estimate
@@ -40,3 +41,29 @@ def test_a_checkpoint_of_before_tells_of_the_best_step_and_the_baseline_only() -
     assert measured_rows(saved) == [StepValue(0, 0.1, [0.0, 0.2, 9]), StepValue(2, 0.5, [0.4, 0.6, 9, 3])]
     assert measured_rows({"best": None, "best_step": None, "interval": [], "first": []}) == []
     assert measured_rows({"measured": [[2, 0.5, [0.4, 0.6, 9]]]}) == [StepValue(2, 0.5, [0.4, 0.6, 9])]
+
+
+@pytest.mark.ml
+def test_what_was_measured_counts_only_where_the_same_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """A success of .9 is no best held-out loss, and a loss of other episodes none either."""
+    from transformers import TrainerState
+
+    from training.common.evaluation import EvaluationConfig
+    from training.common.watch import Watch
+
+    def resumed(config: EvaluationConfig, **changes: Any) -> Watch:
+        watch = Watch(config)
+        vars(watch).update(changes)
+        watch.restore(TrainerState(is_world_process_zero=True, stateful_callbacks={"Watch": saved.state()}))
+        return watch
+
+    of_steps = EvaluationConfig(episodes="held", count=9)
+    saved = Watch(of_steps)
+    saved.best, saved.best_step, saved.measured, saved.waited = 0.9, 4, [StepValue(4, 0.9, [0.8, 1.0, 9])], 3
+    assert (resumed(of_steps).best, resumed(msgspec.structs.replace(of_steps, episodes="moved")).waited) == (0.9, 3)
+    assert not capsys.readouterr().out
+    by_loss = msgspec.structs.replace(of_steps, metric="loss")
+    for config, changes in ((by_loss, {}), (of_steps, {"other_episodes": True})):
+        other = resumed(config, **changes)
+        assert (other.best, other.best_step, other.measured, other.waited) == (None, None, [], 0)
+        assert "what it measured counts no more" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from training.memory.estimate import GIB
 from training.memory.workload import MemoryPlan, Shape, describe
 from training.options import LoraConfig
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
-from training.rl.sampler import SamplerConfig
+from training.rl.vllm_config import SamplerConfig
 from training.sft.train import SftConfig
 from training.sft.train import main as sft
 

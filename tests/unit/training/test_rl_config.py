@@ -17,8 +17,8 @@ from eval.prompts import PastStep, PromptConfig
 from eval.prompts.wording import Style
 from tests.support.cases import every_case
 from training.rl.config import RlConfig
-from training.rl.sampler import SamplerConfig, lora_rank, visible
 from training.rl.train import main, one_device
+from training.rl.vllm_config import SamplerConfig, lora_rank, visible
 
 GOOD: dict[str, Any] = {
     "model": "hf://owner/name",

@@ -11,14 +11,14 @@ import pytest
 from eval.config import convert
 from eval.desktop import Task
 from eval.episodes import Episode
-from training.rl.advantages import EPSILON
-from training.rl.anchors import ScreenState
-from training.rl.coefficients import MeanSettings, with_coefficients
 from training.rl.config import RlConfig
-from training.rl.credit import CERTAIN, credited
-from training.rl.policy import SampledTurn
-from training.rl.rollouts import PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.turns import UNFIT, TurnRecord, learnt, turns_of
+from training.rl.learning.advantages import EPSILON
+from training.rl.learning.coefficients import MeanSettings, with_coefficients
+from training.rl.learning.credit import CERTAIN, credited
+from training.rl.learning.turn_records import UNFIT, TurnRecord, learnt, turns_of
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
+from training.rl.rollouts.policy import SampledTurn
+from training.rl.rollouts.screen_states import ScreenState
 
 pytestmark = pytest.mark.ml
 EPISODE = Episode(episode_id="e", task_id="t", instruction="", goal="", seed=0, screen=(1, 1), success=None, steps=())

@@ -90,7 +90,7 @@ def test_what_grpo_promises_is_held(
         ("min_p", 0.1, "rollouts are sampled with temperature alone; take temperature"),
         ("repetition_penalty", 1.1, "rollouts are sampled with temperature alone; take temperature"),
         ("mask_truncated_completions", True, "take max_completion, or length_buffer"),
-        ("beta", 0.1, "there is no reference model and no KL term; take a smaller learning_rate"),
+        ("beta", 0.1, "the reference is the model of the start; take kl"),
         ("use_vllm", True, "vLLM samples the rollouts with asynchronous.vllm"),
         ("vllm_mode", "colocate", "vLLM samples the rollouts with asynchronous.vllm"),
         ("num_generations", 4, "a group has group_size rollouts"),
@@ -103,6 +103,16 @@ def test_rl_names_what_to_use_in_place_of_what_it_does_not_read(
     said = refused(main, {**good, "trl": {name: value}}, tmp_path, capsys)
     assert f"trl.{name}: nothing reads it here: " in said
     assert says in said
+
+
+def test_rl_refuses_what_would_part_the_loss_from_the_policy_that_sampled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, _, good = TRAINERS["rl"]
+    for name, value in (("neftune_noise_alpha", 5.0), ("disable_dropout", False)):
+        said = refused(main, {**good, "trl": {name: value}}, tmp_path, capsys)
+        assert f"trl.{name}: not offered here: " in said
+        assert "the policy that sampled" in said
 
 
 def answered(method: str, name: str) -> str:

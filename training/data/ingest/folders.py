@@ -94,7 +94,7 @@ def _on_screen(folder: Path) -> None:
 
 def contradictions(episode: Episode, frames: Sequence[Path], labels: Labels, same: float) -> None:
     """Checks the episode's labels against all before it, then adds them. Raises BadSample."""
-    if episode.success is False or episode.outcome == "infra":
+    if episode.success is False or episode.outcome != "scored":
         return
     fresh: Labels = {}
     past = hashlib.sha256((episode.goal or episode.instruction).encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from eval.config import ConfigError
-from training.data.inspection.duplicates import DISTANCE, clusters
+from training.data.inspection.duplicates import clusters
 from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import (
     MEANING,
@@ -21,6 +21,7 @@ from training.data.inspection.overlap import (
 )
 from training.data.inspection.similar import similar
 from training.data.inspection.stats import Stats
+from training.data.looks import DISTANCE
 
 CLUSTERS: Final = 4  # clusters of near-duplicates that are shown
 

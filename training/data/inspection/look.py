@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes import Episode, EpisodeError, read_episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample, Faults
-from training.data.packed.images import PackedImages, dhash
+from training.data.looks import dhash
+from training.data.packed.images import PackedImages
 from training.data.packed.pack import find, frames
 from training.data.packed.store import INDEX, from_row, is_dataset, parts, read_manifest, verify
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 BATCH: Final = 200  # rows
 

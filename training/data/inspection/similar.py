@@ -1,11 +1,7 @@
 """Finds episodes and steps of two sides that are the same but for details of their frames: a pixel, a clock, a cursor,
 another compression.
 
-Goal and actions are the same, and the frames look alike, one by one: at most DISTANCE of 256 bits of the perceptual
-hash differ, and the grey thumbnails by at most GREY of 255 in the mean. Measured on 32 frames of three real recordings
-(two of AgentNetBench, one of AgentNet), at most: one pixel 0 bits and .00, a cursor 3 and .03, a clock 2 and .36, JPEG
-of quality 95 6 and .10, of quality 80 8 and .26 (6 and .25 for 95 %). Of 496 pairs of different frames 6 are as near,
-all of one recording each, in which little happened between them.
+Goal and actions are the same, and the frames look alike, one by one (`training.data.looks`).
 """
 
 from __future__ import annotations
@@ -14,12 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from training.data.inspection.duplicates import DISTANCE
 from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import ContentKeys, Shared, StepPlace, groups
-from training.data.packed.images import HASH
+from training.data.looks import alike, thumbnail
 
-GREY: Final = 1.0
 LEVELS: Final = ("similar episode", "similar step")
 
 
@@ -80,21 +74,10 @@ class _Looks:
         return tuple(size for size, _ in looks), np.stack([small for _, small in looks])
 
     def _of(self, sha: str) -> tuple[tuple[int, int], Any]:
-        import numpy as np
-        from PIL import Image
-
         if sha not in self.held:
             image = self.scan.open(sha)
-            small = image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX)
-            self.held[sha] = image.size, np.asarray(small).astype(np.int16)
+            self.held[sha] = image.size, thumbnail(image)
         return self.held[sha]
-
-
-def alike(many: Any, one: Any) -> Any:
-    """(n,) bool: which of `many` (n, frames, HASH, HASH + 1) look as `one` (frames, HASH, HASH + 1) in each frame."""
-    grey = abs(many - one).mean(axis=(-2, -1))
-    bits = ((many[..., :-1] < many[..., 1:]) != (one[..., :-1] < one[..., 1:])).sum(axis=(-2, -1))
-    return ((grey <= GREY) & (bits <= DISTANCE)).all(axis=-1)
 
 
 @dataclass(frozen=True)

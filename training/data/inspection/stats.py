@@ -30,7 +30,7 @@ class Stats:
     screens: Counter[tuple[int, int]] = field(default_factory=Counter)  # episodes
     lengths: Counter[int] = field(default_factory=Counter)  # steps per episode
     texts: dict[str, Counter[int]] = field(default_factory=dict)  # what -> characters -> count
-    outcomes: Counter[str] = field(default_factory=Counter)  # of episodes: solved, not solved, not judged, infra
+    outcomes: Counter[str] = field(default_factory=Counter)  # solved, not solved, not judged, infra, not run
     agents: Counter[str] = field(default_factory=Counter)
     environments: Counter[str] = field(default_factory=Counter)
     thoughts: int = 0  # steps with an action that have one
@@ -48,7 +48,7 @@ class Stats:
         self.agents[episode.agent or "(none)"] += 1
         self.environments[episode.environment or "(none)"] += 1
         judged = "not judged" if episode.success is None else "solved" if episode.success else "not solved"
-        self.outcomes["infra" if episode.outcome == "infra" else judged] += 1
+        self.outcomes[judged if episode.outcome == "scored" else episode.outcome] += 1
         self.tasks.add(digest(episode.task_id)[:8])
         self.instructions.add(digest(episode.instruction)[:8])
         self._text("instruction", episode.instruction)

@@ -10,28 +10,15 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes.pictures import measured, opened
 from training.data.packed.store import INDEX, Pack, verify
 
-HASH: Final = 16  # a perceptual hash has 16 x 16 bits
-
-
-def dhash(image: Image.Image) -> bytes:
-    """Perceptual hash: whether each cell of a 17 x 16 grey thumbnail is darker than its right neighbour; 256 bits.
-
-    Near-duplicates differ in few bits. This is the common difference hash (dHash) with a finer grid, because screens of
-    the same program differ only in details.
-    """
-    import numpy as np
-
-    small = np.asarray(image.convert("L").resize((HASH + 1, HASH), Image.Resampling.BOX))
-    return np.packbits(small[:, :-1] < small[:, 1:]).tobytes()
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class PackedImages:

@@ -22,7 +22,7 @@ from eval.desktop import BadFrame
 from eval.episodes import Episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
-from training.data.packed.images import dhash
+from training.data.looks import dhash
 from training.data.packed.store import (
     FORMAT,
     INDEX,

@@ -1,7 +1,7 @@
 """Checks candidate pairs, removes duplicates and contradictions, assigns splits, and reports the balance.
 
 Candidates are spooled to disk, because contradictions and splits are known only after the last of them; then the final
-file is written. Memory holds a digest per pair.
+file is written. Memory holds a digest per pair, and the names of its task and images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eval.actions.dialects.base import Dialect, read_answer
 from eval.prompts.tokens import control_token
 from eval.prompts.wording import control_tokens
 from training.data.faults import BadSample, Faults
-from training.data.pairs.store import IMAGES, PAIRS, Pair, digest
+from training.data.pairs.store import IMAGES, PAIRS, Looks, Pair, digest
 
 SPOOL: Final = ".candidates.jsonl"
 MALFORMED: Final = "malformed"  # in the balance: the action type of a text without an action
@@ -61,6 +61,8 @@ class Gate:
         self._kept: dict[bytes, tuple[int, bool]] = {}  # unordered pair -> (its line, whether its first text is chosen)
         self._contradicted: set[bytes] = set()
         self._components = Components()
+        self._learned: dict[str, set[tuple[str, tuple[str, ...]]]] = {}  # prompt and better answer -> tasks, images
+        self._looks = Looks(folder)
         self._lines = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._spool = (folder / SPOOL).open("wb")
@@ -83,6 +85,7 @@ class Gate:
             self.faults.bad(where, fault)
             return
         self._components.join(f"task {pair.task_id}", *(f"image {name}" for name in pair.images))
+        self._join_similar(pair)
         texts = sorted((self.meaning(pair.chosen), self.meaning(pair.rejected)))
         key = hashlib.sha256(digest([pair.asked(), texts]).encode()).digest()[:16]
         first = self.meaning(pair.chosen) == texts[0]
@@ -96,6 +99,17 @@ class Gate:
         self._kept[key] = (self._lines, first)
         self._lines += 1
         self._spool.write(msgspec.json.encode(pair) + b"\n")
+
+    def _join_similar(self, pair: Pair) -> None:
+        """Pairs that teach the same on images that look alike must be in the same split."""
+        known = self._learned.setdefault(pair.learned(), set())
+        if (one := (pair.task_id, tuple(pair.images))) in known:
+            return
+        find, task = self._components.find, f"task {pair.task_id}"
+        for other, images in known:
+            if find(f"task {other}") != find(task) and self._looks.alike(pair.images, self._looks, images):
+                self._components.join(task, f"task {other}")
+        known.add(one)
 
     def _check(self, pair: Pair) -> None:
         """Raises BadSample."""

@@ -65,18 +65,20 @@ def make(source: RankedSource | RolloutsSource, maker: Maker) -> None:
 
 
 def _by_task(source: RankedSource | RolloutsSource, maker: Maker) -> Iterator[list[Try]]:
-    """The judged tries of each task, best first. Tries that the infrastructure broke are skipped."""
-    tasks: dict[tuple[str, str], list[Try]] = {}
+    """The judged tries of each task, best first. Tries without a score are skipped. A task whose judge, programs or
+    desktop changed is another one."""
+    tasks: dict[tuple[str, str, str], list[Try]] = {}
     for root in source.episodes:
         for folder, episode in episodes(Path(root), maker.faults):
-            if episode.outcome == "infra":
-                maker.gate.drop("infra")
+            if episode.outcome != "scored":
+                maker.gate.drop(episode.outcome)
                 continue
             score = episode.score if isinstance(source, RankedSource) else _solved(episode)
             if score is None:
                 maker.gate.drop("unjudged")
                 continue
-            tasks.setdefault((episode.task_id, episode.goal or episode.instruction), []).append((score, folder))
+            task = (episode.task_id, episode.goal or episode.instruction, str(episode.metadata.get("identity", "")))
+            tasks.setdefault(task, []).append((score, folder))
     for tries in tasks.values():
         yield sorted(tries, key=lambda one: (-one[0], str(one[1])))
 

@@ -13,10 +13,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import msgspec
-from PIL import Image
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.actions.geometry import Box
@@ -26,7 +25,11 @@ from eval.episodes.images import AnyImage, check_image, image_size
 from eval.prompts import Message
 from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
+from training.data.looks import alike, thumbnail
 from training.data.samples import check_shape, open_image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PAIRS: Final = "pairs.jsonl"
 IMAGES: Final = "images"
@@ -41,7 +44,8 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     prompt     chat messages up to the assistant's turn; `images` are file names in the order of their places
     task_id    what was to be done; step: at which step of it (0 the first)
     screen     of the observation, in pixels
-    split_key  pairs that share a task or an image have the same one, so no split by it leaks; `split` is such a split
+    split_key  pairs that share a task or an image have the same one, and pairs with one prompt and better answer on
+               images that look alike, so no split by it leaks; `split` is such a split
     expected   {"action", "box"} where the right answer is known; for measuring, no prompt shows it
     marks      the numbered boxes on the observation, where answers name them
     note       what more is known, e.g. how a synthetic answer was spoilt, or which agent gave the chosen one
@@ -65,6 +69,10 @@ class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """A digest of prompt and images: equal for pairs whose answers are to the same question."""
         return digest([self.prompt, self.images])
 
+    def learned(self) -> str:
+        """A digest of prompt and better answer: equal for pairs that teach the same, if their images look alike."""
+        return digest([self.prompt, self.chosen.strip()])
+
 
 def digest(value: object) -> str:
     """sha256 of a JSON value, hexadecimal; the same for equal values."""
@@ -74,6 +82,31 @@ def digest(value: object) -> str:
 def seen(image: Image.Image) -> str:
     """sha256 of an RGB image's size and values, hexadecimal."""
     return hashlib.sha256(f"{image.width}x{image.height} ".encode() + image.convert("RGB").tobytes()).hexdigest()
+
+
+class Looks:
+    """How the images of pairs in `folder` look; each is opened once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, tuple[tuple[int, int], Any]] = {}
+
+    def alike(self, one: Sequence[str], theirs: Looks, other: Sequence[str]) -> bool:
+        """Whether images of this folder look as those of another: the same sizes, and each as its counterpart. What
+        cannot be opened looks as nothing else does."""
+        if len(one) != len(other):
+            return False
+        try:
+            pairs = [(self._of(a), theirs._of(b)) for a, b in zip(one, other, strict=True)]
+        except BadSample:
+            return False
+        return all(size == its and alike(small[None, None], little[None])[0] for (size, small), (its, little) in pairs)
+
+    def _of(self, name: str) -> tuple[tuple[int, int], Any]:
+        if name not in self._known:
+            image = open_image(self.folder / name)
+            self._known[name] = image.size, thumbnail(image)
+        return self._known[name]
 
 
 class PictureStore:
@@ -87,6 +120,9 @@ class PictureStore:
 
     def add(self, image: AnyImage) -> str:
         """Raises BadSample for an image that is missing or broken."""
+
+        from PIL import Image
+
         key = None
         if isinstance(image, Path):
             try:
@@ -252,6 +288,21 @@ def _identity(pair: Pair) -> Iterator[tuple[str, str]]:
     yield "prompt and images", pair.asked()
 
 
+def similar(train: Pairs, held_out: Pairs, examples: int = 3) -> list[str]:
+    """Examples of held-out pairs whose prompt, better answer and look of the images are those of a training pair."""
+    asked: dict[str, list[Pair]] = {}
+    for pair in held_out:
+        asked.setdefault(pair.learned(), []).append(pair)
+    looks, theirs = Looks(train.folder), Looks(held_out.folder)
+    found: list[str] = []
+    for pair in train:
+        for other in asked.get(pair.learned(), ()):
+            text = f"{other.task_id} step {other.step}"
+            if len(found) < examples and text not in found and looks.alike(pair.images, theirs, other.images):
+                found.append(text)
+    return found
+
+
 def refuse_leaks(train: Iterable[Pair], held_out: Iterable[Pair]) -> None:
     """Raises ConfigError when held-out pairs share a task, a split key or an observation with the training's."""
     if shared := leaks(train, held_out):
@@ -269,4 +320,9 @@ def held_out(pairs: str, other: str | None, faults: Faults) -> tuple[Pairs, Pair
             raise
         raise ConfigError(f"{error}: make the pairs with a test_share, or name others as held_out") from None
     refuse_leaks(train, test)
+    if shared := similar(train, test):
+        raise ConfigError(
+            f"held_out: pairs leak from training: the same prompt and better answer, with images that look alike: "
+            f"{', '.join(shared)}; pairs that are made together from all sources have them in one split"
+        )
     return train, test, Path(other).name if other else "test"

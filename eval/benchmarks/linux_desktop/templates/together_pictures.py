@@ -7,8 +7,6 @@ import io
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from PIL import Image, ImageDraw, ImageFont
-
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
@@ -28,6 +26,9 @@ BAR: Final = 40
 @functools.cache
 def chart(labels: tuple[str, ...], values: tuple[int, ...]) -> bytes:
     """A PNG with a bar for each value, and its label below; the values themselves are not written."""
+
+    from PIL import Image, ImageDraw, ImageFont
+
     image = Image.new("RGB", (420, 300), "white")
     font = ImageFont.load_default(SMALL)
     draw = ImageDraw.Draw(image)
@@ -43,6 +44,9 @@ def chart(labels: tuple[str, ...], values: tuple[int, ...]) -> bytes:
 @functools.cache
 def table(rows: tuple[tuple[str, int], ...]) -> bytes:
     """A PNG with a line for each row."""
+
+    from PIL import Image, ImageDraw, ImageFont
+
     image = Image.new("RGB", (360, 40 + 40 * len(rows)), "ivory")
     font = ImageFont.load_default(SMALL)
     draw = ImageDraw.Draw(image)
@@ -57,6 +61,9 @@ def table(rows: tuple[tuple[str, int], ...]) -> bytes:
 @functools.cache
 def coloured(colour: str, number: int) -> bytes:
     """A PNG of one colour, but for a point at its corner: so no two files are the same."""
+
+    from PIL import Image
+
     image = Image.new("RGB", SIZE, colour)
     image.putpixel((0, 0), (number, number, number))
     out = io.BytesIO()

@@ -7,8 +7,6 @@ import io
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from PIL import Image, ImageDraw, ImageFont
-
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hacks import visible_files
 from eval.benchmarks.linux_desktop.hand import Hand, Work
@@ -26,6 +24,9 @@ COLOURS: Final = ("white", "khaki", "lightblue", "palegreen", "pink")
 @functools.cache
 def picture(text: str, colour: str) -> bytes:
     """A PNG with a text in its middle."""
+
+    from PIL import Image, ImageDraw, ImageFont
+
     image = Image.new("RGB", SIZE, colour)
     font = ImageFont.load_default(LETTERS)
     ImageDraw.Draw(image).text((SIZE[0] // 2, SIZE[1] // 2), text, "black", font, anchor="mm")

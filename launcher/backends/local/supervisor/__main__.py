@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from launcher.backends.local.supervisor.process import main
+from launcher.light import load_msgspec
 
 if __name__ == "__main__":
+    load_msgspec()
+    from launcher.backends.local.supervisor.process import main
+
     sys.exit(main())

@@ -7,7 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.data.inspection.duplicates import DISTANCE, clusters
+from training.data.inspection.duplicates import clusters
+from training.data.looks import DISTANCE
 
 
 def slow(hashes: list[bytes]) -> list[list[int]]:

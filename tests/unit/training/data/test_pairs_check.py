@@ -18,7 +18,7 @@ from tests.unit.training.data.tries import FAR, HIT, HIT_TOO, NEAR, NOTHING, PRO
 from training.data.faults import Faults
 from training.data.pairs.check import Components, Gate, split_of
 from training.data.pairs.maker import Maker, ObservedStep
-from training.data.pairs.store import Pair, PictureStore, publish, read_pairs, refuse_leaks
+from training.data.pairs.store import Pair, PictureStore, held_out, publish, read_pairs, refuse_leaks
 
 BUTTON = [{"role": "user", "content": [{"type": "text", "text": "Goal: press\n"}, {"type": "image"}]}]
 
@@ -229,3 +229,46 @@ def test_leaks_are_refused_with_examples(changes: dict[str, Any], says: str) -> 
     with pytest.raises(ConfigError, match=says):
         refuse_leaks(train, [msgspec.structs.replace(pair(HIT, NEAR), **changes)])
     refuse_leaks(train, [pair(HIT, NEAR, image="images/d.png", task="new", split_key="d")])
+
+
+def frames(folder: Path) -> tuple[str, str, str]:
+    """Names of a screen, of the same but for one pixel, and of another."""
+    store = PictureStore(folder)
+    screen = Image.linear_gradient("L").convert("RGB")
+    touched = screen.copy()
+    touched.putpixel((3, 3), (255, 0, 0))
+    return store.add(screen), store.add(touched), store.add(screen.transpose(Image.Transpose.ROTATE_90))
+
+
+def published(folder: Path, *given: Pair) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    frames(folder)
+    (folder / "pairs.jsonl").write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in given))
+    (folder / "report.json").write_text("{}")
+    return folder
+
+
+def test_held_out_pairs_that_are_the_training_s_but_for_a_pixel_are_refused(tmp_path: Path) -> None:
+    screen, touched, other = frames(tmp_path / "frames")
+    train = published(tmp_path / "train", pair(HIT, FAR, image=screen, task="a"))
+    copy = published(tmp_path / "copy", pair(HIT, NEAR, image=touched, task="b", step=3))
+    with pytest.raises(ConfigError, match="same prompt and better answer, with images that look alike: b step 3"):
+        held_out(str(train), str(copy), Faults())
+    apart = published(
+        tmp_path / "apart",
+        pair(HIT, NEAR, image=other, task="b"),
+        pair(HIT_TOO, NEAR, image=touched, task="c"),  # another answer
+        pair(HIT, NEAR, image=touched, task="d", prompt=[*BUTTON, *BUTTON], images=[touched, touched]),
+    )
+    assert len(held_out(str(train), str(apart), Faults())[1]) == 3
+
+
+def test_pairs_that_teach_the_same_on_images_that_look_alike_have_one_split(tmp_path: Path) -> None:
+    screen, touched, other = frames(tmp_path)
+    one = gate(tmp_path, test_share=0.5)
+    for number, (image, answer) in enumerate([(screen, HIT), (other, HIT), (touched, HIT_TOO), (touched, HIT)]):
+        one.add(pair(answer, FAR, image=image, task=str(number)), "here")
+    one.close()
+    first, second, third, fourth = (made.split_key for made in lines(tmp_path))
+    assert first == third == fourth  # the third has the fourth's image
+    assert second != first

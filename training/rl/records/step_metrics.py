@@ -1,0 +1,91 @@
+"""The figures of a generation, for the log and as metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from training.rl.config import RlConfig
+from training.rl.learning.sdpo_stage import NO_HINDSIGHT
+from training.rl.learning.turn_records import TurnRecord, learnt
+from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration
+
+
+def generation_metrics(
+    made: RolloutGeneration, records: Sequence[TurnRecord], gate_told: Mapping[str, Any]
+) -> dict[str, float]:
+    """By name. `made`: what was played; `records`: of the turns, masked where the loss cannot see them."""
+    rows = learnt(records)
+    played = [each for group in made.judged for each in group.rollouts]
+    flat = [not group.signal for group in made.judged]
+    return {
+        "reward": math.fsum(each.reward for each in played) / len(played),
+        "success": sum(bool(each.episode.success) for each in played) / len(played),
+        "zero_variance": sum(flat) / len(flat),
+        "turns": sum(len(each.turns) for each in played) / len(played),
+        "length": sum(len(row.turn.ids) for row in rows) / len(rows),
+        "truncated": sum(row.turn.cut for row in rows) / len(rows),
+        "void": float(made.void.total()),
+        "retried": float(made.retried),
+        "reused": float(made.reused),
+        "dropped_groups": float(len(made.dropped)),
+        "groups": float(len(made.groups)),
+        "unused_groups": float(len(made.unused)),
+        "dropped": float(len(records) - len(rows)),
+        "gate_mean": gate_told["mean"],
+        "gate_most": gate_told["most"],
+        **_parts(played),
+    }
+
+
+def stage_metrics(records: Sequence[TurnRecord], config: RlConfig) -> dict[str, float]:
+    """Of what the stages did."""
+    found: dict[str, float] = {}
+    if config.replay is not None:
+        found["replayed"] = float(sum(each.replayed for group in records[0].made.groups for each in group.rollouts))
+    if config.asynchronous is not None:
+        weights = [weight for record in learnt(records) for weight in record.weights]
+        found["weights"] = math.fsum(weights) / max(1, len(weights))
+    if config.sdpo is not None:
+        for name in ("success", "failure"):
+            found[f"told_{name}"] = float(len({record.at[:2] for record in records if record.shown == name}))
+        found["untold"] = float(sum(record.masked == NO_HINDSIGHT for record in records))
+    return found
+
+
+def nothing_to_learn(records: Sequence[TurnRecord]) -> str | None:
+    """What is said of a generation whose steps change nothing; None where something is learnt."""
+    if any(any(record.coefficients) or any(record.kl) for record in learnt(records)):
+        return None
+    return (
+        f"warning: generation {records[0].made.number} teaches nothing: within each group all rollouts have the same "
+        "return, so every advantage is 0. Take tasks that are sometimes solved, larger groups, or most_groups"
+    )
+
+
+def _parts(played: Sequence[PlayedRollout]) -> dict[str, float]:
+    """The mean of each part of the returns, and the shares of turns with no action and with a refused one."""
+    names = dict.fromkeys(name for each in played for name in each.parts)
+    steps = [step for each in played for step in each.episode.steps]
+    faults = {
+        "format_errors": sum(step.parse_error is not None for step in steps),
+        "tool_errors": sum(step.refused is not None for step in steps),
+    }
+    return {
+        **{f"part_{name}": math.fsum(each.parts.get(name, 0.0) for each in played) / len(played) for name in names},
+        **{name: count / max(1, len(steps)) for name, count in faults.items()},
+        "partial": sum(bool(each.episode.score) and not each.episode.success for each in played) / len(played),
+    }
+
+
+def generation_line(made: RolloutGeneration, turns: int) -> str:
+    """A line of the log."""
+    played = [each for group in made.judged for each in group.rollouts]
+    reward = math.fsum(each.reward for each in played) / len(played)
+    success = sum(bool(each.episode.success) for each in played) / len(played)
+    lost = "; ".join(f"{count} x {why}" for why, count in made.void.most_common(3))
+    told = f"generation {made.number}: {len(played)} rollouts, {turns} turns"
+    told += f", reward {reward:.3f}, success {success:.3f}"
+    told += f", {made.reused} of them played before the interruption" if made.reused else ""
+    return told + (f"; void: {lost}" if lost else "")
