@@ -152,20 +152,16 @@ def _outdated(record: TaskRecord, task: Task, rules: Mapping[str, Any], limit: i
             f"results whose judge is unknown, such as {record.task_id}: they do not say what of the task's judge, "
             "programs and desktop was other then"
         )
-    if record.identity != dict(task.identity):
-        changed = (name for name in {**record.identity, **task.identity} if _changed(name, record, task))
+    was, now = record.identity, task.identity
+    if changed := [name for name in {**was, **now} if was.get(name) != now.get(name)]:
         return f"whose identity changed ({', '.join(changed)})"
     if record.content != content_of(task):
-        options, now = record.rules.get("options", {}), rules.get("options", {})
-        if record.content or any(options.get(name) != now.get(name) for name in SET):
+        options, new = record.rules.get("options", {}), rules.get("options", {})
+        if record.content or any(options.get(name) != new.get(name) for name in SET):
             return "whose content changed"
     before = limit_of(record, task)
     cut = record.steps >= before if record.cut is None else record.cut
     return f"that the limit of {before} steps had ended" if cut and limit > before else None
-
-
-def _changed(name: str, record: TaskRecord, task: Task) -> bool:
-    return record.identity.get(name) != task.identity.get(name)
 
 
 def _by_rules(record: TaskRecord, rules: Mapping[str, Any]) -> TaskRecord:
