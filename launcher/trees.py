@@ -18,8 +18,8 @@ def trees() -> Path:
 
 
 def document(path: str) -> str:
-    """Where a user finds a page of this version, `docs/...md`: its address once published, else the file itself. In a
-    clone that is the path as given."""
+    """Where a user finds a page of this version, such as `docs/howto/install.md`: its address once published, else the
+    file itself. In a clone that is the path as given."""
     if DOCUMENTS:
         return f"{DOCUMENTS.format(version=__version__)}/{path}"
     return str(PACKED / path) if PACKED.is_dir() else path
