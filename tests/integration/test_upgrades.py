@@ -16,7 +16,10 @@ import pytest
 import yaml
 
 from launcher.cli import main
+from launcher.monitor.database import open_database
+from launcher.store.file import FileStore
 from tests.support.documented import ROOT
+from tests.unit.monitor.contents import ingested
 
 Capture = pytest.CaptureFixture[str]
 WRITTEN = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "tests/data/upgrades").glob("*.json"))}
@@ -104,6 +107,21 @@ def test_gather(old: Old, tmp_path: Path) -> None:
 def test_a_failed_run_can_be_tried_again(old: Old) -> None:
     (again,) = old.now("retry", "broken", "--dry-run")
     assert (again["name"], again["state"]) == ("broken", "would be submitted")
+
+
+def test_the_monitor_takes_it(old: Old, tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'monitor.db'}")
+    try:
+        runs = {row["run"]: row for row in ingested(engine, FileStore(tmp_path / "store"))["runs"]}
+    finally:
+        engine.dispose()
+    said = old.said("status")
+    assert len(runs) == len(said)
+    for row in said:
+        held = runs[row["run"]]
+        assert held["name"].partition("[")[0] == row["name"]  # the monitor names the variant
+        assert (held["state"], held["attempts"]) == (row["state"], row["attempts"])
+        assert (held["created"], held["ended"], held["group_name"]) == (row["created"], row["ended"], row["group"])
 
 
 def test_what_it_rendered_is_still_taken(old: Old, tmp_path: Path) -> None:
