@@ -44,12 +44,14 @@ NAMED: Final[dict[str, str]] = {
     "max_completion_length": "max_completion",
     "max_grad_norm": "max_grad_norm",
     "max_steps": "steps",
+    "min_p": "min_p",
     "num_generations": "num_generations",
     "num_iterations": "num_iterations",
     "num_train_epochs": "epochs",
     "optim": "optimizer",
     "padding_free": "padding_free",
     "per_device_train_batch_size": "batch_size",
+    "repetition_penalty": "repetition_penalty",
     "report_to": "report_to",
     "reward_weights": "rewards",
     "run_name": "run_name",
@@ -145,9 +147,6 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
 }
 # Arguments that training.rl never hands on, because rollouts and their returns are its own: what to use in their place.
 _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
-    "rollouts are sampled with temperature alone; take temperature": (
-        *("min_p", "repetition_penalty", "top_k", "top_p"),
-    ),
     "an answer that is cut off counts as it reads; take max_completion, or length_buffer, which makes length cost": (
         "mask_truncated_completions",
     ),

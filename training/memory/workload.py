@@ -142,7 +142,7 @@ def how(config: TrainerConfig, method: str, gpus: int) -> Training:
         optimizer=config.optimizer,
         checkpointing=config.activation_checkpointing,
         attention="eager" if config.attention == "eager" else "sdpa",
-        head="scalar" if method == "reward" else "chunked",
+        head="scalar" if method == "reward" else "full" if getattr(config, "filtered", None) else "chunked",
         copies=_copies(config, method),
         others=_reward_models(config),
         ddp=gpus > 1 and not config.fsdp and not zero,

@@ -154,6 +154,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           need
     max_completion        tokens of an answer at most
     temperature           of the sampling
+    top_k, top_p, min_p, repetition_penalty
+                          filters of the sampling, as transformers has them; 0, 1, 0 and 1: none. The loss computes with
+                          the filtered distribution, too, whose logits it holds for a whole pass
     rows                  what is one row of the loss: turn, with the prompt that it was asked with; or trajectory, a
                           whole rollout, read once instead of once for each turn, which needs prompts that continue each
                           other (prompt.history_style chat). Where an answer's text is not tokenised again as it was
@@ -221,6 +224,10 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     batch_size: Positive = 64
     max_completion: Positive = 64
     temperature: Temperature = 1.0
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 0
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     rows: Literal["turn", "trajectory"] = "turn"
     advantage: Literal["grpo", "per_turn", "gigpo", "gae"] = "grpo"
     critic: CriticConfig | None = None
@@ -265,8 +272,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     @property
     def tolerance(self) -> float:
         """Of the gate, nats."""
-        by_vllm = self.asynchronous is not None and self.asynchronous.vllm is not None
-        usual = (BY_VLLM if by_vllm else TOLERANCES)[self.precision]
+        usual = (BY_VLLM if self._sampler() else TOLERANCES)[self.precision]
         return usual if self.gate is None else self.gate
 
     @property
@@ -279,6 +285,12 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         """Whether a rollout that was finished before an interruption counts after it. Not where answers depend on which
         rollouts share a batch, and not where a rollout keeps its screens, which are not written."""
         return self.batching == "ready" and not self.keeps_screens
+
+    @property
+    def filtered(self) -> list[str]:
+        """The filters of the sampling that are on."""
+        usual = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+        return [name for name, off in usual.items() if getattr(self, name) != off]
 
     @property
     def max_new_tokens(self) -> int:
@@ -319,6 +331,12 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         if self.gamma != 1.0 and self.advantage in ("grpo", "gae"):
             raise ConfigError(f"gamma: advantage {self.advantage} has no discount; take per_turn or gigpo")
         self._check_critic()
+        for name, why in (
+            ("sdpo", self.sdpo is not None and "whose teacher tells of all tokens"),
+            ("asynchronous.vllm", self._sampler() and "which filters in another order; take temperature"),
+        ):
+            if self.filtered and why:
+                raise ConfigError(f"{self.filtered[0]}: not with {name}, {why}")
         if self.kl is not None and self.adapter is not None:
             raise ConfigError(
                 "kl: not with adapter: the reference would be the model without it, from before that training; merge "
@@ -368,6 +386,9 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                 raise ConfigError(
                     "evaluation.metric: loss is no measure of a policy that samples; take success or score"
                 )
+
+    def _sampler(self) -> bool:
+        return self.asynchronous is not None and self.asynchronous.vllm is not None
 
     def _check_processes(self) -> None:
         if self.deepspeed:

@@ -57,6 +57,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
     from datasets import Dataset
 
     from training.rl.learning.critic import ValueNetwork
+    from training.rl.rollouts.filters import SamplingFilters
     from training.rl.rollouts.policy import Policy
     from training.rl.trainer import RolloutTrainer
 
@@ -77,6 +78,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
             max_new_tokens=config.max_completion,
             batch_size=config.batch_size,
             autocast=autocast,
+            filters=SamplingFilters.of(config),
         )
 
     def critic() -> ValueNetwork:

@@ -140,6 +140,7 @@ class RolloutTrainer(RowTrainer):
             AsyncRollouts(self, chosen, self.task_sampler) if first and chosen.asynchronous is not None else None
         )
         self.policy = policy(self.model, self.compute_loss_context_manager)
+        self.filters = self.policy.filters
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
         self.rows: list[LossRow] | None = None  # of the present generation
         self.last: RolloutGeneration | None = None

@@ -179,6 +179,7 @@ class BareTrainer(RowTrainer):
         self.table = torch.nn.Parameter(torch.tensor([token.logits for token in tokens], dtype=torch.float64))
         self.picks = torch.tensor([token.pick for token in tokens])
         self.chosen: Any = config
+        self.filters = None
         self.ranks: Any = None if count == 1 else SimpleNamespace(rank=rank, count=count)
         self.pictures: Any = None
         self._tokenizer: Any = SimpleNamespace(pad_token_id=-1)

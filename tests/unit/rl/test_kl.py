@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,7 +155,8 @@ def test_a_whole_model_has_a_frozen_copy_which_is_loaded_once() -> None:
         made.append(torch.nn.Linear(2, 2))
         return made[-1]
 
-    reference = ReferenceModel(Holder(torch.nn.Linear(2, 2)), make)
+    trainer = Holder(torch.nn.Linear(2, 2))
+    reference = ReferenceModel(trainer, make)
     for _ in range(2):
         with reference.model() as model:
             assert model is made[0]
@@ -190,7 +192,7 @@ def test_how_far_a_generations_steps_moved_the_policy() -> None:
     assert trainer.said == [("post_kl_v1", -0.125, 2), ("post_kl_v2", pytest.approx(0.078125), 2)]
 
 
-def test_the_reference_of_an_adapter_that_goes_on_is_refused() -> None:
-    config = structs.replace(config_of(Rules(beta=0.1)), adapter="somewhere", steps=4)
+def test_the_reference_of_an_adapter_that_goes_on_is_refused(tmp_path: Path) -> None:
+    config = structs.replace(config_of(Rules(beta=0.1)), model=str(tmp_path), adapter=str(tmp_path), steps=4)
     with pytest.raises(ConfigError, match="kl: not with adapter"):
         config.check()

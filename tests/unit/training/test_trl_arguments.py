@@ -85,10 +85,6 @@ def test_what_grpo_promises_is_held(
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("top_p", 0.9, "rollouts are sampled with temperature alone; take temperature"),
-        ("top_k", 1, "rollouts are sampled with temperature alone; take temperature"),
-        ("min_p", 0.1, "rollouts are sampled with temperature alone; take temperature"),
-        ("repetition_penalty", 1.1, "rollouts are sampled with temperature alone; take temperature"),
         ("mask_truncated_completions", True, "take max_completion, or length_buffer"),
         ("beta", 0.1, "the reference is the model of the start; take kl"),
         ("use_vllm", True, "vLLM samples the rollouts with asynchronous.vllm"),

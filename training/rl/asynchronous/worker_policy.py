@@ -16,6 +16,7 @@ from eval.agents.transformers import Ready
 from eval.desktop import Desktop, Observation
 from eval.environments.registry import environment
 from training.rl.config import RlConfig
+from training.rl.rollouts.filters import SamplingFilters
 from training.rl.rollouts.policy import Policy
 from training.rl.weights.published import take_weights
 
@@ -89,5 +90,6 @@ def make_worker_policy(config: RlConfig, folder: str) -> tuple[Any, Callable[[],
         max_new_tokens=config.max_completion,
         batch_size=config.batch_size,
         autocast=autocast,
+        filters=SamplingFilters.of(config),
     )
     return policy, lambda: world.desktop(config.options)

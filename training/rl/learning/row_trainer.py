@@ -28,6 +28,7 @@ from training.rl.learning.ranks import TrainingRanks, passes
 from training.rl.learning.sdpo_stage import TeacherCallback
 from training.rl.learning.trajectory_rows import by_turn
 from training.rl.learning.turn_records import TurnRecord
+from training.rl.rollouts.filters import SamplingFilters, entropy_of, seen_before
 
 
 class RowTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -38,6 +39,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     pictures  makes the inputs of a row's pictures
     sdpo      its teacher
     reference of the divergence
+    filters   of the sampling; None: none
     ranks     the processes of the training, where it has several
     sent      with several: the rows of the generation, one of each turn, in every process; None: it is not in the loss
     """
@@ -48,6 +50,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     pictures: Pictures
     sdpo: TeacherCallback | None
     reference: ReferenceModel | None
+    filters: SamplingFilters | None
     ranks: TrainingRanks | None
     sent: list[LossRow | None]
 
@@ -159,17 +162,21 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     def logits(self, rows: Sequence[LossRow], made: dict[str, Any] | None = None) -> Tensor:
         """(B, T, V) in float32, by which each sampled token was drawn: at the temperature of the sampling."""
         made = self.inputs(rows) if made is None else made
+        return self._logits(self.model, made) / self.chosen.temperature
+
+    def _logits(self, model: Any, made: dict[str, Any]) -> Tensor:
+        """(B, T, V) in float32, as the model gives them."""
         long = made["completion_ids"].size(1)
         seen = {name: made[name] for name in ("pixel_values", "image_grid_thw", "mm_token_type_ids") if name in made}
         with self.accelerator.autocast():  # as TRL computes its own
-            out = self.model(
+            out = model(
                 input_ids=torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1),
                 attention_mask=torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1),
                 logits_to_keep=long + 1,
                 use_cache=False,
                 **seen,
             )
-        found: Tensor = out.logits[:, -long - 1 : -1].float() / self.chosen.temperature
+        found: Tensor = out.logits[:, -long - 1 : -1].float()
         return found
 
     def _divided(self, rows: Sequence[LossRow]) -> list[tuple[Sequence[LossRow], int]]:
@@ -184,6 +191,8 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def likely(self, model: Any, made: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """(log probability, entropy), both (B, T), nats, of every token after the rows' prompts."""
+        if self.filters is not None:
+            return self._by_filters(model, made, self.filters)
         seen = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
         likely, entropies, _ = self._get_per_token_logps_and_entropies(
             model,
@@ -194,6 +203,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
             **{name: made.get(name) for name in seen},
         )
         return likely.float(), entropies.float()
+
+    def _by_filters(self, model: Any, made: dict[str, Any], filters: SamplingFilters) -> tuple[Tensor, Tensor]:
+        logits, ids = self._logits(model, made), made["completion_ids"]
+        seen = None
+        if filters.penalty != 1.0:
+            seen = seen_before(made["prompt_ids"], made["prompt_mask"], ids, logits.size(-1))
+        each = filters.log_probabilities(logits, seen, ids)
+        return each.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy_of(each)
 
     def log_probabilities(self, rows: Sequence[LossRow]) -> tuple[list[Tensor], list[Tensor]]:
         """By the forward of the loss, in nats: of each row's sampled tokens (T,), and the entropy at each (T,). With

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from eval.agents.transformers import Prompt, Ready, TransformersAgent
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder
 from eval.prompts.demonstrations import Demonstration
+from training.rl.rollouts.filters import SamplingFilters, seen_before
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,9 @@ class PolicyQuestion(History):
 class _Draws:
     """Draws the tokens of one batch and keeps their log probabilities.
 
-    The log probabilities are of the whole vocabulary, as a loss computes them. Suppressed tokens are never drawn, so a
-    drawn one is a little likelier than it tells, by the same share at each place.
+    The log probabilities are those that the loss computes: of the whole vocabulary, and with filters of what these
+    leave. Suppressed tokens are never drawn. Without filters they have a share all the same, so that a drawn token is a
+    little likelier than it tells, by the same share at each place.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class _Draws:
         batch: Any,
         prompts: Sequence[Prompt],
         asked: Sequence[PolicyQuestion],
-        temperature: float,
+        sampling: float | SamplingFilters,
         suppressed: Sequence[int],
         ends: set[int],
         version: int | None = None,
@@ -77,7 +79,7 @@ class _Draws:
         self.ids, self.mask = batch["input_ids"], batch["attention_mask"].bool()
         self.prompts = prompts
         self.asked = asked
-        self.temperature = temperature
+        self.sampling = sampling
         self.suppressed = torch.tensor(list(suppressed), dtype=torch.long, device=self.ids.device)
         self.ends = ends
         self.version = version
@@ -85,13 +87,24 @@ class _Draws:
         self.logprobs: list[Tensor] = []  # (batch, 1) for each token
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        whole = (scores.float() / self.temperature).log_softmax(-1)
+        whole = self._whole(input_ids, scores)
         shares = whole.double().exp().index_fill(-1, self.suppressed, 0.0).cumsum(-1)
         at = torch.tensor([[number.random()] for number in self.numbers], dtype=torch.float64, device=scores.device)
         # the first place whose sum is above the number: never one without a share of its own
         token = torch.searchsorted(shares, at * shares[:, -1:], right=True).clamp(max=scores.shape[-1] - 1)
         self.logprobs.append(whole.gather(-1, token))
         return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
+
+    def _whole(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """(batch, V): the log probabilities of the next token."""
+        if not isinstance(self.sampling, SamplingFilters):
+            return (scores.float() / self.sampling).log_softmax(-1)
+        seen = None
+        if self.sampling.penalty != 1.0:
+            answers = input_ids[:, self.ids.shape[1] :]
+            answers = torch.nn.functional.pad(answers, (0, 1))  # the next one, which stands after itself
+            seen = seen_before(self.ids, self.mask, answers, scores.shape[-1])[:, -1]
+        return self.sampling.log_probabilities(scores, seen)
 
     def took(self, row: int, ids: Sequence[int]) -> None:
         likely = torch.stack([each[row, 0] for each in self.logprobs[: len(ids)]]).tolist()
@@ -106,6 +119,7 @@ class Policy(TransformersAgent):
 
     model    (model, processor) in memory; the model is set to evaluation
     autocast the context in which the training computes
+    filters  of the sampling; None: all tokens
     """
 
     version: int | None = None  # of the weights, where they change while rollouts run
@@ -119,10 +133,12 @@ class Policy(TransformersAgent):
         max_new_tokens: int,
         batch_size: int,
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        filters: SamplingFilters | None = None,
     ) -> None:
         super().__init__(model, builder, name="policy", max_new_tokens=max_new_tokens, batch_size=batch_size)
         self.temperature = temperature
         self.autocast = autocast
+        self.filters = filters and replace(filters, never=tuple(self.suppressed))
 
     def _act(
         self,
@@ -150,7 +166,8 @@ class Policy(TransformersAgent):
 
     def _draws(self, batch: Any, prompts: Sequence[Prompt], histories: Sequence[History]) -> _Draws:
         asked = [_asked(history) for history in histories]
-        return _Draws(batch, prompts, asked, self.temperature, self.suppressed, self._ends(), self.version)
+        sampling = self.filters or self.temperature
+        return _Draws(batch, prompts, asked, sampling, self.suppressed, self._ends(), self.version)
 
 
 def _asked(history: History) -> PolicyQuestion:
