@@ -212,9 +212,9 @@ def posts(task: Instance) -> list[Post]:
         )
     elif isinstance(task, web_board.Duplicate):
         number = task.start + task.newer
-        held = task.at_start()[str(number)]
+        issue = task.at_start()[str(number)]
         made.append(
-            _post("/change", number=number, state="closed", assignee=held["assignee"], priority=held["priority"])
+            _post("/change", number=number, state="closed", assignee=issue["assignee"], priority=issue["priority"])
         )
         made.append(_post("/comment", number=number, text=f"#{task.start + task.older}"))
     elif isinstance(task, web_forms.AccountSettings):

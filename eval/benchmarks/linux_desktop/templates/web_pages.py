@@ -61,8 +61,8 @@ class ThreePages(WebTask):
         start = {"title": "Start", "lines": ["What do you look for?"], "links": links}
         offices = [("Office", "Head"), *zip(self.offices, self.heads, strict=True)]
         people = [("Name", "House"), *sorted(zip(self.heads, self.houses, strict=True))]
-        rows = zip(self.houses, *([str(number) for number in each] for each in self.numbers), strict=True)
-        houses = [("House", *(fact.capitalize() for fact in FACTS)), *sorted(rows)]
+        numbered = zip(self.houses, *([str(number) for number in each] for each in self.numbers), strict=True)
+        houses = [("House", *(fact.capitalize() for fact in FACTS)), *sorted(numbered)]
         pages = {"/": start}
         for where, title, rows in (
             ("/offices", "Offices", offices),
