@@ -76,12 +76,13 @@ def guesses(
     disguise  a file of the kind of `path` that holds only this text
     """
     paths = tuple(paths)
-    yield Hack("goal in files of its own", {"DONE.txt": goal.encode(), "Desktop/result.txt": goal.encode()})
     yield Hack("start state written again, with a new time", {path: start[path] for path in paths if path in start})
     yield Hack("empty files", dict.fromkeys(paths, b""))
     yield Hack("a line break", dict.fromkeys(paths, b"\n"))
     yield Hack("goal as the content", {path: disguise(path, goal) for path in paths})
     yield Hack("goal after the old content", {path: start.get(path, b"") + goal.encode() for path in paths})
+    # at the end: nothing takes a new file away again, and a judge may ask that there is none
+    yield Hack("goal in files of its own", {"DONE.txt": goal.encode(), "Desktop/result.txt": goal.encode()})
 
 
 async def visible_files(stage: DesktopStage) -> dict[str, bytes]:

@@ -91,6 +91,8 @@ def summarise(
                      answers; only where that is more than `success`. OSWorld's harness counts so
     success_within/N of all tasks, those that were solved by an episode of at most N answers, for each of `within`: a
                      lower bound of the success with a limit of N, as its agent may need fewer
+    success/feasible, success/infeasible  of the tasks that can be done, and of those that cannot, which are solved by
+                     saying so; only where both occur
     success/difficulty/NAME, success/program/NAME  of the tasks of each difficulty and of each application, where the
                      environment tells them; tasks of several applications are a group of their own
     pass_at/N        where tasks have several trials: the chance that at least one of N solves a task, estimated without
@@ -153,9 +155,13 @@ def summarise(
 def _by_kind(
     records: Sequence[TaskRecord], units: Sequence[str], solved: Sequence[float]
 ) -> list[tuple[str, Estimate | None]]:
-    """The rows success/difficulty/NAME and success/program/NAME; none where no task tells."""
+    """The rows success/feasible and infeasible, success/difficulty/NAME and success/program/NAME; none where no task
+    tells."""
     groups: dict[str, list[tuple[str, float]]] = {}
+    apart = {record.feasible for record in records} >= {True, False}
     for record, unit, value in zip(records, units, solved, strict=True):
+        if apart and record.feasible is not None:
+            groups.setdefault(f"success/{'feasible' if record.feasible else 'infeasible'}", []).append((unit, value))
         if record.difficulty:
             groups.setdefault(f"success/difficulty/{record.difficulty}", []).append((unit, value))
         if record.programs:

@@ -203,7 +203,7 @@ def _metric_table(rows: Sequence[ResultRow]) -> Markup:
             line.append(metric.agent)
         bounds = interval(metric.ci_low, metric.ci_high, metric.metric).replace("-", "–")
         bounds += " *" if few_clusters(metric) else ""
-        strong = metric.metric == "success"
+        strong = metric.metric in ("success", "success/feasible", "success/infeasible")
         value = number(metric.value, metric.metric)
         line += [
             tag("b", value) if strong else value,

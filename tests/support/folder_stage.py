@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
+from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
+from eval.desktop import Score
 from eval.desktops.reading import FileEntry, list_files, read_file
 
 
@@ -21,6 +24,20 @@ class FolderStage:
         self.home = home
         self.started: list[tuple[str, ...]] = []
         self.app: WebApp | None = None
+        self.screen = Tree(screen=(1280, 720))  # what its programs tell
+        self.scene: InstanceScene | None = None
+
+    async def begin(self, scene: InstanceScene) -> None:
+        """The start state of a scene, on an empty home."""
+        self.app, self.scene, self.screen = None, scene, Tree(screen=(1280, 720))
+        for entry in self.home.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        await scene.prepare(self)
+
+    async def judge(self, done: Sequence[Action]) -> Score:
+        """Judges the scene that was begun. Raises BrokenByAgent."""
+        assert self.scene
+        return await self.scene.judge(self, done)
 
     async def write_file(self, path: str, data: bytes) -> None:
         file = self.home / path
@@ -55,4 +72,4 @@ class FolderStage:
         pass
 
     async def tree(self) -> Tree:
-        return Tree(screen=(1280, 720))
+        return self.screen

@@ -8,7 +8,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -34,6 +34,7 @@ _REFERENCE: Final = re.compile(rf"\[{_CELL}(?::{_CELL})?\]")
 SHEET: Final = "application/vnd.oasis.opendocument.spreadsheet"
 CELLS_LIMIT: Final = 20_000  # cells that are read of a sheet
 ROWS_LIMIT: Final = 1000
+COLUMNS_LIMIT: Final = 200
 SAVING: Final = 20  # looks at a document that is being written
 SAVING_S: Final = 0.1
 REGISTRY: Final = "http://openoffice.org/2001/registry"
@@ -53,12 +54,14 @@ Cell = str | float
 @dataclass(frozen=True)
 class SheetCell:
     """A cell as it was saved. `value`: a number, a text or "" for none; `formula`: as OpenFormula writes it, or "";
-    `kind`: of the value, such as float or percentage; `style`: the name of its automatic style."""
+    `kind`: of the value, such as float or percentage; `style`: the name of its style, also where its column has it;
+    `array`: which value of an array formula it shows (column, row, from 0)."""
 
     value: Cell = ""
     formula: str = ""
     kind: str = field(default="", compare=False)
     style: str = field(default="", compare=False)
+    array: tuple[int, int] | None = field(default=None, compare=False)
 
 
 def profile() -> bytes:
@@ -111,12 +114,6 @@ def package(kind: str, body: str) -> bytes:
     return out.getvalue()
 
 
-async def saved(stage: DesktopStage, path: str, start: bytes) -> ElementTree.Element | None:
-    """The content of a document; None where it is not there, or is still the one of the start. See `saved_parts`."""
-    parts = await saved_parts(stage, path, start)
-    return None if parts is None else parsed(parts)
-
-
 async def saved_parts(stage: DesktopStage, path: str, start: bytes) -> dict[str, bytes] | None:
     """The parts of a document, by name; None where it is not there, or is still the one of the start.
 
@@ -162,8 +159,10 @@ def sheets(root: ElementTree.Element) -> dict[str, list[list[SheetCell]]]:
     for table in root.iter(qualified("table", "table")):
         rows: list[list[SheetCell]] = []
         left = CELLS_LIMIT
+        styles = _column_styles(table)
+        arrays: list[tuple[int, int, int, int]] = []
         for row in table.iter(qualified("table", "table-row")):
-            cells = _cells(row, left)
+            cells = _cells(row, left, styles, arrays, len(rows))
             times = _times(row, "number-rows-repeated")
             for _ in range(times if cells else min(times, ROWS_LIMIT)):
                 left -= len(cells) + 1
@@ -172,21 +171,50 @@ def sheets(root: ElementTree.Element) -> dict[str, list[list[SheetCell]]]:
                 rows.append(cells)
         while rows and not rows[-1]:
             rows.pop()
+        _fill_arrays(rows, arrays)
         found[table.get(qualified("table", "name"), "")] = rows
     return found
 
 
-def _cells(row: ElementTree.Element, limit: int) -> list[SheetCell]:
+def _column_styles(table: ElementTree.Element) -> list[str]:
+    """The style of each column's cells that have none of their own."""
+    styles: list[str] = []
+    for column in table.iter(qualified("table", "table-column")):
+        style = column.get(qualified("table", "default-cell-style-name"), "")
+        styles += [style] * min(_times(column, "number-columns-repeated"), COLUMNS_LIMIT - len(styles))
+    return styles
+
+
+def _fill_arrays(rows: list[list[SheetCell]], arrays: Sequence[tuple[int, int, int, int]]) -> None:
+    """Gives the formula of an array, which stands in its first cell, to all its cells."""
+    for left, top, wide, high in arrays:
+        formula = rows[top][left].formula if top < len(rows) and left < len(rows[top]) else ""
+        for y in range(top, min(top + high, len(rows))):
+            rows[y] = [
+                replace(cell, formula=formula, array=(x - left, y - top)) if left <= x < left + wide else cell
+                for x, cell in enumerate(rows[y])
+            ]
+
+
+def _cells(
+    row: ElementTree.Element, limit: int, styles: Sequence[str], arrays: list[tuple[int, int, int, int]], number: int
+) -> list[SheetCell]:
+    """The cells of the row `number`; array formulas in it are added to `arrays` (column, row, columns, rows)."""
     cells: list[SheetCell] = []
+    of_row = row.get(qualified("table", "default-cell-style-name"), "")
     for cell in row:
         if cell.tag not in (qualified("table", "table-cell"), qualified("table", "covered-table-cell")):
             continue
+        of_column = styles[len(cells)] if len(cells) < len(styles) else ""
         found = SheetCell(
             _value(cell),
             cell.get(qualified("table", "formula"), ""),
             cell.get(qualified("office", "value-type"), ""),
-            cell.get(qualified("table", "style-name"), ""),
+            cell.get(qualified("table", "style-name")) or of_row or of_column,
         )
+        if cell.get(qualified("table", "number-matrix-rows-spanned")) is not None:
+            wide, high = (_times(cell, f"number-matrix-{way}-spanned") for way in ("columns", "rows"))
+            arrays.append((len(cells), number, wide, high))
         cells += [found] * min(_times(cell, "number-columns-repeated"), limit - len(cells))
     while cells and cells[-1] == SheetCell():
         cells.pop()
@@ -234,12 +262,3 @@ def _place(column: str, row: str) -> tuple[int, int]:
     for letter in column:
         number = number * 26 + ord(letter) - ord("A") + 1
     return number, int(row)
-
-
-def style_property(root: ElementTree.Element, style: str, kind: str, space: str, name: str) -> str | None:
-    """What an automatic style says: `kind` such as text for text-properties, then the attribute, as fo:font-weight."""
-    for each in root.iter(qualified("style", "style")):
-        if each.get(qualified("style", "name")) == style:
-            found = each.find(qualified("style", f"{kind}-properties"))
-            return None if found is None else found.get(qualified(space, name))
-    return None

@@ -56,6 +56,14 @@ class WordPool:
     def word(self, kind: str) -> str:
         return self.words(kind, 1)[0]
 
+    def file(self, ending: str) -> str:
+        """A name such as journal-47.txt."""
+        return f"{self.word('topic')}-{self.number(10, 99)}.{ending}"
+
+    def folder(self) -> str:
+        """A name such as Lisbon-47."""
+        return f"{self.word('city')}-{self.number(10, 99)}"
+
     def number(self, low: int, high: int) -> int:
         """A number from `low` to `high`, of those of the split."""
         return self._random.choice(self._own(low, high))

@@ -13,14 +13,14 @@ from eval.benchmarks.linux_desktop.hacks import hacks
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
 from eval.benchmarks.linux_desktop.task_files import read
-from eval.benchmarks.linux_desktop.template import PROGRAMS, Instance
+from eval.benchmarks.linux_desktop.template import PROGRAMS, VERSION, Instance
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
 from eval.desktops.hacked import HackedScene
 from eval.desktops.isolation import check_shown
 from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
-from eval.environments.desktop import provenance as provenance
+from eval.environments.desktop import provenance as of_this_machine
 from eval.environments.splits import Split, seeds
 from eval.identity import TaskParts
 
@@ -89,7 +89,7 @@ def task_of(template: type[Instance], split: Split, seed: int) -> Task:
         text,
         seed,
         about.max_steps,
-        {"split": split},
+        {"split": split, "version": VERSION},
         tags,
         cluster=about.name,
         programs=about.programs,
@@ -119,6 +119,11 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     templates = chosen.chosen()
     rounds = seeds(chosen.split, seed, -(-count // len(templates)))
     return [task_of(template, chosen.split, number) for number in rounds for template in templates][:count]
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores beside the options: the version of the templates, and what this machine cannot hide."""
+    return {"revision": f"templates {VERSION}", **of_this_machine(options)}
 
 
 def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:

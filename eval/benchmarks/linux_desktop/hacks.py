@@ -1,16 +1,17 @@
 """The reward hacker: what a lazy judge would take for the work. It knows the files that a solution leaves, and their
-content, and never puts the right content into the right place."""
+content, and puts the right content into the right place only among all places that it could be."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.desktops.hacked import Hack, guesses
-from eval.desktops.hacked import visible_files as visible_files  # templates take it from here, and their text is hashed
 
+SCATTERED: Final = 400  # numbers that are tried
 ARCHIVES: Final = (b"PK", b"\x1f\x8b")  # how zip and gzip begin
 
 
@@ -19,13 +20,13 @@ def hacks(instance: Instance, start: Mapping[str, bytes]) -> Iterator[Hack]:
     one after the other on one desktop."""
     targets, text = instance.targets(), instance.instruction
     right = {path: content for path, content in targets.items() if start.get(path) != content}
-    elsewhere = {}
+    elsewhere: dict[str, bytes] = {}
+    everywhere: dict[str, bytes] = {}
     for path, content in right.items():
         for other in _near(path):
             if other not in targets and other not in start:
                 elsewhere[other] = content
-    yield Hack("right content in wrong places", elsewhere)
-    yield from guesses(text, start, right, instance.disguise)
+        everywhere |= dict.fromkeys(_candidates(path), content)
     others = {path: content for path, content in start.items() if path in right}
     everything = b"".join(right.values())
     # an archive that stands twice in a file is that archive, and nothing old leaves the right content
@@ -36,6 +37,18 @@ def hacks(instance: Instance, start: Mapping[str, bytes]) -> Iterator[Hack]:
     if len(right) > 1:
         yield Hack("all contents in every file", dict.fromkeys(right, everything))
     yield Hack("cut short", {path: content[: len(content) // 2] for path, content in right.items()})
+    yield from guesses(text, start, right, instance.disguise)
+    # new files at the end: nothing takes them away again
+    yield Hack("right content in wrong places", elsewhere)
+    yield Hack("all candidates at once", everywhere)
+
+
+def _candidates(path: str) -> list[str]:
+    """The right path, and what else it could be for who does not know: another number, another word, another ending."""
+    place = PurePosixPath(path)
+    numbers = [re.sub(r"[0-9]+", str(number), place.name) for number in range(1, SCATTERED + 1)]
+    words = [f"{word}{place.suffix}" for word in ("result", "answer", "output", "total", "new", "copy")]
+    return [path, *(str(place.parent / name) for name in dict.fromkeys((*numbers, *words)) if name != place.name)]
 
 
 def _near(path: str) -> list[str]:

@@ -4,12 +4,10 @@ interrupted goes on where it was; `tables` shows it by template."""
 from __future__ import annotations
 
 import asyncio
-import base64
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,8 +19,8 @@ from eval.agents.baselines import DoesNothing, RandomAction
 from eval.agents.scripted import ScriptedAgent
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.scene import ROUTES, InstanceScene, Route
-from eval.benchmarks.linux_desktop.template import Instance
+from eval.benchmarks.linux_desktop.scene import ROUTES, Route
+from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktop import BrokenByAgent, Desktop, InfraError, Observation, Score, Task
 from eval.desktops.live import LiveDesktop
 from eval.desktops.tools import told
@@ -36,7 +34,6 @@ PLAYERS: Final = (*ROUTES, "nothing", "gives-up", "hacker", "random", "commands"
 SOLVERS: Final = ("oracle", "second")
 DIRECT: Final = ("hacker", "commands")  # no agents: they write files
 MEASURED: Final = ("random", "commands")  # any score is right
-PIECE: Final = 12_000  # a multiple of 4: each piece of base64 is decoded alone, and the tool takes 20,000 characters
 STEPS: Final = 1000  # of a solver, which decides itself how long it waits for programs (hand.py)
 RESET_S: Final = 1800.0  # a busy machine starts programs slowly, too
 RANDOM_STEPS: Final = 15
@@ -236,34 +233,24 @@ async def hack(task: Task, options: LinuxDesktopOptions) -> Score:
 
 
 async def by_commands(task: Task, options: LinuxDesktopOptions) -> Score:
-    """What an agent gets that has the tool `run_command`, no screen, and knows the answer: it writes and removes the
-    files of a solution. Where it gets nothing, the work needs the programs."""
+    """What an agent gets that has the tool `run_command`, no screen, and knows the answer. Where it gets nothing, the
+    work needs the screen."""
     template = instance(task.task_id, options.split, task.seed)
     desktop = desktop_of(without_tree(options))
     assert isinstance(desktop, LiveDesktop), "of desktops of this machine"
     try:
         await desktop.reset(task, task.seed)
         if template.about.infeasible:
-            return await InstanceScene(template).judge(desktop.stage, [Action(ActionType.FAIL)])
-        for command in commands_of(template):
+            await desktop.step(Action(ActionType.FAIL))
+            return await desktop.score()
+        for command in commands(template):
             await desktop.call("run_command", {"command": command})
-        return await InstanceScene(template).judge(desktop.stage, [Action(ActionType.DONE)])
+        await desktop.step(Action(ActionType.DONE))
+        return await desktop.score()
     except BrokenByAgent as error:
         return Score(0.0, False, {"broken": str(error)})
     finally:
         await desktop.close()
-
-
-def commands_of(template: Instance) -> list[str]:
-    """Shell commands that leave the files of a solution; a command holds PIECE characters of a file's content."""
-    out = []
-    for path, content in template.targets().items():
-        name, folder = shlex.quote(path), shlex.quote(str(PurePosixPath(path).parent))
-        out.append(f"mkdir -p {folder} && : > {name}")
-        text = base64.b64encode(content).decode()
-        pieces = (text[at : at + PIECE] for at in range(0, len(text), PIECE))
-        out += [f"printf %s {piece} | base64 -d >> {name}" for piece in pieces]
-    return out + [f"rm -rf {shlex.quote(path)}" for path in template.removed()]
 
 
 async def start_state(task: Task, options: LinuxDesktopOptions) -> str:

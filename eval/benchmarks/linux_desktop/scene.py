@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, get_args
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
+from eval.benchmarks.linux_desktop import home
 from eval.benchmarks.linux_desktop.hand import Hand, OracleLost, Work
 from eval.benchmarks.linux_desktop.template import Instance
-from eval.desktop import Expected, Score
+from eval.desktop import BrokenByAgent, Expected, Score, SetupFailed
 from eval.desktops.stage import DesktopStage
 
 Route = Literal["oracle", "second", "wrong"]
@@ -22,6 +24,7 @@ class InstanceScene:
     def __init__(self, instance: Instance, route: Route = "oracle") -> None:
         self.instance = instance
         self.route = route
+        self._start: home.Home | None = None
         self._work: Work | None = None
         self._hand: Hand | None = None
         self._told: Expected | None = None
@@ -29,6 +32,10 @@ class InstanceScene:
 
     async def prepare(self, stage: DesktopStage) -> None:
         await self.instance.prepare(stage)
+        try:
+            self._start = await home.look(stage)
+        except BrokenByAgent as error:  # nobody has acted yet
+            raise SetupFailed(str(error)) from None
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         """The solver's next action, as long as all before were followed; None after another action, and without a tree.
@@ -63,7 +70,11 @@ class InstanceScene:
             return Score(0.0, False, {"gave_up": done[-1].text or True})
         if about.infeasible and not gave_up:
             return Score(0.0, False, {"gave_up": False})
-        found = await self.instance.judge(stage)
+        assert self._start is not None, "prepared before it is judged"
+        found = await self.instance.judge(stage)  # first: it waits for what programs still write
+        found = replace(
+            found, spoiled=(*found.spoiled, *await home.spoiled(stage, self._start, self.instance.allowed()))
+        )
         phases = {phase.name: phase.reached for phase in found.phases}
         detail: dict[str, Any] = {"phases": phases}
         if found.spoiled:

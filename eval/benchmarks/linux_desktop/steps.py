@@ -23,10 +23,6 @@ async def content_of(stage: DesktopStage, path: str) -> bytes | None:
         return None
 
 
-async def unchanged(stage: DesktopStage, path: str, content: bytes) -> bool:
-    return await content_of(stage, path) == content
-
-
 async def open_window(
     stage: DesktopStage,
     argv: Sequence[str],

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.template import Difficulty
+from eval.benchmarks.linux_desktop.template import VERSION, Difficulty
 from eval.config import ConfigError
 from eval.environments.splits import Split
 
@@ -46,7 +46,8 @@ class TaskFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     template      which template draws and judges it
     asked         all that was drawn from the seed
     steps         about so many actions of the oracle
-    gui           whether the task cannot be done by files and commands alone
+    screen        it needs the screen: who knows the answer does not solve it by shell commands
+    version       of the template
     max_steps     that an agent has
     """
 
@@ -65,7 +66,8 @@ class TaskFile(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     seed: int
     difficulty: Difficulty
     steps: int
-    gui: bool
+    screen: bool
+    version: int = VERSION
     max_steps: int
     asked: dict[str, Any]
 
@@ -86,7 +88,7 @@ def task_file(template: str, split: Split, seed: int) -> TaskFile:
         seed=seed,
         difficulty=about.difficulty,
         steps=about.steps,
-        gui=about.gui,
+        screen=about.screen,
         max_steps=about.max_steps,
         asked=json.loads(msgspec.json.encode(drawn.asked())),  # bytes as base64
     )

@@ -2,7 +2,8 @@
 
 An instance is a frozen dataclass whose fields are all that was drawn. The judge reads the final state and nothing else:
 files, documents, what a program tells of itself. It names phases; each has a share of the score, and the task is solved
-when all are reached. A phase must not hold at the start, so work that was not done is worth 0.
+when all are reached. A phase must not hold at the start, so work that was not done is worth 0. What else has changed in
+the home is judged by one rule for all templates (`eval.benchmarks.linux_desktop.home`): an instance says what may.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 # command -> Debian's package that has it
@@ -30,6 +32,9 @@ PROGRAMS: Final = {
 # what `make desktop-tools` leaves out, as they are large: `make office-tools` installs them
 LARGE: Final = ("localc", "lowriter", "chromium")
 Difficulty = Literal["easy", "medium", "hard"]
+# the version of all templates: a new one for each change of what is asked or how it is judged
+VERSION: Final = 2
+REST: Final = "Leave everything else as it is: in the end, no other file or folder may be new, changed or gone."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +44,10 @@ class About:
     name        as in `templates: [NAME]` of the options; a program and what is asked
     programs    commands of PROGRAMS that it needs
     steps       about so many actions of the oracle, waits left out; what was drawn changes it
-    gui         whether the task cannot be done by files and commands alone
+    screen      it needs the screen: a player that knows the answer does not solve it by shell commands (`commands` of
+                eval.linux_desktop); others can be solved without a look
     infeasible  the task cannot be done: the right answer is to say so
+    twin        of an infeasible one: the template that asks the same in the same words, and can be done
     max_steps   that an agent has
     """
 
@@ -48,8 +55,9 @@ class About:
     programs: tuple[str, ...]
     difficulty: Difficulty
     steps: int
-    gui: bool = False
+    screen: bool = False
     infeasible: bool = False
+    twin: str | None = None
     max_steps: int = 25
 
 
@@ -103,8 +111,13 @@ class Instance(ABC):
 
     @property
     @abstractmethod
+    def request(self) -> str:
+        """What is to be done, as sentences."""
+
+    @property
     def instruction(self) -> str:
         """What the agent is asked."""
+        return f"{self.request} {REST}"
 
     @abstractmethod
     async def prepare(self, stage: DesktopStage) -> None:
@@ -134,6 +147,10 @@ class Instance(ABC):
         """The files that a solution takes away."""
         return ()
 
+    def allowed(self) -> Allowed:
+        """What of the home may be other than at the start: what a solution writes and takes away."""
+        return Allowed({*self.targets(), *self.removed()})
+
     def disguise(self, path: str, text: str) -> bytes:
         """A file of the kind of the target `path` that holds only this text: for the reward hacker."""
         return f"{text}\n".encode()
@@ -144,20 +161,23 @@ class Instance(ABC):
 
 
 class Infeasible(Instance):
-    """A task that cannot be done. It is solved by saying so and leaving the files as they were."""
+    """A task that cannot be done. It is solved by saying so and leaving the home as it was.
 
-    def untouched(self) -> Mapping[str, bytes]:
-        """The files of the start state, which must not change."""
+    It stands in front of the template that can be done, its twin: what is asked comes from there, and only the start
+    state differs, so nobody can tell from the words.
+    """
+
+    def targets(self) -> dict[str, bytes]:
         return {}
 
+    def removed(self) -> tuple[str, ...]:
+        return ()
+
+    def allowed(self) -> Allowed:
+        return Allowed(())
+
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        spoiled = {}
-        for path, content in self.untouched().items():
-            try:
-                spoiled[f"{path} was changed"] = await stage.read_file(path) != content
-            except FileNotFoundError:
-                spoiled[f"{path} is gone"] = True
-        return judged(("said so", 1.0, True), spoiled=spoiled)
+        return judged(("said so", 1.0, True))
 
     def oracle(self, hand: Hand) -> Work:
         yield from hand.give_up()

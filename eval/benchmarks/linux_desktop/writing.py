@@ -8,10 +8,12 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from eval.benchmarks.linux_desktop.documents import package, parsed, qualified, style_property
+from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
+from eval.benchmarks.linux_desktop.looks import Looks, Marks
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
 NESTED: Final = 50  # elements in each other that are read
+ADDED: Final = (("table", "table"), ("draw", "frame"), ("office", "annotation"), ("text", "note"), ("text", "section"))
 
 
 def text_file(lines: Sequence[str]) -> bytes:
@@ -22,26 +24,33 @@ def text_file(lines: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `bold`: its words that are bold, as one
-    text each; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table."""
+    """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `runs`: its text in parts, each with how
+    it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table."""
 
     text: str
     level: int = 0
-    bold: tuple[str, ...] = ()
+    runs: tuple[tuple[str, Marks], ...] = ()
     listed: bool = False
     cell: bool = False
 
 
 @dataclass(frozen=True)
 class Written:
-    """A text that was saved."""
+    """A text that was saved. `added`: what stands in it besides paragraphs and lists, such as a table."""
 
     paragraphs: tuple[Paragraph, ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
-        """The paragraphs outside of tables that hold something."""
-        return [each.text for each in self.paragraphs if each.text and not each.cell]
+        """The paragraphs outside of tables, without empty ones before the first and after the last that hold
+        something."""
+        lines = [each.text for each in self.paragraphs if not each.cell]
+        while lines and not lines[-1]:
+            lines.pop()
+        while lines and not lines[0]:
+            lines.pop(0)
+        return lines
 
 
 def written(parts: Mapping[str, bytes]) -> Written:
@@ -52,8 +61,9 @@ def written(parts: Mapping[str, bytes]) -> Written:
         return Written()
     numbered = {*_numbered(root), *(_numbered(parsed(parts, "styles.xml")) if "styles.xml" in parts else ())}
     found: list[Paragraph] = []
-    _read(root, body, found, numbered, None, False, 0)
-    return Written(tuple(found))
+    _read(Looks(parts), body, found, numbered, None, False, 0)
+    tags = {qualified(*each): each[1] for each in ADDED}
+    return Written(tuple(found), tuple(tags[each.tag] for each in body.iter() if each.tag in tags))
 
 
 def _numbered(root: ElementTree.Element) -> set[str]:
@@ -67,7 +77,7 @@ def _numbered(root: ElementTree.Element) -> set[str]:
 
 
 def _read(
-    root: ElementTree.Element,
+    looks: Looks,
     element: ElementTree.Element,
     found: list[Paragraph],
     numbered: Collection[str],
@@ -80,14 +90,14 @@ def _read(
         if each.tag in (qualified("text", "p"), qualified("text", "h")):
             level = each.get(qualified("text", "outline-level"), "0") if each.tag == qualified("text", "h") else "0"
             number = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else 0
-            found.append(Paragraph(_plain(each), number, _bold(root, each), bool(listed), cell))
+            found.append(Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell))
         else:
             inside = listed
             if each.tag == qualified("text", "list"):  # one within another has its style, where it names none
                 style = each.get(qualified("text", "style-name"))
                 inside = style not in numbered if style is not None else listed is not False
             table = each.tag == qualified("table", "table")
-            _read(root, each, found, numbered, inside, cell or table, deep + 1)
+            _read(looks, each, found, numbered, inside, cell or table, deep + 1)
 
 
 def _plain(element: ElementTree.Element, deep: int = 0) -> str:
@@ -105,21 +115,21 @@ def _plain(element: ElementTree.Element, deep: int = 0) -> str:
     return "".join(parts)
 
 
-def _bold(root: ElementTree.Element, paragraph: ElementTree.Element) -> tuple[str, ...]:
-    """What is bold: the whole paragraph by its style, or its spans, joined where they follow each other."""
+def _runs(looks: Looks, paragraph: ElementTree.Element) -> tuple[tuple[str, Marks], ...]:
+    """The text of a paragraph in parts, each with how it looks: by the paragraph's style, and the spans around it."""
+    style = qualified("text", "style-name")
+    runs: list[tuple[str, Marks]] = []
 
-    def heavy(element: ElementTree.Element) -> bool:
-        style = element.get(qualified("text", "style-name"), "")
-        return style_property(root, style, "text", "fo", "font-weight") == "bold"
+    def read(element: ElementTree.Element, marks: Marks, deep: int) -> None:
+        if element.text:
+            runs.append((element.text, marks))
+        for each in element:
+            if each.tag == qualified("text", "span") and deep < NESTED:
+                read(each, marks | looks.of("text", each.get(style, "")), deep + 1)
+            elif text := _plain(each):
+                runs.append((text, marks))
+            if each.tail:
+                runs.append((each.tail, marks))
 
-    if heavy(paragraph):
-        return (_plain(paragraph),)
-    runs = [""] if not paragraph.text else ["", ""]
-    for each in paragraph:
-        if each.tag == qualified("text", "span") and heavy(each):
-            runs[-1] += _plain(each)
-        elif _plain(each):
-            runs.append("")
-        if each.tail:
-            runs.append("")
-    return tuple(run.strip() for run in runs if run.strip())
+    read(paragraph, looks.of("paragraph", paragraph.get(style, "")), 0)
+    return tuple(runs)

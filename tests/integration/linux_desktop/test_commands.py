@@ -73,7 +73,7 @@ def test_faults_are_told_and_infrastructure_is_no_score() -> None:
     def played(player: str, score: float | None, template: str = "mousepad-append") -> Played:
         return Played(template, 1, player, score, score == 1.0, 1.0, "" if score is not None else "DesktopGone: x")
 
-    good = [played("oracle", 1.0), played("wrong", 0.0), played("gives-up", 1.0, "mousepad-no-such-file")]
+    good = [played("oracle", 1.0), played("wrong", 0.0), played("gives-up", 1.0, "mousepad-no-such-line")]
     assert Measured(good).faults == []
     bad = [played("oracle", 0.5), played("hacker", 0.3), played("nothing", None), played("random", 1.0)]
     assert Measured(bad).faults == [

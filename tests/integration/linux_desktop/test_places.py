@@ -19,7 +19,7 @@ from eval.rollout import Rollout, RolloutLimits, rollout
 from tests.support.served import TOKEN, served
 
 SEED = 1_000_000
-BEHIND = ["mousepad-append", "thunar-rename", "galculator-compute", "mousepad-no-such-file"]
+BEHIND = ["mousepad-append", "thunar-rename", "galculator-compute", "mousepad-no-such-line"]
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -242,7 +242,8 @@ def test_all_of_k_is_a_row_with_an_interval_by_task_and_groups_have_rows_of_thei
         TaskRecord(
             benchmark="b", agent="a", task_id=f"t{number}", seed=0, trial=trial, cluster=f"t{number} 0",
             score=float(solved), success=solved, outcome="scored", steps=3 if solved else 9, duration_ms=2000,
-            difficulty="easy" if number % 2 else "hard", programs=("writer",) if number % 4 else ("calc", "writer"),
+            feasible=number % 5 > 0, difficulty="easy" if number % 2 else "hard",
+            programs=("writer",) if number % 4 else ("calc", "writer"),
             metrics={"cost": 0.5},
         )
         for number, chance in enumerate(chances)
@@ -259,6 +260,8 @@ def test_all_of_k_is_a_row_with_an_interval_by_task_and_groups_have_rows_of_thei
         assert row.ci_low < true < row.ci_high
     assert rows["pass_all/1"].value == pytest.approx(rows["success"].value)
     for name, chosen in (
+        ("feasible", [r for r in records if r.feasible]),
+        ("infeasible", [r for r in records if not r.feasible]),
         ("difficulty/easy", [r for r in records if r.difficulty == "easy"]),
         ("difficulty/hard", [r for r in records if r.difficulty == "hard"]),
         ("program/writer", [r for r in records if r.programs == ("writer",)]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import combinations
@@ -18,7 +17,7 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import documents, steps
 from eval.benchmarks.linux_desktop.drawing import KINDS, SPLITS, WordPool
 from eval.benchmarks.linux_desktop.environment import desktop, tasks
-from eval.benchmarks.linux_desktop.hacks import hacks, visible_files
+from eval.benchmarks.linux_desktop.hacks import hacks
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import PROGRAMS, Instance, judged
@@ -28,6 +27,7 @@ from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import answer, made
 from eval.config import ConfigError
 from eval.desktop import BrokenByAgent, Score
+from eval.desktops.hacked import visible_files
 from tests.support.cases import every_case
 from tests.support.folder_stage import FolderStage
 
@@ -67,17 +67,14 @@ def stage(tmp_path: Path) -> FolderStage:
 
 async def at_start(template: Instance, stage: FolderStage) -> dict[str, bytes]:
     """The start state on an empty home, and its files."""
-    stage.app = None
-    for entry in stage.home.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    await template.prepare(stage)
+    await stage.begin(InstanceScene(template))
     return await visible_files(stage)
 
 
-async def score(template: Instance, stage: FolderStage, done: list[Action] = DONE) -> Score | None:
+async def score(stage: FolderStage, done: list[Action] = DONE) -> Score | None:
     """None: what is judged is broken, which is 0."""
     try:
-        return await InstanceScene(template).judge(stage, done)
+        return await stage.judge(done)
     except BrokenByAgent:
         return None
 
@@ -125,9 +122,9 @@ def test_the_start_state_is_worth_nothing(name: str, stage: FolderStage) -> None
         for seed in range(20):
             template = instance(name, "test", seed)
             await at_start(template, stage)
-            found = await score(template, stage)
+            found = await score(stage)
             assert found is None or (found.value, found.success) == (0.0, False), f"seed {seed}: {found}"
-            gave_up = await score(template, stage, [Action(ActionType.FAIL)])
+            gave_up = await score(stage, [Action(ActionType.FAIL)])
             assert gave_up is None or (gave_up.value, gave_up.success) == (0.0, False)
 
     asyncio.run(go())
@@ -145,7 +142,7 @@ def test_the_right_files_are_the_solution(name: str, stage: FolderStage) -> None
                 await stage.write_file(path, content)
             for path in template.removed():
                 (stage.home / path).unlink()
-            found = await score(template, stage)
+            found = await score(stage)
             assert found is not None, f"seed {seed}"
             assert (found.value, found.success) == (1.0, True), f"seed {seed}: {found}"
 
@@ -167,7 +164,7 @@ def test_no_hack_is_worth_anything(name: str, seed: int, stage: FolderStage) -> 
                     await at_start(template, stage)
                 for path, content in hack.files.items():
                     await stage.write_file(path, content)
-                found = await score(template, stage)
+                found = await score(stage)
                 assert found is None or (found.value, found.success) == (0.0, False), f"{hack.name}: {found}"
 
     asyncio.run(go())
@@ -202,7 +199,7 @@ def test_a_trap_in_the_place_of_the_work_is_worth_nothing(name: str, trap: objec
             file.unlink(missing_ok=True)
             assert callable(trap)
             trap(file)
-        found = await score(template, stage)
+        found = await score(stage)
         assert found is None or (found.value, found.success) == (0.0, False)
 
     asyncio.run(go())
@@ -264,7 +261,7 @@ def test_no_form_that_is_sent_without_the_right_words_is_worth_anything(name: st
             assert app
             assert crawled(app, None) > 1
             assert crawled(app, template.instruction) > 1
-            found = await score(template, stage)
+            found = await score(stage)
             assert found is None or (found.value, found.success) == (0.0, False), f"{seed}: {found}"
 
     asyncio.run(go())
@@ -284,13 +281,13 @@ def test_what_cannot_be_done_is_solved_by_saying_so(name: str, stage: FolderStag
     async def go() -> None:
         template = instance(name, "test", 0)
         start = await at_start(template, stage)
-        said = await score(template, stage, [Action(ActionType.FAIL)])
+        said = await score(stage, [Action(ActionType.FAIL)])
         assert said is not None
         assert (said.value, said.success) == (1.0, True)
-        assert (await score(template, stage)) == Score(0.0, False, {"gave_up": False})
+        assert (await score(stage)) == Score(0.0, False, {"gave_up": False})
         for path in start:
             await stage.write_file(path, b"changed")
-            changed = await score(template, stage, [Action(ActionType.FAIL)])
+            changed = await score(stage, [Action(ActionType.FAIL)])
             assert changed is not None
             assert (changed.value, changed.success) == (0.0, False), path
 

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
+from eval.benchmarks.linux_desktop.books import Book, read_book
 from eval.benchmarks.linux_desktop.documents import (
     PROFILE,
     Cell,
-    SheetCell,
     at,
     profile,
-    refers_to,
-    saved,
+    saved_parts,
     sheet_file,
-    sheets,
-    values,
 )
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.steps import open_window
-from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.stage import DesktopStage
 
 CALC: Final = "localc"
 OPTIONS: Final = ("--norestore", "--nologo", "--nofirststartwizard")
 ROWS: Final = 5
+SHEET_NAME: Final = "Sheet1"
 
 
 async def open_sheet(stage: DesktopStage, file: str, content: bytes) -> None:
@@ -57,7 +57,7 @@ class SheetTask(Instance):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         things, amounts, prices = pool.words("thing", ROWS), pool.numbers(2, 60, ROWS), pool.numbers(3, 99, ROWS)
-        return cls(f"{pool.word('topic')}.ods", tuple(things), tuple(amounts), tuple(prices))
+        return cls(pool.file("ods"), tuple(things), tuple(amounts), tuple(prices))
 
     @property
     def rows(self) -> list[list[Cell]]:
@@ -73,22 +73,28 @@ class SheetTask(Instance):
     async def prepare(self, stage: DesktopStage) -> None:
         await open_sheet(stage, self.file, self.start)
 
+    def allowed(self) -> Allowed:
+        return Allowed({self.file})
+
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        root = await saved(stage, self.file, self.start)
-        found = {} if root is None else sheets(root)
-        return self.judged(found, next(iter(found.values()), []))
+        book = read_book(await saved_parts(stage, self.file, self.start))
+        found = self.judged(book)
+        return replace(found, spoiled=(*found.spoiled, *book.looks(lambda sheet, name: self.may_look(name))))
 
     @abstractmethod
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        """Judges the sheets by name, of which `first` is the first; without any where nothing was saved."""
+    def judged(self, book: Book) -> TemplateJudgement:
+        """Judges what was saved; an empty book where nothing was."""
+
+    def may_look(self, name: str) -> bool:
+        """Whether a cell may look other than it did."""
+        return False
+
+    def kept(self, book: Book, *but: str) -> bool:
+        """Whether the table is the only sheet, and all is as it was but in these cells."""
+        return book.kept({SHEET_NAME: self.rows}, lambda sheet, name: name in but)
 
     def disguise(self, path: str, text: str) -> bytes:
         return sheet_file([[text]])
-
-
-def table_kept(first: list[list[SheetCell]], rows: list[list[Cell]], columns: int = 3) -> bool:
-    """Whether the given rows still stand at the top."""
-    return [row[:columns] for row in values(first[: len(rows)])] == [row[:columns] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,13 @@ class SumFormula(SheetTask):
     about: ClassVar = About("calc-sum", (CALC,), "medium", 5)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. Write a formula into B8 that adds up the amounts (B2 to B6), and save the file."
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        cell, total = at(first, "B8"), float(sum(self.amounts))
-        kept = table_kept(first, self.rows)
-        right = cell.value == total and kept
-        formula = right and refers_to(cell.formula, [f"B{number}" for number in range(2, ROWS + 2)])
+    def judged(self, book: Book) -> TemplateJudgement:
+        right = at(book.first, "B8").value == float(sum(self.amounts)) and self.kept(book, "B8")
+        amounts = [f"{SHEET_NAME}!B{number}" for number in range(2, ROWS + 2)]
+        formula = right and book.follows(SHEET_NAME, "B8", amounts, lambda numbers: sum(numbers.values()))
         return judged(("the sum is in B8", 0.5, right), ("it is a formula", 0.5, formula))
 
     def targets(self) -> dict[str, bytes]:
@@ -139,23 +144,24 @@ class NewColumn(SheetTask):
     about: ClassVar = About("calc-column", (CALC,), "hard", 10)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Add a column D with the heading cost: in each row the amount times the price, as a "
             "formula. Save the file."
         )
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        kept = table_kept(first, self.rows)
+    def judged(self, book: Book) -> TemplateJudgement:
+        kept = self.kept(book, *(f"D{number}" for number in range(1, ROWS + 2)))
         wanted = [float(amount * price) for amount, price in zip(self.amounts, self.prices, strict=True)]
         right = []
         for number, want in enumerate(wanted, 2):
-            cell = at(first, f"D{number}")
-            right.append(cell.value == want and refers_to(cell.formula, [f"B{number}", f"C{number}"]))
+            both = [f"{SHEET_NAME}!{column}{number}" for column in "BC"]
+            follows = book.follows(SHEET_NAME, f"D{number}", both, lambda numbers: math.prod(numbers.values()))
+            right.append(at(book.first, f"D{number}").value == want and follows)
         return judged(
             ("a row has its cost", 0.2, kept and any(right)),
             ("all rows have it", 0.5, kept and all(right)),
-            ("the heading is there", 0.3, kept and any(right) and at(first, "D1").value == "cost"),
+            ("the heading is there", 0.3, kept and any(right) and at(book.first, "D1").value == "cost"),
         )
 
     def oracle(self, hand: Hand) -> Work:
@@ -198,13 +204,13 @@ class ChangeCell(SheetTask):
         return cls(base.file, base.things, base.amounts, base.prices, pool.whole(0, ROWS - 1), pool.number(101, 200))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. The price of {self.things[self.row]} is {self.price} now. Change it and save."
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
+    def judged(self, book: Book) -> TemplateJudgement:
         rows = self.rows
         rows[self.row + 1][2] = float(self.price)
-        return judged(("the price is right", 1.0, values(first) == rows))
+        return judged(("the price is right", 1.0, book.kept({SHEET_NAME: rows})))
 
     def targets(self) -> dict[str, bytes]:
         rows = self.rows
@@ -231,32 +237,4 @@ class ChangeCell(SheetTask):
         yield from save(hand)
 
 
-@dataclass(frozen=True)
-class NoSuchSheet(Infeasible):
-    """A sheet that the document does not have."""
-
-    about: ClassVar = About("calc-no-such-sheet", (CALC,), "medium", 1, infeasible=True)
-    file: str
-    sheet: str
-    number: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.ods", pool.word("city"), pool.number(10, 99))
-
-    @property
-    def content(self) -> bytes:
-        return sheet_file([["number"], [float(self.number)]])
-
-    @property
-    def instruction(self) -> str:
-        return f"{self.file} is open. Copy the total of its sheet {self.sheet} into A3 of the first sheet, and save it."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await open_sheet(stage, self.file, self.content)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: self.content}
-
-
-TEMPLATES: Final = (SumFormula, NewColumn, ChangeCell, NoSuchSheet)
+TEMPLATES: Final = (SumFormula, NewColumn, ChangeCell)

@@ -4,76 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
-from xml.etree import ElementTree
 
+from eval.benchmarks.linux_desktop.books import Book, read_book
 from eval.benchmarks.linux_desktop.documents import (
-    SheetCell,
+    Cell,
     at,
     book_file,
     parsed,
     qualified,
     saved_parts,
     sheet_file,
-    sheets,
-    style_property,
-    values,
 )
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
+    SHEET_NAME,
     SheetTask,
     go_to,
     open_sheet,
     save,
-    table_kept,
 )
 from eval.desktops.stage import DesktopStage
 
 
 @dataclass(frozen=True)
-class PartsTask(SheetTask):
-    """What is judged by the whole document: its parts, of which `root` is content.xml."""
-
-    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        parts = await saved_parts(stage, self.file, self.start)
-        if parts is None:
-            return self.in_parts({}, ElementTree.Element("none"), [])
-        root = parsed(parts)
-        return self.in_parts(parts, root, next(iter(sheets(root).values()), []))
-
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        raise AssertionError("judged by its parts")
-
-    def in_parts(
-        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
-    ) -> TemplateJudgement:
-        """Judges the document; it is empty where nothing was saved."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class BoldHeadings(PartsTask):
+class BoldHeadings(SheetTask):
     """The headings are bold, and nothing else is."""
 
     about: ClassVar = About("calc-bold", (CALC,), "easy", 4)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
 
-    def in_parts(
-        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
-    ) -> TemplateJudgement:
-        bold = [
-            [style_property(root, cell.style, "text", "fo", "font-weight") == "bold" for cell in row] for row in first
-        ]
-        kept = table_kept(first, self.rows)
-        right = kept and bool(bold) and len(bold[0]) >= 3 and all(bold[0][:3])
-        return judged(
-            ("the headings are bold", 1.0, right), spoiled={"others are bold": any(any(row) for row in bold[1:])}
-        )
+    def judged(self, book: Book) -> TemplateJudgement:
+        bold = {f"{SHEET_NAME}!{column}1": frozenset({"bold"}) for column in "ABC"}
+        return judged(("the headings are bold", 1.0, self.kept(book) and book.marked() == bold))
+
+    def may_look(self, name: str) -> bool:
+        return name in ("A1", "B1", "C1")
 
     def oracle(self, hand: Hand) -> Work:
         yield from go_to(hand, "A1:C1")
@@ -95,29 +67,26 @@ class BoldHeadings(PartsTask):
 
 
 @dataclass(frozen=True)
-class FreezeHeadings(PartsTask):
+class FreezeHeadings(SheetTask):
     """The first row stays when one scrolls."""
 
     about: ClassVar = About("calc-freeze", (CALC,), "medium", 5)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Freeze its first row, and no column, so that the headings stay when one scrolls. "
             "Save the file."
         )
 
-    def in_parts(
-        self, parts: dict[str, bytes], root: ElementTree.Element, first: list[list[SheetCell]]
-    ) -> TemplateJudgement:
+    def judged(self, book: Book) -> TemplateJudgement:
         told: dict[str, str] = {}
-        if "settings.xml" in parts:
-            for item in parsed(parts, "settings.xml").iter(qualified("config", "config-item")):
+        if "settings.xml" in book.parts:
+            for item in parsed(book.parts, "settings.xml").iter(qualified("config", "config-item")):
                 told.setdefault(item.get(qualified("config", "name"), ""), item.text or "")
         rows = (told.get("VerticalSplitMode"), told.get("VerticalSplitPosition")) == ("2", "1")
         columns = told.get("HorizontalSplitMode") == "2" and told.get("HorizontalSplitPosition") != "0"
-        kept = table_kept(first, self.rows)
-        return judged(("the row is frozen", 1.0, kept and rows), spoiled={"a column is frozen": columns})
+        return judged(("the row is frozen", 1.0, self.kept(book) and rows), spoiled={"a column is frozen": columns})
 
     def oracle(self, hand: Hand) -> Work:
         yield from hand.menu("View", "Freeze Cells", "Freeze First Row")
@@ -147,16 +116,18 @@ class AddSheets(Instance):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         one, two, new = pool.words("city", 3)
-        return cls(f"{pool.word('topic')}.ods", (one, two, new), tuple(pool.numbers(10, 900, 2)))
+        return cls(pool.file("ods"), (one, two, new), tuple(pool.numbers(10, 900, 2)))
 
     @property
     def start(self) -> bytes:
-        return book_file(
-            {name: [["total"], [float(number)]] for name, number in zip(self.names[:2], self.numbers, strict=True)}
-        )
+        return book_file(self.tables)
 
     @property
-    def instruction(self) -> str:
+    def tables(self) -> dict[str, list[list[Cell]]]:
+        return {name: [["total"], [float(number)]] for name, number in zip(self.names[:2], self.numbers, strict=True)}
+
+    @property
+    def request(self) -> str:
         one, two, new = self.names
         return (
             f"{self.file} is open. Add a sheet {new} after the others, with a formula in A1 that adds up the cells A2 "
@@ -167,19 +138,21 @@ class AddSheets(Instance):
         await open_sheet(stage, self.file, self.start)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        parts = await saved_parts(stage, self.file, self.start)
-        found = {} if parts is None else sheets(parsed(parts))
-        kept = all(
-            values(found.get(name, [])) == [["total"], [float(number)]]
-            for name, number in zip(self.names[:2], self.numbers, strict=True)
-        )
-        there = kept and list(found) == list(self.names)
-        cell = at(found.get(self.names[2], []), "A1")
-        right = there and cell.value == float(sum(self.numbers))
-        formula = right and all(f"{name}" in cell.formula for name in self.names[:2])
+        book = read_book(await saved_parts(stage, self.file, self.start))
+        *_, new = self.names
+        there = book.kept({**self.tables, new: []}, lambda sheet, name: (sheet, name) == (new, "A1"))
+        right = there and at(book.sheets[new], "A1").value == float(sum(self.numbers))
+        totals = [f"{name}!A2" for name in self.tables]
+        formula = right and book.follows(new, "A1", totals, lambda numbers: sum(numbers.values()))
         return judged(
-            ("the sheet is there", 0.3, there), ("the sum is right", 0.3, right), ("it is a formula", 0.4, formula)
+            ("the sheet is there", 0.3, there),
+            ("the sum is right", 0.3, right),
+            ("it is a formula", 0.4, formula),
+            spoiled=dict.fromkeys(book.looks(), True),
         )
+
+    def allowed(self) -> Allowed:
+        return Allowed({self.file})
 
     def disguise(self, path: str, text: str) -> bytes:
         return sheet_file([[text]])
@@ -215,4 +188,15 @@ class AddSheets(Instance):
         yield from save(hand)
 
 
-TEMPLATES: Final = (BoldHeadings, FreezeHeadings, AddSheets)
+@dataclass(frozen=True)
+class NoSuchSheet(Infeasible, AddSheets):
+    """The document has one of the two sheets."""
+
+    about: ClassVar = About("calc-no-such-sheet", (CALC,), "medium", 1, infeasible=True, twin="calc-three-sheets")
+
+    @property
+    def start(self) -> bytes:
+        return book_file(dict([*self.tables.items()][:1]))
+
+
+TEMPLATES: Final = (BoldHeadings, FreezeHeadings, AddSheets, NoSuchSheet)

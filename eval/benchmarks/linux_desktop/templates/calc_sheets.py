@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from eval.benchmarks.linux_desktop.books import Book
 from eval.benchmarks.linux_desktop.documents import (
     Cell,
-    SheetCell,
     at,
     sheet_file,
     values,
@@ -18,14 +18,12 @@ from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJu
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
     ROWS,
+    SHEET_NAME,
     SheetTask,
     SumFormula,
     go_to,
-    open_sheet,
     save,
-    table_kept,
 )
-from eval.desktops.stage import DesktopStage
 
 
 def typed(rows: list[list[Cell]]) -> str:
@@ -40,7 +38,7 @@ class SortRows(SheetTask):
     about: ClassVar = About("calc-sort", (CALC,), "medium", 6)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Sort the rows by the amount, the largest first. The headings stay on top. Save it."
         )
@@ -57,8 +55,8 @@ class SortRows(SheetTask):
             if task.sorted_rows != task.rows:
                 return task
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        return judged(("the rows are sorted", 1.0, values(first) == self.sorted_rows))
+    def judged(self, book: Book) -> TemplateJudgement:
+        return judged(("the rows are sorted", 1.0, book.kept({SHEET_NAME: self.sorted_rows})))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.sorted_rows)}
@@ -102,18 +100,18 @@ class CopyRows(SheetTask):
         return [head, *(row for row in rows if isinstance(row[1], float) and row[1] > self.limit)]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Write the headings, and below them all rows with an amount above {self.limit}, "
             "into the columns E to G from row 1 on, in the order of the table and without gaps. Leave A to C as they "
             "are. Save the file."
         )
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        copied = [row[4:] for row in values(first)]
+    def judged(self, book: Book) -> TemplateJudgement:
+        copied = [row[4:] for row in values(book.first)]
         while copied and not copied[-1]:  # below the copy, where the table is longer
             copied.pop()
-        kept = table_kept(first, self.rows)
+        kept = book.kept({SHEET_NAME: self.rows}, lambda sheet, name: name[0] in "EFG" and name[1].isdigit())
         return judged(
             ("the first of the rows is there", 0.3, kept and copied[:2] == self.wanted[:2]),
             ("all are there, and no others", 0.7, kept and copied == self.wanted),
@@ -161,13 +159,13 @@ class RemoveRow(SheetTask):
         return [row for row in self.rows if row[0] != self.things[self.row]]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Remove the whole row of {self.things[self.row]}, without a gap, and save the file."
         )
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        return judged(("the row is gone", 1.0, values(first) == self.left))
+    def judged(self, book: Book) -> TemplateJudgement:
+        return judged(("the row is gone", 1.0, book.kept({SHEET_NAME: self.left})))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.left)}
@@ -205,12 +203,11 @@ class RenameSheet(SheetTask):
         return cls(base.file, base.things, base.amounts, base.prices, pool.word("city"))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. Call its sheet {self.name}, and save the file."
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        right = list(found) == [self.name] and values(first) == self.rows
-        return judged(("the sheet has the name", 1.0, right))
+    def judged(self, book: Book) -> TemplateJudgement:
+        return judged(("the sheet has the name", 1.0, book.kept({self.name: self.rows})))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.rows, self.name)}
@@ -258,21 +255,18 @@ class Percent(SheetTask):
     about: ClassVar = About("calc-percent", (CALC,), "medium", 5)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open. Show the amounts (B2 to B6) as percent, without changing their values, and nothing "
             "else. Save the file."
         )
 
-    def judged(self, found: dict[str, list[list[SheetCell]]], first: list[list[SheetCell]]) -> TemplateJudgement:
-        kept = table_kept(first, self.rows)
-        kinds = [at(first, f"B{number}").kind == "percentage" for number in range(2, ROWS + 2)]
-        others = any(at(first, f"C{number}").kind == "percentage" for number in range(2, ROWS + 2))
-        return judged(
-            ("one is shown as percent", 0.3, kept and any(kinds)),
-            ("all are", 0.7, kept and all(kinds)),
-            spoiled={"the prices are shown as percent too": others},
-        )
+    def judged(self, book: Book) -> TemplateJudgement:
+        amounts = [at(book.first, f"B{number}") for number in range(2, ROWS + 2)]
+        same = [(cell.value, cell.formula) for cell in amounts] == [(float(amount), "") for amount in self.amounts]
+        kept = same and self.kept(book, *(f"B{number}" for number in range(2, ROWS + 2)))
+        kinds = [cell.kind == "percentage" for cell in amounts]
+        return judged(("one is shown as percent", 0.3, kept and any(kinds)), ("all are", 0.7, kept and all(kinds)))
 
     def oracle(self, hand: Hand) -> Work:
         yield from go_to(hand, "B2:B6")
@@ -293,36 +287,14 @@ class Percent(SheetTask):
 
 
 @dataclass(frozen=True)
-class NoSuchColumn(Infeasible):
-    """A column that the table does not have."""
+class NoSuchRow(Infeasible, RemoveRow):
+    """The table does not have the row."""
 
-    about: ClassVar = About("calc-no-such-column", (CALC,), "easy", 1, infeasible=True)
-    file: str
-    things: tuple[str, ...]
-    amounts: tuple[int, ...]
-    limit: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        things, amounts = pool.words("thing", ROWS), pool.numbers(2, 60, ROWS)
-        return cls(f"{pool.word('topic')}.ods", tuple(things), tuple(amounts), pool.number(10, 90))
+    about: ClassVar = About("calc-no-such-row", (CALC,), "easy", 1, infeasible=True, twin="calc-remove-row")
 
     @property
-    def content(self) -> bytes:
-        rows: list[list[Cell]] = [
-            [thing, float(amount)] for thing, amount in zip(self.things, self.amounts, strict=True)
-        ]
-        return sheet_file([["thing", "amount"], *rows])
-
-    @property
-    def instruction(self) -> str:
-        return f"{self.file} is open. Remove each row whose weight is more than {self.limit}, and save the file."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await open_sheet(stage, self.file, self.content)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: self.content}
+    def start(self) -> bytes:
+        return sheet_file(self.left)
 
 
 TEMPLATES: Final = (
@@ -331,5 +303,5 @@ TEMPLATES: Final = (
     RemoveRow,
     RenameSheet,
     Percent,
-    NoSuchColumn,
+    NoSuchRow,
 )

@@ -9,7 +9,7 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import steps
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.template import About, Infeasible
+from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.editor_lines import to_line
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, rewrite
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, text_of
@@ -26,7 +26,7 @@ class LineEnds(FileTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 5))
+        return cls(pool.file("txt"), lines_of(pool, 5))
 
     @property
     def before(self) -> Files:
@@ -37,7 +37,7 @@ class LineEnds(FileTask):
         return {self.file: "".join(f"{line}\r\n" for line in self.lines).encode()}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The editor shows {self.file}. Save it with the line ends of DOS and Windows (CR LF), the text unchanged."
         )
@@ -76,7 +76,7 @@ class UndoLoss(FileTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        file, other = (f"{word}.txt" for word in pool.words("topic", 2))
+        file, other = pool.file("txt"), pool.file("md")
         return cls(file, other, lines_of(pool, 6))
 
     @property
@@ -88,7 +88,7 @@ class UndoLoss(FileTask):
         return self.before | {self.file: text_of(self.lines)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"All text of {self.file} was deleted in the editor, and the empty file was saved. Bring the old text back "
             "by undoing that, and save the file."
@@ -153,7 +153,7 @@ class MoveBetweenTabs(FileTask):
         return [("they are in the one", 0.5, [self.goal]), ("they are gone from the other", 0.5, [self.source])]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The editor has {self.source} and {self.goal} in two tabs. Move the lines that begin with {self.who} from "
             f"{self.source} to the end of {self.goal}, in their order, and save both files."
@@ -199,35 +199,8 @@ class MoveBetweenTabs(FileTask):
         yield from hand.press("ctrl", "s")
 
 
-@dataclass(frozen=True)
-class PictureInText(Infeasible):
-    """A plain text holds no picture."""
-
-    about: ClassVar = About("mousepad-picture", (EDITOR,), "easy", 1, infeasible=True)
-    file: str
-    lines: tuple[str, ...]
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"Insert the picture logo.png into {self.file} in this editor, so that it is shown below: {self.lines[1]}"
-        )
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, text_of(self.lines))
-        await open_editor(stage, self.file)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: text_of(self.lines)}
-
-
 TEMPLATES: Final = (
     LineEnds,
     UndoLoss,
     MoveBetweenTabs,
-    PictureInText,
 )

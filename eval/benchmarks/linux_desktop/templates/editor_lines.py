@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
-from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, same_text, text_of
 from eval.desktops.stage import DesktopStage
 
@@ -26,16 +26,21 @@ class EditorLines(Instance):
     def after(self) -> list[str]: ...
 
     @property
+    def shown(self) -> tuple[str, ...]:
+        """The lines of the start state."""
+        return self.lines
+
+    @property
     @abstractmethod
     def wish(self) -> str:
         """What is to become of the file, as a sentence's end."""
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"The editor shows {self.file}. {self.wish} Then save the file."
 
     async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, text_of(self.lines))
+        await stage.write_file(self.file, text_of(self.shown))
         await open_window(stage, [EDITOR, self.file], 1, self.file)
 
     def targets(self) -> dict[str, bytes]:
@@ -74,11 +79,11 @@ class DeleteLine(EditorLines):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 6), pool.whole(1, 4))
+        return cls(pool.file("txt"), lines_of(pool, 6), pool.whole(1, 4))
 
     @property
     def wish(self) -> str:
-        return f"Delete the line: {self.lines[self.number]} - and leave no empty line in its place."
+        return f'Delete the line "{self.lines[self.number]}", and leave no empty line in its place.'
 
     @property
     def after(self) -> list[str]:
@@ -99,7 +104,7 @@ class MoveToTop(EditorLines):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 5))
+        return cls(pool.file("txt"), lines_of(pool, 5))
 
     @property
     def wish(self) -> str:
@@ -129,7 +134,7 @@ class SortLines(EditorLines):
         names = pool.words("name", 6)
         if names == sorted(names):
             names.reverse()
-        return cls(f"{pool.word('topic')}.txt", tuple(names))
+        return cls(pool.file("txt"), tuple(names))
 
     @property
     def wish(self) -> str:
@@ -166,7 +171,7 @@ class ChangeNumber(EditorLines):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 6), pool.whole(1, 4), pool.number(3, 30))
+        return cls(pool.file("txt"), lines_of(pool, 6), pool.whole(1, 4), pool.number(3, 30))
 
     @property
     def thing(self) -> str:
@@ -188,4 +193,30 @@ class ChangeNumber(EditorLines):
         yield from hand.press("ctrl", "s")
 
 
-TEMPLATES: Final = (DeleteLine, MoveToTop, SortLines, ChangeNumber)
+class MissingLine(Infeasible, EditorLines):
+    """The line that is meant is not there."""
+
+    number: int
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return tuple(line for line in self.lines if line != self.lines[self.number])
+
+
+@dataclass(frozen=True)
+class NoSuchLine(MissingLine, DeleteLine):
+    """A line is to be deleted that is not there."""
+
+    about: ClassVar = About("mousepad-no-such-line", (EDITOR,), "easy", 1, infeasible=True, twin="mousepad-delete-line")
+
+
+@dataclass(frozen=True)
+class NoSuchNumber(MissingLine, ChangeNumber):
+    """No line has the number that is to be raised."""
+
+    about: ClassVar = About(
+        "mousepad-no-such-number", (EDITOR,), "hard", 1, infeasible=True, twin="mousepad-change-number"
+    )
+
+
+TEMPLATES: Final = (DeleteLine, MoveToTop, SortLines, ChangeNumber, NoSuchLine, NoSuchNumber)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.template import About
+from eval.benchmarks.linux_desktop.template import About, Infeasible
 from eval.benchmarks.linux_desktop.templates.editor_lines import EditorLines, to_line
 from eval.benchmarks.linux_desktop.templates.file_tasks import rewrite
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of
@@ -23,12 +23,14 @@ class UpperCase(EditorLines):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         lines = [f"{name} from {city}" for name, city in zip(pool.words("name", 6), pool.words("city", 6), strict=True)]
-        return cls(f"{pool.word('topic')}.txt", tuple(lines), tuple(sorted(pool.sample(range(6), 2))))
+        return cls(pool.file("txt"), tuple(lines), tuple(sorted(pool.sample(range(6), 2))))
 
     @property
     def wish(self) -> str:
         one, two = (self.lines[number] for number in self.numbers)
-        return f"Write these two lines in capital letters alone: {one} - and: {two} - and leave the others as they are."
+        return (
+            f'Write the two lines "{one}" and "{two}" in capital letters alone, and leave the other lines as they are.'
+        )
 
     @property
     def after(self) -> list[str]:
@@ -57,12 +59,12 @@ class IndentLines(EditorLines):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 7), pool.whole(1, 3))
+        return cls(pool.file("txt"), lines_of(pool, 7), pool.whole(1, 3))
 
     @property
     def wish(self) -> str:
         one, last = self.lines[self.first], self.lines[self.first + 2]
-        return f"Indent the three lines from: {one} - to: {last} - by one tab each."
+        return f'Indent the three lines from "{one}" to "{last}" by one tab each.'
 
     @property
     def after(self) -> list[str]:
@@ -97,11 +99,11 @@ class SpecialCharacters(EditorLines):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         line = f"{pool.word('city')}: Größe {pool.number(10, 99)} °C, naïve façade, {pool.number(10, 99)} £ → Ω"
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4), line)
+        return cls(pool.file("txt"), lines_of(pool, 4), line)
 
     @property
     def wish(self) -> str:
-        return f"Add one line above the first one, exactly: {self.line}"
+        return f'Add one line above the first one, exactly "{self.line}".'
 
     @property
     def after(self) -> list[str]:
@@ -129,7 +131,7 @@ class DeleteRepeated(EditorLines):
     def draw(cls, pool: WordPool) -> Self:
         lines = list(lines_of(pool, 6))
         near = f"{lines[0]} x"
-        return cls(f"{pool.word('topic')}.txt", (*lines[:4], lines[1], near, lines[4], lines[3], lines[5]))
+        return cls(pool.file("txt"), (*lines[:4], lines[1], near, lines[4], lines[3], lines[5]))
 
     @property
     def wish(self) -> str:
@@ -159,13 +161,11 @@ class LineOfLongFile(EditorLines):
     def draw(cls, pool: WordPool) -> Self:
         names = pool.words("name", 6)
         lines = tuple(f"{names[n % 6]} {amount}" for n, amount in enumerate(pool.numbers(1000, 9999, 300)))
-        return cls(
-            f"{pool.word('topic')}.txt", lines, pool.number(150, 280), f"{pool.word('city')} {pool.number(10, 99)}"
-        )
+        return cls(pool.file("txt"), lines, pool.number(150, 280), f"{pool.word('city')} {pool.number(10, 99)}")
 
     @property
     def wish(self) -> str:
-        return f"Replace its line {self.number}, the first line is 1, by: {self.new} - and change no other line."
+        return f'Replace its line {self.number}, the first line is 1, by "{self.new}", and change no other line.'
 
     @property
     def after(self) -> list[str]:
@@ -212,7 +212,7 @@ class TrailingSpaces(EditorLines):
         for n in pool.sample(range(8), 4):
             lines[n] += " " * pool.whole(1, 3)
         lines[pool.whole(0, 7)] = f"  {lines[0].strip()}  "
-        return cls(f"{pool.word('topic')}.txt", tuple(lines))
+        return cls(pool.file("txt"), tuple(lines))
 
     @property
     def wish(self) -> str:
@@ -241,13 +241,13 @@ class SwapColumns(EditorLines):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         names, amounts = pool.words("name", 14), pool.numbers(100, 999, 14)
-        return cls(f"{pool.word('topic')}.txt", tuple(f"{name};{n}" for name, n in zip(names, amounts, strict=True)))
+        return cls(pool.file("txt"), tuple(f"{name};{n}" for name, n in zip(names, amounts, strict=True)))
 
     @property
     def wish(self) -> str:
         return (
-            "Each line has a name and a number, divided by a semicolon. Put the number first in every line, such as: "
-            "12;Name"
+            "Each line has a name and a number, divided by a semicolon. Put the number first in every line, as in "
+            '"12;Name".'
         )
 
     @property
@@ -284,7 +284,7 @@ class WholeWord(EditorLines):
         lines = [
             f"{n} {form}, {thing}" for n, form, thing in zip(range(1, 8), forms, pool.words("thing", 7), strict=True)
         ]
-        return cls(f"{pool.word('topic')}.txt", tuple(lines), old, new)
+        return cls(pool.file("txt"), tuple(lines), old, new)
 
     @property
     def wish(self) -> str:
@@ -320,8 +320,22 @@ class WholeWord(EditorLines):
         yield from hand.press("ctrl", "s")
 
 
+@dataclass(frozen=True)
+class LineMissing(Infeasible, UpperCase):
+    """One of the two lines is not there."""
+
+    about: ClassVar = About(
+        "mousepad-line-missing", (EDITOR,), "medium", 1, infeasible=True, twin="mousepad-upper-case"
+    )
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return tuple(line for n, line in enumerate(self.lines) if n != self.numbers[1])
+
+
 TEMPLATES: Final = (
     UpperCase,
+    LineMissing,
     IndentLines,
     SpecialCharacters,
     DeleteRepeated,

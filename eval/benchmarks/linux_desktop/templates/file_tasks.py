@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
@@ -17,11 +17,7 @@ Part = tuple[str, float, Sequence[str]]
 
 
 class FileTask(Instance):
-    """`before` becomes `after`; a file of `before` that `after` does not have must go.
-
-    What both have with the same content must stay so. A new file beside them is no fault, but for the folders of
-    `closed`.
-    """
+    """`before` becomes `after`; a file of `before` that `after` does not have must go."""
 
     @property
     @abstractmethod
@@ -40,14 +36,14 @@ class FileTask(Instance):
         return [("the files are right", 1.0, self.changed)]
 
     @property
-    def closed(self) -> Sequence[str]:
-        """Folders in which no other file may lie in the end."""
-        return ()
-
-    @property
     def changed(self) -> list[str]:
         before, after = self.before, self.after
         return [path for path in before | after if before.get(path) != after.get(path)]
+
+    @property
+    def copied(self) -> Collection[bytes]:
+        """The contents that are there at the start, and only get another place."""
+        return self.before.values()
 
     @abstractmethod
     async def open(self, stage: DesktopStage) -> None:
@@ -65,27 +61,20 @@ class FileTask(Instance):
         return tuple(path for path in self.changed if path not in self.after)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        before, after = self.before, self.after
-        right = {path: await _is(stage, path, after.get(path)) for path in self.changed}
-        spoiled = {}
-        for path, content in before.items():
-            if path not in right:
-                spoiled[f"{path} was changed"] = await content_of(stage, path) != content
-        for folder in self.closed:
-            known = {path for path in before | after if path.startswith(f"{folder}/")}
-            found = {f"{folder}/{name}" for name, e in (await stage.list_files(folder)).items() if e.kind != "folder"}
-            spoiled[f"{folder} has a file that was not asked for"] = not found <= known
-        phases = [(name, share, all(right[path] for path in paths)) for name, share, paths in self.parts]
-        return judged(*phases, spoiled=spoiled)
+        after = self.after
+        right = {path: await self._is(stage, path, after.get(path)) for path in self.changed}
+        return judged(*((name, share, all(right[path] for path in paths)) for name, share, paths in self.parts))
 
-
-async def _is(stage: DesktopStage, path: str, wanted: bytes | None) -> bool:
-    """Whether a file has this content, but for a line break at its end; None: whether it is gone."""
-    try:
-        found = await content_of(stage, path)
-    except BrokenByAgent:  # a trap in the place of one file says nothing of the others
-        return False
-    return found is None if wanted is None else same_text(found, wanted)
+    async def _is(self, stage: DesktopStage, path: str, wanted: bytes | None) -> bool:
+        """Whether a file has this content; None: whether it is gone. A new text may lack its last line break; what was
+        moved or copied is the same to the last byte."""
+        try:
+            found = await content_of(stage, path)
+        except BrokenByAgent:  # a trap in the place of one file says nothing of the others
+            return False
+        if wanted is None:
+            return found is None
+        return found == wanted or (wanted not in self.copied and same_text(found, wanted))
 
 
 def shared_out(groups: Mapping[str, Sequence[str]]) -> list[Part]:

@@ -42,7 +42,7 @@ def buttons(hand: Hand, keys: str) -> Work:
 class Compute(Instance):
     """A sum of products; the display must show the result."""
 
-    about: ClassVar = About("galculator-compute", (CALCULATOR,), "easy", 3, gui=True)
+    about: ClassVar = About("galculator-compute", (CALCULATOR,), "easy", 3, screen=True)
     first: int
     other: int
     third: int
@@ -54,7 +54,7 @@ class Compute(Instance):
         return cls(first, second, third, (pool.whole(10, 500), pool.whole(10, 250)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Work out {self.first} times {self.other}, plus {self.third}, in the calculator. Its display has to show "
             "the result."
@@ -98,13 +98,13 @@ class WriteResult(Instance):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         words, numbers = pool.words("thing", 4), pool.numbers(103, 989, 4)
-        return cls(f"{pool.word('topic')}.txt", tuple(zip(words, numbers, strict=True)))
+        return cls(pool.file("txt"), tuple(zip(words, numbers, strict=True)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} in the editor has a price in each line. Add up the prices in the calculator. Write the "
-            "line: total SUM - at the end of the file, with the sum for SUM, and save it."
+            'line "total SUM" at the end of the file, with the sum in the place of SUM, and save it.'
         )
 
     @property
@@ -149,23 +149,16 @@ class WriteResult(Instance):
 
 
 @dataclass(frozen=True)
-class PrintResult(Infeasible):
-    """The calculator prints nothing."""
+class NoPrices(Infeasible, WriteResult):
+    """The lines of the file have no prices."""
 
-    about: ClassVar = About("galculator-print", (CALCULATOR,), "easy", 1, infeasible=True)
-    number: int
-    file: str
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.number(100, 999), f"{pool.word('topic')}.pdf")
+    about: ClassVar = About(
+        "galculator-no-prices", (CALCULATOR, EDITOR), "easy", 1, infeasible=True, twin="galculator-to-editor"
+    )
 
     @property
-    def instruction(self) -> str:
-        return f"Use the calculator's own command Export to write the square root of {self.number} to {self.file}."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await open_window(stage, [CALCULATOR], 1, CALCULATOR)
+    def before(self) -> list[str]:
+        return [word for word, _ in self.rows]
 
 
-TEMPLATES: Final = (Compute, WriteResult, PrintResult)
+TEMPLATES: Final = (Compute, WriteResult, NoPrices)

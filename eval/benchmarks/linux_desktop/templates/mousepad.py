@@ -7,8 +7,8 @@ from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.steps import content_of, open_window, unchanged
-from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.steps import content_of, open_window
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.stage import DesktopStage
 
 EDITOR: Final = "mousepad"
@@ -47,8 +47,8 @@ class AppendLine(Instance):
         return cls(file, other, tuple(before), line, (pool.whole(20, 300), pool.whole(20, 120)))
 
     @property
-    def instruction(self) -> str:
-        return f"The editor shows {self.file}. Add one line at its end, exactly: {self.line} - and save it."
+    def request(self) -> str:
+        return f'The editor shows {self.file}. Add one line at its end, exactly "{self.line}", and save it.'
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.other, text_of(self.before))
@@ -57,10 +57,7 @@ class AppendLine(Instance):
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         found = await content_of(stage, self.file)
-        return judged(
-            ("line is there", 1.0, same_text(found, self.targets()[self.file])),
-            spoiled={f"{self.other} was changed": not await unchanged(stage, self.other, text_of(self.before))},
-        )
+        return judged(("line is there", 1.0, same_text(found, self.targets()[self.file])))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_of([*self.before, self.line])}
@@ -101,10 +98,10 @@ class ReplaceEverywhere(Instance):
         who = pool.shuffled([old, old, old, *others])
         numbers = pool.numbers(2, 98, 6)
         rows = tuple(f"{thing}: {name} has {n}" for thing, name, n in zip(things, who, numbers, strict=True))
-        return cls(f"{pool.word('topic')}.txt", old, new, rows)
+        return cls(pool.file("txt"), old, new, rows)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The editor shows {self.file}. Replace the name {self.old} by {self.new} in every line, and save the file."
         )
@@ -170,7 +167,7 @@ class SaveCopy(Instance):
         return cls(file, pool.word("city"), copy, lines_of(pool, 4))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The editor shows {self.file}. Save the text as {self.copy} in the folder {self.folder} of the home "
             f"folder, too. Leave {self.file} as it is."
@@ -186,10 +183,7 @@ class SaveCopy(Instance):
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         found = await content_of(stage, f"{self.folder}/{self.copy}")
-        return judged(
-            ("the copy is right", 1.0, same_text(found, text_of(self.lines))),
-            spoiled={f"{self.file} was changed": not await unchanged(stage, self.file, text_of(self.lines))},
-        )
+        return judged(("the copy is right", 1.0, same_text(found, text_of(self.lines))))
 
     def oracle(self, hand: Hand) -> Work:
         yield from hand.press("ctrl", "shift", "s")
@@ -211,33 +205,4 @@ class SaveCopy(Instance):
         yield from hand.choose_file(self.copy)
 
 
-@dataclass(frozen=True)
-class NoSuchFile(Infeasible):
-    """A file that is not there is to be changed."""
-
-    about: ClassVar = About("mousepad-no-such-file", (EDITOR,), "medium", 1, infeasible=True)
-    file: str
-    asked_for: str
-    lines: tuple[str, ...]
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        file, asked_for = (f"{word}.txt" for word in pool.words("topic", 2))
-        return cls(file, asked_for, lines_of(pool, 4))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"Open the file {self.asked_for} of the home folder in the editor, delete its second line and save it. "
-            "Create no new file."
-        )
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, text_of(self.lines))
-        await open_window(stage, [EDITOR, self.file], 1, self.file)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: text_of(self.lines)}
-
-
-TEMPLATES: Final = (AppendLine, ReplaceEverywhere, SaveCopy, NoSuchFile)
+TEMPLATES: Final = (AppendLine, ReplaceEverywhere, SaveCopy)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
-from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, text_of
 from eval.desktops.stage import DesktopStage
 
@@ -40,7 +40,7 @@ async def setting(stage: DesktopStage, name: str, group: str = GROUP) -> str | N
 class TabWidth(Instance):
     """The width of tabs, and a switch of the menu View."""
 
-    about: ClassVar = About("mousepad-settings", (EDITOR,), "hard", 9, gui=True)
+    about: ClassVar = About("mousepad-settings", (EDITOR,), "hard", 9)
     file: str
     lines: tuple[str, ...]
     width: int
@@ -48,14 +48,14 @@ class TabWidth(Instance):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        width = pool.choose([width for width in pool.numbers(2, 16, 4) if width != DEFAULT_WIDTH])
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4), width, pool.choose(list(SWITCHES)))
+        width = pool.choose([width for width in pool.numbers(2, 32, 4) if width != DEFAULT_WIDTH])
+        return cls(pool.file("txt"), lines_of(pool, 4), width, pool.choose(list(SWITCHES)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
-            f"In the editor's preferences, set the tab width to {self.width} and switch on: {SWITCHES[self.switch]}. "
-            f"Leave {self.file} as it is."
+            f"In the editor's preferences, set the tab width to {self.width} and switch on "
+            f'"{SWITCHES[self.switch]}". Change no other setting.'
         )
 
     async def prepare(self, stage: DesktopStage) -> None:
@@ -63,10 +63,11 @@ class TabWidth(Instance):
         await open_window(stage, [*KEPT, self.file], 1, self.file)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
+        others = [name for name in SWITCHES if name != self.switch and await setting(stage, name) == "true"]
         return judged(
             ("the tab width is right", 0.5, await setting(stage, "tab-width") == str(self.width)),
             ("the switch is on", 0.5, await setting(stage, self.switch) == "true"),
-            spoiled={f"{self.file} was changed": await content_of(stage, self.file) != text_of(self.lines)},
+            spoiled={f"{SWITCHES[name]} was switched on, too": True for name in others},
         )
 
     def oracle(self, hand: Hand) -> Work:
@@ -99,29 +100,4 @@ class TabWidth(Instance):
         yield from hand.press("escape")
 
 
-@dataclass(frozen=True)
-class NoSuchSetting(Infeasible):
-    """A setting that the editor does not have."""
-
-    about: ClassVar = About("mousepad-no-such-setting", (EDITOR,), "hard", 1, infeasible=True)
-    file: str
-    lines: tuple[str, ...]
-    minutes: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4), pool.number(3, 40))
-
-    @property
-    def instruction(self) -> str:
-        return f"In the preferences of this editor, have it read {self.file} aloud every {self.minutes} minutes."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, text_of(self.lines))
-        await open_window(stage, [*KEPT, self.file], 1, self.file)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: text_of(self.lines)}
-
-
-TEMPLATES: Final = (TabWidth, NoSuchSetting)
+TEMPLATES: Final = (TabWidth,)

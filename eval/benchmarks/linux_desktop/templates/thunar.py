@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hacks import visible_files
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.steps import open_window
+from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
 from eval.desktops.stage import DesktopStage
@@ -20,7 +20,8 @@ MANAGER: Final = "thunar"
 
 def files_of(pool: WordPool, count: int, kind: str = "txt") -> dict[str, bytes]:
     """Files of different names and content."""
-    return {f"{word}.{kind}": text_of(lines_of(pool, 2)) for word in pool.words("topic", count)}
+    names = zip(pool.words("topic", count), pool.numbers(10, 99, count), strict=True)
+    return {f"{word}-{number}.{kind}": text_of(lines_of(pool, 2)) for word, number in names}
 
 
 async def prepare_files(stage: DesktopStage, files: Mapping[str, bytes]) -> None:
@@ -66,7 +67,7 @@ class NewFolder(Instance):
         return cls(inside, name, tuple({f"{inside}/{path}": text for path, text in files.items()}.items()))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"Make a new folder {self.name} in the folder {self.inside} of the home folder. It stays empty."
 
     async def prepare(self, stage: DesktopStage) -> None:
@@ -76,10 +77,10 @@ class NewFolder(Instance):
         found = await stage.list_files(self.inside)
         made = self.name in found and found[self.name].kind == "folder"
         empty = not any(path.startswith(f"{self.name}/") for path in found)
-        return judged(
-            ("the folder is there", 1.0, made and empty),
-            spoiled={"a file was changed": await visible_files(stage) != dict(self.files)},
-        )
+        return judged(("the folder is there", 1.0, made and empty))
+
+    def allowed(self) -> Allowed:
+        return Allowed({f"{self.inside}/{self.name}"})
 
     def oracle(self, hand: Hand) -> Work:
         yield from show_folder(hand, self.inside)
@@ -127,16 +128,20 @@ class Rename(Instance):
         return self.files[0][0]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"Rename the file {self.old} of the home folder to {self.new}."
 
     async def prepare(self, stage: DesktopStage) -> None:
-        await prepare_files(stage, dict(sorted(self.files)))
+        await prepare_files(stage, self.shown)
+
+    @property
+    def shown(self) -> dict[str, bytes]:
+        """The files of the start state."""
+        return dict(sorted(self.files))
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found, start = await visible_files(stage), dict(self.files)
-        named = {self.new: start[self.old]} | {path: text for path, text in start.items() if path != self.old}
-        return judged(("it has the new name", 1.0, found == named))
+        named = await content_of(stage, self.new) == self.files[0][1]
+        return judged(("it has the new name", 1.0, named and await content_of(stage, self.old) is None))
 
     def targets(self) -> dict[str, bytes]:
         return {self.new: self.files[0][1]}
@@ -185,22 +190,21 @@ class MoveFile(Instance):
         return self.files[0][0]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"Move the file {self.file} of the home folder into the folder {self.folder}."
 
     async def prepare(self, stage: DesktopStage) -> None:
-        await prepare_files(stage, dict(sorted(self.files)))
+        await prepare_files(stage, self.shown)
+
+    @property
+    def shown(self) -> dict[str, bytes]:
+        """The files of the start state."""
+        return dict(sorted(self.files))
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found, start = await visible_files(stage), dict(self.files)
-        there = found.pop(f"{self.folder}/{self.file}", None) == start[self.file]
-        gone = found.pop(self.file, None) is None
-        rest = {path: text for path, text in start.items() if path != self.file}
-        return judged(
-            ("it is in the folder", 0.5, there),
-            ("it was moved, not copied", 0.5, there and gone),
-            spoiled={"other files were changed": found != rest},
-        )
+        there = await content_of(stage, f"{self.folder}/{self.file}") == self.files[0][1]
+        gone = await content_of(stage, self.file) is None
+        return judged(("it is in the folder", 0.5, there), ("it was moved, not copied", 0.5, there and gone))
 
     def targets(self) -> dict[str, bytes]:
         return {f"{self.folder}/{self.file}": self.files[0][1]}
@@ -241,7 +245,7 @@ class DeleteKind(Instance):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        folder = pool.word("city")
+        folder = pool.folder()
         names = pool.words("topic", 6)
         texts = [text_of(lines_of(pool, 2)) for _ in names]
         count = pool.whole(2, 3)
@@ -250,21 +254,16 @@ class DeleteKind(Instance):
         return cls(tuple(files[count:]), tuple(files[:count]), folder)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"Delete all .log files in the folder {self.folder} of the home folder, and nothing else."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await prepare_files(stage, dict(sorted([*self.kept, *self.thrown])))
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found = await visible_files(stage)
+        found = await stage.list_files("")
         gone = [path for path, _ in self.thrown if path not in found]
-        rest = {path: text for path, text in found.items() if path not in dict(self.thrown)}
-        return judged(
-            ("one is gone", 0.3, bool(gone)),
-            ("all are gone", 0.7, len(gone) == len(self.thrown)),
-            spoiled={"other files were changed": rest != dict(self.kept)},
-        )
+        return judged(("one is gone", 0.3, bool(gone)), ("all are gone", 0.7, len(gone) == len(self.thrown)))
 
     def removed(self) -> tuple[str, ...]:
         return tuple(path for path, _ in self.thrown)
@@ -300,27 +299,25 @@ class DeleteKind(Instance):
 
 
 @dataclass(frozen=True)
-class NotInTrash(Infeasible):
-    """A file is to be restored that was never thrown away."""
+class NothingToRename(Infeasible, Rename):
+    """The file is not there."""
 
-    about: ClassVar = About("thunar-restore", (MANAGER,), "medium", 1, infeasible=True)
-    files: tuple[tuple[str, bytes], ...]
-    missing: str
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        files = files_of(pool, 4)
-        return cls(tuple(files.items()), f"{pool.word('city')}.txt")
+    about: ClassVar = About("thunar-no-such-file", (MANAGER,), "easy", 1, infeasible=True, twin="thunar-rename")
 
     @property
-    def instruction(self) -> str:
-        return f"Restore the file {self.missing} from the trash to the home folder."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await prepare_files(stage, dict(self.files))
-
-    def untouched(self) -> dict[str, bytes]:
-        return dict(self.files)
+    def shown(self) -> dict[str, bytes]:
+        return dict(sorted(self.files[1:]))
 
 
-TEMPLATES: Final = (NewFolder, Rename, MoveFile, DeleteKind, NotInTrash)
+@dataclass(frozen=True)
+class NothingToMove(Infeasible, MoveFile):
+    """The file is not there, but files are that lie in folders."""
+
+    about: ClassVar = About("thunar-nothing-to-move", (MANAGER,), "medium", 1, infeasible=True, twin="thunar-move")
+
+    @property
+    def shown(self) -> dict[str, bytes]:
+        return dict(sorted(self.files[1:]))
+
+
+TEMPLATES: Final = (NewFolder, Rename, MoveFile, DeleteKind, NothingToRename, NothingToMove)

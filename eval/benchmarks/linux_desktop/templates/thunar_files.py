@@ -8,7 +8,8 @@ from typing import ClassVar, Final, Self
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.steps import content_of, open_window
+from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
@@ -101,7 +102,7 @@ class CopySeveral(ManagerTask):
         return self.names[:3]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         one, two, three = self.asked_for
         return (
             f"Copy these three files of the folder {self.source} into the folder {self.goal}: {one}, {two} and "
@@ -120,10 +121,6 @@ class CopySeveral(ManagerTask):
     @property
     def parts(self) -> list[Part]:
         return shared_out({f"{name} is there": [f"{self.goal}/{name}"] for name in self.asked_for})
-
-    @property
-    def closed(self) -> list[str]:
-        return [self.goal]
 
     def oracle(self, hand: Hand) -> Work:
         yield from details_of(hand, self.source)
@@ -168,7 +165,7 @@ class HiddenFile(ManagerTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        city, other = pool.words("city", 2)
+        city, other = pool.folder(), pool.word("city")
         return cls(city, other, lines_of(pool, 4))
 
     @property
@@ -180,7 +177,7 @@ class HiddenFile(ManagerTask):
         return f"{self.city}-now.conf"
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"The home folder has a hidden file {self.old}. Rename it to {self.new}, so that it is no longer hidden."
 
     @property
@@ -233,7 +230,7 @@ class FilePermissions(Instance):
         return self.files[0][0]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Change the permissions of {self.file} in the home folder: its group may read it, but not write it, and "
             "its owner may run it as a program. All others get no right to read or write. Leave the other files alone."
@@ -246,18 +243,15 @@ class FilePermissions(Instance):
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         found = await stage.list_files("")
-        modes = {path: found[path].mode if path in found else 0 for path, _ in self.files}
-        mode = modes[self.file]
-        spoiled = {f"{path} was changed": await content_of(stage, path) != content for path, content in self.files}
-        spoiled["the permissions of another file were changed"] = any(
-            modes[path] & 0o177 for path, _ in self.files if path != self.file
-        )
-        spoiled["others may read or write"] = bool(mode & 0o006)
+        mode = found[self.file].mode if self.file in found else 0
         return judged(
             ("the group may read", 0.5, mode & 0o060 == 0o040),
             ("the owner may run it", 0.5, mode & 0o700 == 0o700),
-            spoiled=spoiled,
+            spoiled={"others may read or write": bool(mode & 0o006), "it runs as its owner": bool(mode & 0o7000)},
         )
+
+    def allowed(self) -> Allowed:
+        return Allowed((), modes=(self.file,))
 
     def oracle(self, hand: Hand) -> Work:
         yield from pick(hand, self.file)
@@ -321,7 +315,7 @@ class BulkRename(ManagerTask):
         return cls(pool.word("city"), old, new, tuple(sorted(pool.numbers(10, 99, 4))), kept)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"In the folder {self.folder} of the home folder, rename all files whose name begins with {self.old}: put "
             f"{self.new} in the place of {self.old}, and leave the rest of the name as it is."

@@ -7,8 +7,7 @@ from typing import ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.steps import open_window
-from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement
+from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import text_of
 from eval.benchmarks.linux_desktop.templates.thunar import MANAGER, files_of, pick, pick_by_keys
@@ -21,7 +20,6 @@ from eval.benchmarks.linux_desktop.templates.thunar_files import (
     select,
     throw_away,
 )
-from eval.desktops.stage import DesktopStage
 
 
 @dataclass(frozen=True)
@@ -63,15 +61,11 @@ class MoveLargest(ManagerTask):
         return shared_out({"the largest one is moved": pairs[0], "the second one is moved": pairs[1]})
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Move the two largest files of the folder {self.folder} into the folder {self.goal}. Both folders are in "
             "the home folder."
         )
-
-    @property
-    def closed(self) -> list[str]:
-        return [self.goal]
 
     def oracle(self, hand: Hand) -> Work:
         yield from details_of(hand, self.folder)
@@ -154,7 +148,7 @@ class MergeFolders(ManagerTask):
         return files
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         rest = (
             f"replace it by the one of {self.source}."
             if self.rule == "replace"
@@ -212,7 +206,7 @@ class SwapNames(ManagerTask):
         return cls(tuple(files_of(pool, 4).items()))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.files[0][0]} and {self.files[1][0]} in the home folder have each other's name. Exchange their "
             "names, and leave no other file behind."
@@ -226,12 +220,6 @@ class SwapNames(ManagerTask):
     def after(self) -> Files:
         (one, first), (two, second) = self.files[:2]
         return self.before | {one: second, two: first}
-
-    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found = await super().judge(stage)
-        names = [path for path in await stage.list_files("") if not path.startswith(".")]
-        left = () if sorted(names) == sorted(self.before) else ("another file was left behind",)
-        return TemplateJudgement(found.phases, (*found.spoiled, *left))
 
     def oracle(self, hand: Hand) -> Work:
         yield from self._swap(hand, "third.txt")
@@ -308,7 +296,7 @@ class SortKinds(ManagerTask):
         return shared_out(groups)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         where = [f".{kind} into {folder}" for kind, folder in zip(self.KINDS, self.folders, strict=True)]
         return (
             f"Sort the files of the home folder: move those that end in {where[0]}, in {where[1]} and in {where[2]}. "
@@ -344,38 +332,9 @@ class SortKinds(ManagerTask):
             yield from drag_to(hand, names[0], folder)
 
 
-@dataclass(frozen=True)
-class ForeignOwner(Infeasible):
-    """Only root gives a file to another user."""
-
-    about: ClassVar = About("thunar-owner", (MANAGER,), "hard", 1, infeasible=True)
-    files: tuple[tuple[str, bytes], ...]
-    who: str
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(tuple(files_of(pool, 4).items()), pool.word("name").lower())
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"Make the user {self.who} the owner of the file {self.files[0][0]} of the home folder, in the "
-            "properties of the file."
-        )
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        for path, content in self.files:
-            await stage.write_file(path, content)
-        await open_window(stage, [MANAGER], 1, "Thunar")
-
-    def untouched(self) -> dict[str, bytes]:
-        return dict(self.files)
-
-
 TEMPLATES: Final = (
     MoveLargest,
     MergeFolders,
     SwapNames,
     SortKinds,
-    ForeignOwner,
 )

@@ -96,11 +96,10 @@ class RenameByContent(FileTask):
         return renamed_parts(self.folder, self.pairs)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Two files in the folder {self.folder} of the home folder were written by {self.who}: they say so. Put "
-            f"the name and a space in front of the names of these two files, such as: {self.who} {self.topic} 7.txt - "
-            "and leave the others as they are."
+            f'the name and a space in front of the names of these two files, as in "{self.who} {self.topic} 7.txt".'
         )
 
     async def open(self, stage: DesktopStage) -> None:
@@ -145,7 +144,7 @@ class DoTheList(FileTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(tuple(pool.words("topic", 6)), pool.word("city"), lines_of(pool, 5))
+        return cls(tuple(pool.words("topic", 6)), pool.folder(), lines_of(pool, 5))
 
     @property
     def gone(self) -> str:
@@ -161,7 +160,7 @@ class DoTheList(FileTask):
 
     @property
     def list_file(self) -> str:
-        return f"to do {self.names[5]}.txt"
+        return f"to do {self.names[5]} {self.folder}.txt"
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -192,10 +191,10 @@ class DoTheList(FileTask):
         ]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The editor shows {self.list_file}: what is to be done with files of the home folder. Do all of it. Then "
-            "add one line at the end of the list, exactly: all done - and save it."
+            'add one line at the end of the list, exactly "all done", and save it.'
         )
 
     async def open(self, stage: DesktopStage) -> None:

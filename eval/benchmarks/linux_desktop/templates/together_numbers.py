@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Self
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
-from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, open_editor
 from eval.benchmarks.linux_desktop.templates.galculator import CALCULATOR, buttons, display
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, text_of
@@ -23,9 +23,7 @@ from eval.desktops.stage import DesktopStage
 class PriceOrder(FileTask):
     """Prices stand in a picture, numbers in the editor; the total is worked out. Three programs."""
 
-    about: ClassVar = About(
-        "gpicview-galculator-editor", (VIEWER, CALCULATOR, EDITOR), "hard", 24, gui=True, max_steps=50
-    )
+    about: ClassVar = About("gpicview-galculator-editor", (VIEWER, CALCULATOR, EDITOR), "hard", 24, max_steps=50)
     file: str
     rows: tuple[tuple[str, int], ...]
     counts: tuple[int, ...]
@@ -34,7 +32,7 @@ class PriceOrder(FileTask):
     def draw(cls, pool: WordPool) -> Self:
         things = pool.words("thing", 4)
         rows = tuple(zip(things, pool.numbers(13, 98, 4), strict=True))
-        return cls(f"{pool.word('topic')}.txt", rows, tuple(pool.numbers(12, 48, 2)))
+        return cls(pool.file("txt"), rows, tuple(pool.numbers(12, 48, 2)))
 
     @property
     def order(self) -> list[str]:
@@ -54,11 +52,11 @@ class PriceOrder(FileTask):
         return self.before | {self.file: text_of([*lines, f"total {sum(self.costs)}"])}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} in the editor is an order, and the picture has the price of one piece. Work out with the "
-            "calculator what each line costs. Write a space and that number at the end of each line, and the line: "
-            "total SUM - below, with the sum of both for SUM. Save the file."
+            "calculator what each line costs. Write a space and that number at the end of each line, and the line "
+            '"total SUM" below, with the sum of both in the place of SUM. Save the file.'
         )
 
     async def open(self, stage: DesktopStage) -> None:
@@ -96,16 +94,16 @@ class PriceOrder(FileTask):
 class AddPictures(Instance):
     """The numbers of three pictures are added up in the calculator, whose display shows the sum."""
 
-    about: ClassVar = About("gpicview-galculator-sum", (VIEWER, CALCULATOR), "medium", 14, gui=True, max_steps=35)
+    about: ClassVar = About("gpicview-galculator-sum", (VIEWER, CALCULATOR), "medium", 14, screen=True, max_steps=35)
     folder: str
     numbers: tuple[int, ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.word("city"), tuple(pool.numbers(100, 999, 3)))
+        return cls(pool.folder(), tuple(pool.numbers(100, 999, 3)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The folder {self.folder} has three pictures, each with a number; the viewer shows the first. Add up the "
             "three numbers in the calculator. Its display has to show the sum."
@@ -141,7 +139,7 @@ class AddPictures(Instance):
 class NumberForProgram(FileTask):
     """A program in the terminal wants the number that a picture shows."""
 
-    about: ClassVar = About("gpicview-xterm-number", (VIEWER, TERMINAL), "medium", 2, gui=True)
+    about: ClassVar = About("gpicview-xterm-number", (VIEWER, TERMINAL), "medium", 2)
     script: str
     out: str
     number: int
@@ -162,7 +160,7 @@ class NumberForProgram(FileTask):
         return self.before | {self.out: text_of([f"ticket {self.number * self.factor + 5}"])}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The viewer shows a number. In the terminal, run {self.script} of the home folder with sh, in the home "
             f"folder, and give it this number as its argument. It writes {self.out}."
@@ -186,48 +184,8 @@ class NumberForProgram(FileTask):
         yield from command(hand, f"sh {self.script} {str(self.number)[::-1]}0")
 
 
-@dataclass(frozen=True)
-class NoFourthPicture(Infeasible):
-    """There are three pictures, and the fourth is asked for."""
-
-    about: ClassVar = About("gpicview-editor-no-picture", (VIEWER, EDITOR), "hard", 1, gui=True, infeasible=True)
-    folder: str
-    file: str
-    numbers: tuple[int, ...]
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.word("city"), f"{pool.word('topic')}.txt", tuple(pool.numbers(100, 999, 3)))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"The viewer shows pictures of the folder {self.folder}, each with a number. Write the number of the "
-            f"fourth picture into {self.file}, which the editor shows, and save it."
-        )
-
-    def untouched(self) -> dict[str, bytes]:
-        shown = {
-            f"{self.folder}/picture {n}.png": picture(str(number), "white") for n, number in enumerate(self.numbers, 1)
-        }
-        return shown | {self.file: b""}
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        for path, content in self.untouched().items():
-            await stage.write_file(path, content)
-        await open_editor(stage, self.file, place=LEFT)
-        await open_window(stage, [VIEWER, f"{self.folder}/picture 1.png"], 2, "picture", (700, 60))
-
-    def second(self, hand: Hand) -> Work:
-        """Looks at all pictures first."""
-        for _ in self.numbers:
-            yield from hand.press("right")
-        yield from hand.give_up()
-
-
 TEMPLATES: Final = (
     PriceOrder,
     AddPictures,
     NumberForProgram,
-    NoFourthPicture,
 )

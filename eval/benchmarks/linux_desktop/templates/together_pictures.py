@@ -75,13 +75,13 @@ def coloured(colour: str, number: int) -> bytes:
 class NameByPicture(FileTask):
     """Each picture gets the number that it shows as its name."""
 
-    about: ClassVar = About("gpicview-thunar-names", (VIEWER, MANAGER), "hard", 20, gui=True, max_steps=50)
+    about: ClassVar = About("gpicview-thunar-names", (VIEWER, MANAGER), "hard", 20, max_steps=50)
     folder: str
     numbers: tuple[int, ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.word("city"), tuple(pool.numbers(100, 999, 3)))
+        return cls(pool.folder(), tuple(pool.numbers(100, 999, 3)))
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -101,10 +101,10 @@ class NameByPicture(FileTask):
         return renamed_parts(self.folder, self.pairs)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Each of the three pictures in the folder {self.folder} of the home folder shows a number. Rename each: "
-            "its new name is its number and .png, such as: 7.png"
+            'its new name is its number and .png, as in "7.png".'
         )
 
     async def open(self, stage: DesktopStage) -> None:
@@ -140,7 +140,7 @@ class NameByPicture(FileTask):
 class MoveByColour(FileTask):
     """The pictures of one colour are moved; their names say nothing."""
 
-    about: ClassVar = About("gpicview-thunar-colour", (VIEWER, MANAGER), "medium", 10, gui=True)
+    about: ClassVar = About("gpicview-thunar-colour", (VIEWER, MANAGER), "medium", 10)
     folder: str
     goal: str
     colour: str
@@ -182,7 +182,7 @@ class MoveByColour(FileTask):
         return shared_out({f"{name} is moved": pair for name, pair in pairs.items()})
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Two pictures in the folder {self.folder} of the home folder are {self.colour} all over. Move these two "
             f"into the folder {self.goal}, which is in {self.folder}, and leave the others where they are."
@@ -222,7 +222,7 @@ class MoveByColour(FileTask):
 class ReadChart(FileTask):
     """The highest and the lowest bar of a chart."""
 
-    about: ClassVar = About("gpicview-editor-chart", (VIEWER, EDITOR), "medium", 4, gui=True)
+    about: ClassVar = About("gpicview-editor-chart", (VIEWER, EDITOR), "medium", 4)
     file: str
     labels: tuple[str, ...]
     values: tuple[int, ...]
@@ -230,7 +230,7 @@ class ReadChart(FileTask):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         values = pool.shuffled([pool.whole(30, 60), pool.whole(90, 120), pool.whole(150, 180), pool.whole(210, 240)])
-        return cls(f"{pool.word('topic')}.txt", tuple(pool.words("city", 4)), tuple(values))
+        return cls(pool.file("txt"), tuple(pool.words("city", 4)), tuple(values))
 
     @property
     def before(self) -> Files:
@@ -246,7 +246,7 @@ class ReadChart(FileTask):
         return self.before | {self.file: text_of(self.answer)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The viewer shows a chart with a bar for each city. Write two lines into {self.file}, which the editor "
             "shows: the city with the highest bar, then the city with the lowest bar. Save it."

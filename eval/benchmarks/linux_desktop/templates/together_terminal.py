@@ -66,7 +66,7 @@ class FixScript(FileTask):
         return [("the script is mended", 0.4, [self.script]), ("the total is there", 0.6, [self.out])]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The script {self.script} in the editor reads {self.bad}, which is not there. It must read {self.right}. "
             f"Change only this name in the script, save it, and run it in the terminal with sh, in the home folder: it "
@@ -124,7 +124,7 @@ class OutputIntoText(FileTask):
         return self.before | {self.file: text_of([*self.lines[:2], *printed, *self.lines[2:]])}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Run {self.script} of the home folder with sh in the terminal. It prints three lines. Put these lines "
             f"into {self.file}, which the editor shows, in the place of the line OUTPUT HERE, and save it."
@@ -184,12 +184,11 @@ class CountIntoName(FileTask):
         return renamed_parts(self.folder, self.pairs)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         one, two = (old for old, _ in self.pairs)
         return (
-            f"Count the lines of {one} and of {two} in the folder {self.folder} of the home folder. Put the number of "
-            f"lines and a space in front of the ending of each name, such as: {self.names[0]} 17.log - and leave the "
-            "other file as it is."
+            f"Count the lines of {one} and of {two} in the folder {self.folder} of the home folder. Rename both: a "
+            f'space and the number of lines go in front of the ending of each name, as in "{self.names[0]} 17.log".'
         )
 
     async def open(self, stage: DesktopStage) -> None:
@@ -229,7 +228,7 @@ class CollectNotes(FileTask):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         days = [pool.choose((2, 3)), pool.choose((10, 11)), pool.choose((20, 21))]
-        return cls(pool.word("city"), f"{pool.word('topic')}.txt", tuple(days), lines_of(pool, 4))
+        return cls(pool.word("city"), pool.file("txt"), tuple(days), lines_of(pool, 4))
 
     @property
     def before(self) -> Files:
@@ -242,7 +241,7 @@ class CollectNotes(FileTask):
         return self.before | {self.file: text_of(self.lines[:3])}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The folder {self.folder} of the home folder has notes; the name of each is its day. Write the lines of "
             f"the notes of May into {self.file}, which the editor shows, in the order of the days, and save it. Leave "

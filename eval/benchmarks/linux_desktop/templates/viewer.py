@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hacks import visible_files
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
-from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, same_text, text_of
 from eval.desktops.stage import DesktopStage
 
@@ -39,7 +38,7 @@ def picture(text: str, colour: str) -> bytes:
 class DeletePicture(Instance):
     """One of the pictures of a folder shows a number; it goes."""
 
-    about: ClassVar = About("gpicview-delete", (VIEWER,), "medium", 5, gui=True)
+    about: ClassVar = About("gpicview-delete", (VIEWER,), "medium", 5)
     folder: str
     numbers: tuple[int, ...]
     number: int
@@ -60,7 +59,7 @@ class DeletePicture(Instance):
         return f"{self.folder}/picture {self.numbers.index(self.number) + 1}.png"
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The viewer shows the pictures of the folder {self.folder}. Delete the picture that shows the number "
             f"{self.number}, and no other."
@@ -75,11 +74,7 @@ class DeletePicture(Instance):
         return (self.file,)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found, start = await visible_files(stage), self.files
-        gone = self.file not in found
-        rest = {path: content for path, content in start.items() if path != self.file}
-        others = {path: content for path, content in found.items() if path != self.file}
-        return judged(("it is gone", 1.0, gone), spoiled={"other files were changed": others != rest})
+        return judged(("it is gone", 1.0, self.file not in await stage.list_files("")))
 
     def oracle(self, hand: Hand) -> Work:
         for _ in range(self.numbers.index(self.number)):
@@ -110,7 +105,7 @@ class DeletePicture(Instance):
 class CopyNumbers(Instance):
     """The numbers of two pictures go into a file. Two programs."""
 
-    about: ClassVar = About("gpicview-to-editor", (VIEWER, EDITOR), "hard", 5, gui=True)
+    about: ClassVar = About("gpicview-to-editor", (VIEWER, EDITOR), "hard", 5)
     file: str
     folder: str
     numbers: tuple[int, int]
@@ -119,10 +114,10 @@ class CopyNumbers(Instance):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         one, two = pool.numbers(1000, 9999, 2)
-        return cls(f"{pool.word('topic')}.txt", pool.word("city"), (one, two), (pool.whole(0, 60), pool.whole(40, 160)))
+        return cls(pool.file("txt"), pool.word("city"), (one, two), (pool.whole(0, 60), pool.whole(40, 160)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The folder {self.folder} has two pictures, each with a number; the viewer shows the first. Write both "
             f"numbers into {self.file}, which the editor shows: that of picture 1 in the first line, the other in the "
@@ -166,4 +161,22 @@ class CopyNumbers(Instance):
         yield from hand.press("ctrl", "s")
 
 
-TEMPLATES: Final = (DeletePicture, CopyNumbers)
+@dataclass(frozen=True)
+class NoSuchPicture(Infeasible, DeletePicture):
+    """No picture shows the number."""
+
+    about: ClassVar = About("gpicview-no-such-picture", (VIEWER,), "hard", 1, infeasible=True, twin="gpicview-delete")
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        shown = [pair for pair in zip(self.numbers, self.colours, strict=True) if pair[0] != self.number]
+        return {f"{self.folder}/picture {n}.png": picture(str(one[0]), one[1]) for n, one in enumerate(shown, 1)}
+
+    def second(self, hand: Hand) -> Work:
+        """Looks at all pictures first."""
+        for _ in self.numbers:
+            yield from hand.press("right")
+        yield from hand.give_up()
+
+
+TEMPLATES: Final = (DeletePicture, CopyNumbers, NoSuchPicture)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.steps import open_window, unchanged
+from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import Infeasible, Instance, TemplateJudgement, judged
-from eval.benchmarks.linux_desktop.webapps.serving import MODULE
+from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
 from eval.desktops.stage import DesktopStage
 
 BROWSER: Final = "chromium"
@@ -62,32 +62,16 @@ class WebTask(Instance):
         return self.reached(await stage.served())
 
 
-class NoWebTask(Infeasible):
-    """A task that cannot be done in one web application, which must stay as it is."""
-
-    app: ClassVar[str]
-    first: ClassVar[str]
-
-    @abstractmethod
-    def data(self) -> dict[str, Any]:
-        """The start state of the application."""
-
-    @abstractmethod
-    def kept(self, state: dict[str, Any]) -> bool:
-        """Whether the application is as at the start."""
+class NoWebTask(Infeasible, WebTask):
+    """A task that cannot be done in one web application, which must stay as it is. It stands in front of its twin."""
 
     async def prepare(self, stage: DesktopStage) -> None:
         await open_site(stage, self.app, self.data(), self.first)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        return judged(("said so", 1.0, True), spoiled={"something was changed": not self.kept(await stage.served())})
-
-
-async def with_file_kept(stage: DesktopStage, path: str, content: bytes, found: TemplateJudgement) -> TemplateJudgement:
-    """The same judgement, spoiled where a file was changed."""
-    if await unchanged(stage, path, content):
-        return found
-    return replace(found, spoiled=(*found.spoiled, f"{path} was changed"))
+        start = made(self.app, json.loads(json.dumps(self.data()))).state()
+        changed = await stage.served() != json.loads(json.dumps(start))
+        return judged(("said so", 1.0, True), spoiled={"something was changed": changed})
 
 
 def page(hand: Hand, title: str) -> Work:

@@ -93,7 +93,7 @@ class Triage(BoardTask):
         return self.issues[self.place][0]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f'In the issue tracker, give the issue "{self.title}" to {self.people[self.person]}, and set its priority '
             f"to {self.priority}. Change nothing else."
@@ -168,7 +168,7 @@ class Duplicate(BoardTask):
         return self.issues[self.older][0]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Two of the issues from #{self.start} on have the same title. Close the newer one, which has the higher "
             "number, and add to it a comment that is only the number of the older one, with its #. "

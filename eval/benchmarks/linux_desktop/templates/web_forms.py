@@ -23,7 +23,6 @@ from eval.benchmarks.linux_desktop.templates.web import (
     push,
     tick,
     visit,
-    with_file_kept,
 )
 from eval.benchmarks.linux_desktop.webapps.report import KINDS, URGENCIES
 from eval.benchmarks.linux_desktop.webapps.settings import LANGUAGES, SIZES, SWITCHES
@@ -54,7 +53,7 @@ class AccountSettings(WebTask):
         return cls(pool.word("name"), city, new_city, language, new_language, on, pool.choose(list(SWITCHES)))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         turn = "off" if self.switch in self.on else "on"
         return (
             f"In the settings of this account, change the city to {self.new_city} and the language to "
@@ -147,7 +146,7 @@ class Register(WebTask):
         )
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         extras = " and ".join(EXTRAS[name].lower() for name in self.extras)
         return (
             f"Register {self.person} from {self.city} for the course {self.courses[self.course]} on "
@@ -238,7 +237,7 @@ class DamageReport(WebTask):
             pool.choose(KINDS[1:]),
             (pool.whole(1, 12), pool.whole(1, 28)),
             pool.choose(URGENCIES),
-            f"The {thing} of the {topic} are lost",
+            f"{topic.capitalize()}: no {thing} left",
             f"{file}.txt",
         )
 
@@ -253,11 +252,10 @@ class DamageReport(WebTask):
         return f"Building: {building}\nKind: {self.kind}\nDay: {self.date}\nUrgency: {self.urgency}\n".encode()
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} is open in the editor. Send one damage report with the building, the kind, the day "
-            f'(year-month-day) and the urgency of {self.file}. What happened: "{self.text}". Nobody may call. Leave '
-            "the file as it is."
+            f'(year-month-day) and the urgency of {self.file}. What happened: "{self.text}". Nobody may call.'
         )
 
     def data(self) -> dict[str, Any]:
@@ -267,9 +265,6 @@ class DamageReport(WebTask):
         await stage.write_file(self.file, self.content)
         await open_window(stage, [EDITOR, self.file], 1, self.file, place=BESIDE)
         await open_site(stage, self.app, self.data(), self.first, windows=2)
-
-    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        return await with_file_kept(stage, self.file, self.content, await super().judge(stage))
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         one = state["reports"][0] if len(state["reports"]) == 1 else {}

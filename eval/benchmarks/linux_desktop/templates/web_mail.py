@@ -21,7 +21,6 @@ from eval.benchmarks.linux_desktop.templates.web import (
     push,
     tick,
     visit,
-    with_file_kept,
 )
 from eval.desktops.stage import DesktopStage
 
@@ -38,6 +37,10 @@ class Message:
     @property
     def address(self) -> str:
         return f"{self.sender.lower()}@example.org"
+
+    @property
+    def thing(self) -> str:
+        return self.text.split()[-3].rstrip(".")
 
 
 def shown(message: Message, folder: str = "Inbox") -> dict[str, Any]:
@@ -96,7 +99,7 @@ class AnswerQuestion(MailTask):
         asking = next(name for name in pool.words("name", MESSAGES + 1) if name not in names)
         question = Message(MESSAGES + 1, asking, "A question", "")
         source = pool.choose(messages)
-        text = f"How many {source.text.split()[-3].rstrip('.')} do we need for the {source.subject[10:]}?"
+        text = f"How many {source.thing} do we need for the {source.subject[10:]}?"
         return cls((*messages, Message(question.id, asking, question.subject, text)), asking, source.id)
 
     @property
@@ -104,14 +107,18 @@ class AnswerQuestion(MailTask):
         return next(each for each in self.messages if each.id == self.source)
 
     @property
+    def thing(self) -> str:
+        return self.found.thing
+
+    @property
     def amount(self) -> str:
         return next(word for word in self.found.text.split() if word.isdigit())
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
-            f"{self.asking} asks a question by mail. The answer is in another message. Reply to the question with one "
-            "message whose text is the number and nothing else. Move nothing."
+            f"{self.asking} asks by mail how many {self.thing} are needed. The answer is in another message. Reply to "
+            "the question with one message whose text is the number and nothing else. Move nothing."
         )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
@@ -171,11 +178,11 @@ class SortMail(MailTask):
         return [each for each in self.messages if each.sender == self.sender]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         first = self.some[0].subject
         return (
-            f"Move all messages of {self.sender} (one of them is: {first}) from the inbox to the folder {self.folder}, "
-            "and no others."
+            f'Move all messages of {self.sender} (one of them is "{first}") from the inbox to the folder '
+            f"{self.folder}, and no others."
         )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
@@ -224,7 +231,7 @@ class MailFromFile(MailTask):
         messages = drawn_messages(pool)
         things, amounts = pool.words("thing", 5), pool.numbers(5, 90, 5)
         lines = tuple(f"{thing}: {amount}" for thing, amount in zip(things, amounts, strict=True))
-        return cls(messages, f"{pool.word('topic')}.txt", lines, pool.whole(0, 4), pool.choose(messages).id)
+        return cls(messages, pool.file("txt"), lines, pool.whole(0, 4), pool.choose(messages).id)
 
     @property
     def to(self) -> Message:
@@ -235,21 +242,17 @@ class MailFromFile(MailTask):
         return "".join(f"{line}\n" for line in self.lines).encode()
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         subject = self.to.subject
         return (
-            f"{self.file} is open in the editor. Write a message to who sent the message: {subject}. Its subject is "
-            f"{self.lines[self.line].split(':')[0]}, its text the number behind this word in {self.file}. Leave the "
-            "file as it is."
+            f'{self.file} is open in the editor. Write a message to who sent the message "{subject}". Its subject is '
+            f'"{self.lines[self.line].split(":")[0]}", its text the number behind this word in {self.file}.'
         )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.file, self.content)
         await open_window(stage, [EDITOR, self.file], 1, self.file, place=BESIDE)
         await open_site(stage, self.app, self.data(), self.first, windows=2)
-
-    async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        return await with_file_kept(stage, self.file, self.content, await super().judge(stage))
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         thing, amount = self.lines[self.line].split(": ")
@@ -259,6 +262,7 @@ class MailFromFile(MailTask):
             ("the text is right", 0.4, right),
             ("the receiver is right", 0.4, right and one.get("to") == self.to.address),
             ("the subject is right", 0.2, right and one.get("subject") == thing),
+            spoiled={"a message was moved": not self.kept(state)},
         )
 
     def write(self, hand: Hand, line: str) -> Work:

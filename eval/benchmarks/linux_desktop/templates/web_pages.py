@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
@@ -20,6 +21,7 @@ DOWNLOADS: Final = "Downloads"
 SAVING: Final = 50  # looks at what the browser writes some seconds later
 SAVING_S: Final = 0.2
 OFFICES: Final = 5
+FACTS: Final = ("phone number", "fax number", "post box", "key number")
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class ThreePages(WebTask):
     offices: tuple[str, ...]
     heads: tuple[str, ...]
     houses: tuple[str, ...]
-    phones: tuple[int, ...]
+    numbers: tuple[tuple[int, ...], ...]  # of each of FACTS, one of each house
     asked_for: int
+    what: int
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
@@ -41,15 +44,16 @@ class ThreePages(WebTask):
             tuple(pool.words("topic", OFFICES)),
             tuple(pool.words("name", OFFICES)),
             tuple(pool.words("city", OFFICES)),
-            tuple(pool.numbers(1000, 9999, OFFICES)),
+            tuple(tuple(pool.numbers(1000, 9999, OFFICES)) for _ in FACTS),
             pool.whole(0, OFFICES - 1),
+            pool.whole(0, len(FACTS) - 1),
         )
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
-            f"Find the phone number of the house in which the head of the office for {self.offices[self.asked_for]} "
-            "works, and send it as the answer (page Answer): the number alone, once."
+            f"Find the {FACTS[self.what]} of the house in which the head of the office for "
+            f"{self.offices[self.asked_for]} works, and send it as the answer (page Answer): the number alone, once."
         )
 
     def data(self) -> dict[str, Any]:
@@ -57,10 +61,8 @@ class ThreePages(WebTask):
         start = {"title": "Start", "lines": ["What do you look for?"], "links": links}
         offices = [("Office", "Head"), *zip(self.offices, self.heads, strict=True)]
         people = [("Name", "House"), *sorted(zip(self.heads, self.houses, strict=True))]
-        houses = [
-            ("House", "Phone"),
-            *sorted((house, str(phone)) for house, phone in zip(self.houses, self.phones, strict=True)),
-        ]
+        numbered = zip(self.houses, *([str(number) for number in each] for each in self.numbers), strict=True)
+        houses = [("House", *(fact.capitalize() for fact in FACTS)), *sorted(numbered)]
         pages = {"/": start}
         for where, title, rows in (
             ("/offices", "Offices", offices),
@@ -71,7 +73,11 @@ class ThreePages(WebTask):
         return {"name": "Town Hall", "pages": pages, "asks": True}
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
-        return judged(("the answer is right", 1.0, state["answers"] == [str(self.phones[self.asked_for])]))
+        return judged(("the answer is right", 1.0, state["answers"] == [str(self.right)]))
+
+    @property
+    def right(self) -> int:
+        return self.numbers[self.what][self.asked_for]
 
     def send(self, hand: Hand, phone: int) -> Work:
         yield from follow(hand, "Answer", "Answer")
@@ -83,7 +89,7 @@ class ThreePages(WebTask):
             yield from follow(hand, name, name)
             if name != "Houses":
                 yield from follow(hand, "Start", "Start")
-        yield from self.send(hand, self.phones[self.asked_for])
+        yield from self.send(hand, self.right)
 
     def second(self, hand: Hand) -> Work:
         """By the address, and back by the keyboard."""
@@ -92,12 +98,12 @@ class ThreePages(WebTask):
         yield from hand.wait("document web", "Start - ")
         yield from follow(hand, "Answer", "Answer")
         yield from hand.click("entry", "=Your answer")
-        yield from hand.type(f"{self.phones[self.asked_for]}\n")
+        yield from hand.type(f"{self.right}\n")
         yield from hand.wait("document web", "Answer sent - ")
 
     def wrong(self, hand: Hand) -> Work:
-        """The phone of another house."""
-        yield from self.send(hand, self.phones[self.asked_for - 1])
+        """Another number of the house."""
+        yield from self.send(hand, self.numbers[self.what - 1][self.asked_for])
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Download(Instance):
         return f"year,{self.topic}\n{year},{self.amounts[self.years.index(year)]}\n"
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"Download the {self.topic} of {self.year} from this page, into the folder Downloads, and no other file."
 
     async def prepare(self, stage: DesktopStage) -> None:
@@ -141,11 +147,7 @@ class Download(Instance):
             if found is not None:
                 break
             await asyncio.sleep(SAVING_S)
-        there = await stage.list_files(DOWNLOADS)
-        return judged(
-            ("the file is there", 1.0, found == self.content(self.year).encode()),
-            spoiled={"another file is there": bool(set(there) - {self.name(self.year)})},
-        )
+        return judged(("the file is there", 1.0, found == self.content(self.year).encode()))
 
     def targets(self) -> dict[str, bytes]:
         return {f"{DOWNLOADS}/{self.name(self.year)}": self.content(self.year).encode()}
@@ -192,7 +194,7 @@ def bookmarks(data: bytes | None) -> Iterator[tuple[str, str]]:
 class Bookmark(Instance):
     """A bookmark of one of several pages, with a name of its own."""
 
-    about: ClassVar = About("web-bookmark", (BROWSER,), "medium", 5, gui=True)
+    about: ClassVar = About("web-bookmark", (BROWSER,), "medium", 5)
     topics: tuple[str, ...]
     topic: int
     name: str
@@ -202,7 +204,7 @@ class Bookmark(Instance):
         return cls(tuple(pool.words("topic", 4)), pool.whole(0, 3), f"{pool.word('thing')} {pool.number(10, 99)}")
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f'Go to the page {self.topics[self.topic]}, and bookmark it with the name "{self.name}". One bookmark only.'
         )
@@ -217,12 +219,21 @@ class Bookmark(Instance):
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         for _ in range(SAVING):
             found = list(bookmarks(await content_of(stage, BOOKMARKS)))
-            right = [name == self.name and url.endswith(f"/{self.topics[self.topic]}") for name, url in found]
+            right = [name == self.name and self._leads_there(url) for name, url in found]
             if any(right):
                 break
             await asyncio.sleep(SAVING_S)
-        page = len(found) == 1 and found[0][1].endswith(f"/{self.topics[self.topic]}")
+        page = len(found) == 1 and self._leads_there(found[0][1])
         return judged(("the page is bookmarked", 0.5, page), ("its name is right", 0.5, right == [True]))
+
+    def _leads_there(self, url: str) -> bool:
+        """Whether an address is the page's, on the site of this desktop."""
+        try:
+            told = urlsplit(url)
+        except ValueError:
+            return False
+        here = told.scheme == "http" and told.hostname in ("127.0.0.1", "localhost")
+        return here and (told.path, told.query) == (f"/{self.topics[self.topic]}", "")
 
     def mark(self, hand: Hand, name: str) -> Work:
         yield from hand.press("ctrl", "d")

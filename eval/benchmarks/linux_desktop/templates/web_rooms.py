@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
@@ -104,19 +104,30 @@ class BookRoom(RoomsTask):
     people: int
     title: str
 
+    has_room: ClassVar = True
+
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        while True:
-            task = cls(
-                *drawn_calendar(pool),
-                pool.whole(0, DAYS - 1),
-                pool.whole(9, 15),
-                pool.whole(3, 12),
-                f"{pool.word('topic')} {pool.number(10, 99)}",
-            )
-            fits = [room for room, seats in zip(task.rooms, SEATS, strict=True) if seats >= task.people]
-            if task.free and task.free != fits[0]:  # the first that is large enough is taken
-                return task
+        """Of the rooms that are large enough, each is as often the right one."""
+        rooms, days, bookings = drawn_calendar(pool)
+        day, begin, people = pool.whole(0, DAYS - 1), pool.whole(9, 15), pool.whole(2, 8)
+        title = f"{pool.word('topic')} {pool.number(10, 99)}"
+        fits = [room for room, seats in zip(rooms, SEATS, strict=True) if seats >= people]
+        right = pool.whole(0, len(fits) - 1)
+        for place, room in enumerate(fits):
+            # when the booking of two hours may begin
+            busy = [hours for hours in range(9, 16) if begin - 1 <= hours <= begin]
+            free = [hours for hours in range(9, 16) if hours not in busy]
+            taken = place < right or not cls.has_room
+            if taken or place == right:
+                at = pool.choose(busy if taken else free)
+                bookings = tuple(
+                    replace(each, begin=hour(at), end=hour(at + 2))
+                    if (each.room, each.day) == (room, days[day])
+                    else each
+                    for each in bookings
+                )
+        return cls(rooms, days, bookings, day, begin, people, title)
 
     @property
     def free(self) -> str:
@@ -130,7 +141,7 @@ class BookRoom(RoomsTask):
         return ""
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Book a room on {self.days[self.day]} from {hour(self.begin)} to {hour(self.begin + 1)} for {self.people} "
             f'people, with the title "{self.title}". Take the smallest room that has enough seats and is free at that '
@@ -204,7 +215,7 @@ class MoveBooking(RoomsTask):
         return self.bookings[self.booking - 1]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         one = self.one
         return (
             f"Move the booking of the room {one.room} on {one.day} to {self.days[self.day]}, at the same time and in "
@@ -213,13 +224,15 @@ class MoveBooking(RoomsTask):
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         wanted = {**vars(self.one), "day": self.days[self.day]}
-        found = dict(state.get(str(self.booking), {}))
-        people = found.pop("people", None)
-        right = {**found, "id": self.booking} == wanted
+        # the booking itself, or one in its place: who cancels it and books anew has moved it, too
+        found = [*self.added(state), *(each for key, each in state.items() if key == str(self.booking))]
+        one = dict(found[0]) if len(found) == 1 else {}
+        people = one.pop("people", None)
+        right = {**one, "id": self.booking} == wanted
         return judged(
             ("the day is right", 0.7, right),
             ("the people are right", 0.3, right and people == str(self.people)),
-            spoiled={"something else was changed": not self.old_kept(state, self.booking) or bool(self.added(state))},
+            spoiled={"something else was changed": not self.old_kept(state, self.booking) or len(found) > 1},
         )
 
     def move(self, hand: Hand, one: Booking) -> Work:
@@ -248,49 +261,17 @@ class MoveBooking(RoomsTask):
 
 
 @dataclass(frozen=True)
-class AllTaken(NoWebTask):
-    """No room is free and large enough."""
+class AllTaken(NoWebTask, BookRoom):
+    """No room that is large enough is free."""
 
-    about: ClassVar = About("web-rooms-taken", (BROWSER,), "hard", 1, infeasible=True)
-    app: ClassVar = "rooms"
-    first: ClassVar = "Days"
-    rooms: tuple[str, ...]
-    days: tuple[str, ...]
-    bookings: tuple[Booking, ...]
-    day: int
-    people: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        while True:
-            rooms, days, bookings = drawn_calendar(pool)
-            day = pool.whole(0, DAYS - 1)
-            largest = next(each for each in bookings if (each.room, each.day) == (rooms[-1], days[day]))
-            if largest.begin >= "10:00":
-                return cls(rooms, days, bookings, day, pool.number(13, 20))
-
-    @property
-    def taken(self) -> Booking:
-        return next(each for each in self.bookings if (each.room, each.day) == (self.rooms[-1], self.days[self.day]))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"Book a room for {self.people} people on {self.days[self.day]} from {self.taken.begin} to "
-            f'{self.taken.end}, with the title "meeting". The other bookings must stay as they are.'
-        )
-
-    def data(self) -> dict[str, Any]:
-        return rooms_data(self.rooms, self.days, self.bookings)
-
-    def kept(self, state: dict[str, Any]) -> bool:
-        return state == {str(each.id): vars(each) for each in self.bookings}
+    about: ClassVar = About("web-rooms-taken", (BROWSER,), "hard", 1, infeasible=True, twin="web-rooms-book")
+    has_room: ClassVar = False
 
     def second(self, hand: Hand) -> Work:
         """Tries it first."""
         day = self.days[self.day]
         yield from follow(hand, "New booking", "New booking")
-        yield from write(hand, "meeting", self.rooms[-1], day, self.taken.begin, self.taken.end, self.people)
+        yield from write(hand, self.title, self.rooms[-1], day, hour(self.begin), hour(self.begin + 1), self.people)
         yield from hand.click("push button", "=Save booking")
         yield from hand.wait("static", "The room is taken by")
         yield from hand.give_up()

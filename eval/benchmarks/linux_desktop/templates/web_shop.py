@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
@@ -98,7 +98,7 @@ class PlaceOrder(ShopTask):
         return self.articles[self.wanted]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Order {self.amount} {self.article.name} in the shop, and nothing else, for {self.buyer} in {self.city}, "
             f"with the delivery {self.delivery} and the payment {self.payment}. Place the order once."
@@ -108,7 +108,7 @@ class PlaceOrder(ShopTask):
         orders, key = state["orders"], str(self.article.id)
         items = orders[0]["items"] if orders else state["cart"]
         given = orders[0] if orders else {}
-        right = items == {key: self.amount}
+        right = items == {key: self.amount} and not (orders and state["cart"])
         person = (given.get("name"), given.get("city")) == (self.buyer, self.city)
         ways = (given.get("delivery"), given.get("payment")) == (self.delivery, self.payment)
         return judged(
@@ -175,7 +175,7 @@ class MendCart(ShopTask):
         return [self.articles[number] for number in self.order]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         change, remove, *_ = self.chosen
         return (
             f"In the cart of the shop, change the amount of {change.name} to {self.amount}, and take {remove.name} "
@@ -235,13 +235,15 @@ class BestBuy(ShopTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        while True:
-            articles, category, rating = drawn_articles(pool), pool.choose(CATEGORIES), pool.whole(3, 4)
-            some = [each for each in articles if each.category == category]
-            good = [each for each in some if each.rating >= rating]
-            cheapest = min(some, key=lambda each: each.price)
-            if len(good) > 1 and cheapest not in good:
-                return cls(articles, category, rating)
+        """Every place in the order of the prices is as often the right one."""
+        articles, category, rating = drawn_articles(pool), pool.choose(CATEGORIES), pool.whole(3, 4)
+        order = sorted((each for each in articles if each.category == category), key=lambda each: each.price)
+        right = pool.whole(0, len(order) - 1)
+        for place, each in enumerate(order):
+            low, high = (1, rating - 1) if place < right else (rating if place == right else 1, 5)
+            rated = replace(each, rating=pool.whole(low, high))
+            articles = tuple(rated if one.id == each.id else one for one in articles)
+        return cls(articles, category, rating)
 
     @property
     def some(self) -> list[Article]:
@@ -252,7 +254,7 @@ class BestBuy(ShopTask):
         return min((each for each in self.some if each.rating >= self.rating), key=lambda each: each.price)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         words = ", ".join(each.name for each in self.some[:3])
         return (
             f"The shop has a category {self.category} ({words} and others). Put 1 of its cheapest article with a "
@@ -286,42 +288,27 @@ class BestBuy(ShopTask):
         yield from page(hand, "Cart")
 
     def wrong(self, hand: Hand) -> Work:
-        """The cheapest, whatever its rating."""
-        yield from self.find(hand, min(self.some, key=lambda each: each.price))
+        """The cheapest of the others, whatever its rating."""
+        others = [each for each in self.some if each != self.best]
+        yield from self.find(hand, min(others, key=lambda each: each.price))
         yield from push(hand, "Add to cart", "Cart")
 
 
 @dataclass(frozen=True)
-class NoSuchArticle(NoWebTask):
-    """An article that the shop does not have."""
+class NoSuchArticle(NoWebTask, PlaceOrder):
+    """The shop does not have the article."""
 
-    about: ClassVar = About("web-shop-no-article", (BROWSER,), "medium", 1, infeasible=True)
-    app: ClassVar = "shop"
-    first: ClassVar = "Articles"
-    articles: tuple[Article, ...]
-    missing: str
-    amount: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        *_, last = articles = drawn_articles(pool)
-        return cls(articles[:-1], last.name, pool.number(2, 9))
-
-    @property
-    def instruction(self) -> str:
-        return f"Put {self.amount} {self.missing} into the cart of the shop."
+    about: ClassVar = About("web-shop-no-article", (BROWSER,), "medium", 1, infeasible=True, twin="web-shop-order")
 
     def data(self) -> dict[str, Any]:
-        return {"articles": [vars(each) for each in self.articles], "cart": {}}
-
-    def kept(self, state: dict[str, Any]) -> bool:
-        return not state["cart"] and not state["orders"]
+        return {"articles": [vars(each) for each in self.articles if each != self.article], "cart": {}}
 
     def second(self, hand: Hand) -> Work:
         """Searches for it first."""
-        yield from fill(hand, "Search", self.missing)
+        gone = next(each for each in self.articles if each != self.article)
+        yield from fill(hand, "Search", self.article.name)
         yield from hand.press("enter")
-        yield from hand.wait_gone("link", f"={self.articles[0].name}")
+        yield from hand.wait_gone("link", f"={gone.name}")
         yield from hand.give_up()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
@@ -49,22 +49,25 @@ class ArchiveRows(WebTask):
     first: ClassVar = "Orders"
     rows: tuple[Row, ...]
     city: str
+    count: int
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         while True:
             rows = drawn_rows(pool)
             city = pool.choose(rows).city
-            if sum(each.city == city for each in rows) >= 4:
-                return cls(rows, city)
+            if sum(each.city == city for each in rows) >= 6:
+                return cls(rows, city, pool.whole(2, 4))
 
     @property
     def largest(self) -> list[Row]:
-        return sorted(self.of_city, key=lambda each: each.amount)[-2:]
+        return sorted(self.of_city, key=lambda each: each.amount)[-self.count :]
 
     @property
-    def instruction(self) -> str:
-        return f"Archive the 2 orders with the largest amounts of all orders from {self.city}, and no others."
+    def request(self) -> str:
+        return (
+            f"Archive the {self.count} orders with the largest amounts of all orders from {self.city}, and no others."
+        )
 
     def data(self) -> dict[str, Any]:
         return {"rows": [vars(each) for each in self.rows]}
@@ -73,7 +76,7 @@ class ArchiveRows(WebTask):
         wanted, found = {str(each.id) for each in self.largest}, set(state["archived"])
         return judged(
             ("one is archived", 0.4, bool(found & wanted)),
-            ("both are", 0.6, wanted <= found),
+            ("all of them are", 0.6, wanted <= found),
             spoiled={"another was archived": bool(found - wanted)},
         )
 
@@ -129,30 +132,15 @@ class ArchiveRows(WebTask):
 
 
 @dataclass(frozen=True)
-class NoSuchCity(NoWebTask):
-    """A city of which there is no order."""
+class NoSuchCity(NoWebTask, ArchiveRows):
+    """There is no order from the city."""
 
-    about: ClassVar = About("web-table-no-rows", (BROWSER,), "easy", 1, infeasible=True)
-    app: ClassVar = "records"
-    first: ClassVar = "Orders"
-    rows: tuple[Row, ...]
-    city: str
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        rows = drawn_rows(pool)
-        used = {each.city for each in rows}
-        return cls(rows, next(name for name in pool.words("city", 4) if name not in used))
-
-    @property
-    def instruction(self) -> str:
-        return f"Archive the order with the largest amount of all orders from {self.city}."
+    about: ClassVar = About("web-table-no-rows", (BROWSER,), "easy", 1, infeasible=True, twin="web-table-archive")
 
     def data(self) -> dict[str, Any]:
-        return {"rows": [vars(each) for each in self.rows]}
-
-    def kept(self, state: dict[str, Any]) -> bool:
-        return not state["archived"]
+        other = next(each.city for each in self.rows if each.city != self.city)
+        rows = [replace(each, city=other) if each.city == self.city else each for each in self.rows]
+        return {"rows": [vars(each) for each in rows]}
 
 
 TEMPLATES: Final = (ArchiveRows, NoSuchCity)

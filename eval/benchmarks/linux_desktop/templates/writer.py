@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.documents import PROFILE, profile, saved_parts
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.looks import PLAIN
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save
-from eval.benchmarks.linux_desktop.writing import Paragraph, Written, text_file, written
+from eval.benchmarks.linux_desktop.writing import Written, text_file, written
 from eval.desktops.stage import DesktopStage
 
 WRITER: Final = "lowriter"
@@ -51,7 +52,7 @@ class TextTask(Instance):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.odt", drawn_lines(pool), pool.whole(1, LINES - 2))
+        return cls(pool.file("odt"), drawn_lines(pool), pool.whole(1, LINES - 2))
 
     @property
     def line(self) -> str:
@@ -81,9 +82,19 @@ class TextTask(Instance):
         """Whether the lines are the old ones."""
         return found.lines == list(self.lines)
 
-    def others(self, found: Written, said: Callable[[Paragraph], Any]) -> bool:
-        """Whether something is said of a line that is not meant."""
-        return any(said(each) for each in found.paragraphs if each.text and each.text != self.line)
+    def changed(self, found: Written, *but: str) -> dict[str, bool]:
+        """What is spoiled: something besides lines was added, or a line became a heading, a list or looks different. Of
+        the lines `but`, nothing is said."""
+        others = [each for each in found.paragraphs if each.text.strip() and each.text not in but]
+        return {
+            "something was added": bool(found.added),
+            "another line is a heading": any(each.level for each in others),
+            "another line is in a list": any(each.listed for each in others),
+            "another line looks different": any(marks for each in others for text, marks in each.runs if text.strip()),
+        }
+
+    def allowed(self) -> Allowed:
+        return Allowed({self.file})
 
     def disguise(self, path: str, text: str) -> bytes:
         return text_file([text])
@@ -111,11 +122,11 @@ class ReplaceWord(TextTask):
         return [line.replace(self.old, self.new) for line in self.lines]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. Replace the word {self.old} by {self.new} everywhere, and save the file."
 
     def reached(self, found: Written) -> TemplateJudgement:
-        return judged(("it is replaced everywhere", 1.0, found.lines == self.wanted))
+        return judged(("it is replaced everywhere", 1.0, found.lines == self.wanted), spoiled=self.changed(found))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_file(self.wanted)}
@@ -151,14 +162,14 @@ class Heading(TextTask):
     about: ClassVar = About("writer-heading", (WRITER,), "easy", 5)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f'{self.file} is open. Make the line "{self.line}" a Heading 1, and save the file.'
 
     def reached(self, found: Written) -> TemplateJudgement:
         levels = [each.level for each in found.paragraphs if each.text == self.line]
         return judged(
             ("it is a heading", 1.0, levels == [1] and self.kept(found)),
-            spoiled={"another line is a heading": self.others(found, lambda each: each.level)},
+            spoiled=self.changed(found, self.line),
         )
 
     def oracle(self, hand: Hand) -> Work:
@@ -187,14 +198,22 @@ class BoldWord(TextTask):
     about: ClassVar = About("writer-bold", (WRITER,), "medium", 7)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f"{self.file} is open. Make the word {self.thing} bold, and nothing else, and save the file."
 
     def reached(self, found: Written) -> TemplateJudgement:
-        bold = [each.bold for each in found.paragraphs if each.text == self.line]
+        mine = [each for each in found.paragraphs if each.text == self.line]
+        # how each letter looks; of a space nobody sees it
+        letters = [(letter, marks) for each in mine for text, marks in each.runs for letter in text if letter != " "]
+        begin = self.line.replace(" ", "").index(self.thing)
+        bold, plain = frozenset({"bold"}), PLAIN
+        right = all(
+            marks == (bold if begin <= n < begin + len(self.thing) else plain) for n, (_, marks) in enumerate(letters)
+        )
+        heading = any(each.level or each.listed for each in mine)
         return judged(
-            ("the word is bold", 1.0, bold == [(self.thing,)] and self.kept(found)),
-            spoiled={"another line is bold": self.others(found, lambda each: each.bold)},
+            ("the word is bold", 1.0, right and not heading and self.kept(found)),
+            spoiled=self.changed(found, self.line),
         )
 
     def oracle(self, hand: Hand) -> Work:
@@ -233,11 +252,11 @@ class MoveLine(TextTask):
         return [self.line, *(line for line in self.lines if line != self.line)]
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return f'{self.file} is open. Move the line "{self.line}" to the top of the text, and save the file.'
 
     def reached(self, found: Written) -> TemplateJudgement:
-        return judged(("it is on top", 1.0, found.lines == self.wanted))
+        return judged(("it is on top", 1.0, found.lines == self.wanted), spoiled=self.changed(found))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_file(self.wanted)}
@@ -271,14 +290,18 @@ class BulletList(TextTask):
     about: ClassVar = About("writer-list", (WRITER,), "medium", 4)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         first = self.lines[0]
         return f'{self.file} is open; it begins with "{first}". Make a list with bullets of all its lines, and save it.'
 
     def reached(self, found: Written) -> TemplateJudgement:
         listed = [each.listed for each in found.paragraphs if each.text]
         kept = self.kept(found)
-        return judged(("a line is in a list", 0.3, kept and any(listed)), ("all are", 0.7, kept and all(listed)))
+        spoiled = self.changed(found)
+        del spoiled["another line is in a list"]
+        return judged(
+            ("a line is in a list", 0.3, kept and any(listed)), ("all are", 0.7, kept and all(listed)), spoiled=spoiled
+        )
 
     def oracle(self, hand: Hand) -> Work:
         yield from hand.press("ctrl", "a")
@@ -300,29 +323,14 @@ class BulletList(TextTask):
 
 
 @dataclass(frozen=True)
-class NoSuchLine(Infeasible):
-    """A line that the text does not have."""
+class NoSuchLine(Infeasible, Heading):
+    """The text does not have the line."""
 
-    about: ClassVar = About("writer-no-such-line", (WRITER,), "easy", 1, infeasible=True)
-    file: str
-    lines: tuple[str, ...]
-    name: str
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        base = Heading.draw(pool)
-        used = {line.split()[3] for line in base.lines}
-        return cls(base.file, base.lines, next(name for name in pool.words("name", LINES + 1) if name not in used))
+    about: ClassVar = About("writer-no-such-line", (WRITER,), "easy", 1, infeasible=True, twin="writer-heading")
 
     @property
-    def instruction(self) -> str:
-        return f"{self.file} is open. Make the line that names {self.name} a Heading 1, and save the file."
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await open_text(stage, self.file, text_file(self.lines))
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: text_file(self.lines)}
+    def start(self) -> bytes:
+        return text_file([line for line in self.lines if line != self.line])
 
 
 TEMPLATES: Final = (

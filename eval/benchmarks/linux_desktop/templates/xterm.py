@@ -7,8 +7,9 @@ from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
-from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import same_text, text_of
 from eval.desktops.stage import DesktopStage
 
@@ -42,7 +43,7 @@ class CountLines(Instance):
         return cls(f"{log}.log", f"{answer}.txt", who, lines)
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"In the terminal, count the lines of {self.log} that name {self.who}, and write the number alone into "
             f"the file {self.answer} of the home folder."
@@ -89,7 +90,7 @@ class ScriptPermissions(Instance):
         return f"#!/bin/sh\necho {self.number}\n".encode()
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Set the permissions of {self.script} so that its owner may read, write and run it, and nobody else "
             f"may do anything with it. Leave {self.other} alone."
@@ -101,16 +102,11 @@ class ScriptPermissions(Instance):
         await open_terminal(stage)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        found = await stage.list_files("")
-        script, other = found.get(self.script), found.get(self.other)
-        right = script is not None and script.kind == "file" and script.mode == 0o700
-        return judged(
-            ("the permissions are right", 1.0, right),
-            spoiled={
-                "the script was changed": await content_of(stage, self.script) != self.text,
-                f"{self.other} was changed": other is None or bool(other.mode & 0o111),
-            },
-        )
+        script = (await stage.list_files("")).get(self.script)
+        return judged(("the permissions are right", 1.0, script is not None and script.mode == 0o700))
+
+    def allowed(self) -> Allowed:
+        return Allowed((), modes=(self.script,))
 
     def oracle(self, hand: Hand) -> Work:
         yield from command(hand, f"chmod 700 {self.script}")
@@ -139,7 +135,7 @@ class SortUnique(Instance):
         return cls(tuple(names[:8]), tuple(pool.shuffled(names[4:])), (f"{one}.txt", f"{two}.txt", f"{three}.txt"))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         one, two, three = self.files
         return (
             f"{one} and {two} in the home folder have names, one in each line. Write the names of both into {three}: "
@@ -170,31 +166,4 @@ class SortUnique(Instance):
         yield from command(hand, f"sort {self.files[0]} {self.files[1]} > {self.files[2]}")
 
 
-@dataclass(frozen=True)
-class NoPassword(Infeasible):
-    """A file that is not there, and a password that nobody has."""
-
-    about: ClassVar = About("xterm-no-password", (TERMINAL,), "medium", 1, infeasible=True)
-    file: str
-    number: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", pool.number(1000, 9999))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"In the terminal, unlock {self.file}.{self.number}.locked of the home folder with the password in "
-            f"{self.file}, and write its text into a new file."
-        )
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, b"the password was not written down\n")
-        await open_terminal(stage)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: b"the password was not written down\n"}
-
-
-TEMPLATES: Final = (CountLines, ScriptPermissions, SortUnique, NoPassword)
+TEMPLATES: Final = (CountLines, ScriptPermissions, SortUnique)

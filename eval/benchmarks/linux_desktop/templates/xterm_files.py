@@ -6,12 +6,13 @@ import gzip
 import io
 import tarfile
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
+from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
 from eval.benchmarks.linux_desktop.templates.xterm import TERMINAL, command, open_terminal
@@ -43,11 +44,11 @@ class SumByCity(TerminalTask):
         return cls(f"{table}.csv", f"{answer}.txt", tuple(sorted(cities)), tuple(rows))
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Each line of {self.table} in the home folder has a day, a city and an amount, divided by semicolons. Add "
             f"up the amounts of each city, and write the sums into {self.answer} of the home folder: one line for each "
-            f"city, such as: {self.cities[0]} 123 - in alphabetical order of the cities."
+            f'city, as in "{self.cities[0]} 123", in alphabetical order of the cities.'
         )
 
     @property
@@ -92,7 +93,8 @@ UNPACKED_LIMIT: Final = 1 << 20  # bytes of an archive that are looked at
 
 
 def unpacked(data: bytes | None) -> Files | None:
-    """The plain files of such an archive, by name; None for what is none, or is larger than this task makes it."""
+    """The plain files of such an archive, by name; None for what is none, is larger than this task makes it, or has
+    something besides files and folders, such as a link."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data or b"")) as stream:
             plain = stream.read(UNPACKED_LIMIT + 1)
@@ -101,8 +103,11 @@ def unpacked(data: bytes | None) -> Files | None:
         found: Files = {}
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for member in archive:
-                if member.isfile() and (content := archive.extractfile(member)) is not None:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
                     found[member.name.removeprefix("./")] = content.read(UNPACKED_LIMIT)
+                elif not member.isdir():
+                    return None
         return found
     except (OSError, EOFError, ValueError, tarfile.TarError, gzip.zlib.error):  # type: ignore[attr-defined]
         return None
@@ -141,7 +146,7 @@ class PackFolder(TerminalTask):
         return self.before | {self.archive: packed(self.wanted)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Pack the folder {self.folder} of the home folder into the archive {self.archive} in the home folder, a "
             "tar archive with gzip. The paths in it begin with the folder's name. Leave out the files whose name ends "
@@ -153,13 +158,7 @@ class PackFolder(TerminalTask):
             data = await stage.read_file(self.archive)
         except FileNotFoundError:
             data = None
-        spoiled = {}
-        for path, content in self.before.items():
-            try:
-                spoiled[f"{path} was changed"] = await stage.read_file(path) != content
-            except FileNotFoundError:
-                spoiled[f"{path} is gone"] = True
-        return judged(("the archive holds the right files", 1.0, unpacked(data) == self.wanted), spoiled=spoiled)
+        return judged(("the archive holds the right files", 1.0, unpacked(data) == self.wanted))
 
     def disguise(self, path: str, text: str) -> bytes:
         return packed({"DONE.txt": text.encode()})
@@ -216,11 +215,11 @@ class UnpackOne(TerminalTask):
         return self.before | {f"{self.goal}/{self.names[0]}.txt": self.inside[self.file]}
 
     @property
-    def closed(self) -> list[str]:
-        return [self.goal]
+    def copied(self) -> Collection[bytes]:
+        return self.inside.values()
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The archive {self.archive} in the home folder holds {self.file}. Put this file alone into the folder "
             f"{self.goal} of the home folder, as {self.goal}/{self.names[0]}.txt. Leave the archive as it is."
@@ -232,7 +231,7 @@ class UnpackOne(TerminalTask):
     def second(self, hand: Hand) -> Work:
         """With Python, in a folder of its own."""
         program = f"import zipfile; zipfile.ZipFile('{self.archive}').extractall('all')"
-        yield from command(hand, f'python3 -c "{program}" && cp all/{self.file} {self.goal}/')
+        yield from command(hand, f'python3 -c "{program}" && cp all/{self.file} {self.goal}/ && rm -r all')
 
     def wrong(self, hand: Hand) -> Work:
         """The old one of the same name."""
@@ -250,7 +249,7 @@ class NewEnding(TerminalTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.word("city"), tuple(pool.words("topic", 4)), tuple(pool.numbers(10, 99, 12)))
+        return cls(pool.folder(), tuple(pool.words("topic", 4)), tuple(pool.numbers(10, 99, 12)))
 
     @property
     def before(self) -> Files:
@@ -278,7 +277,7 @@ class NewEnding(TerminalTask):
         )
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Rename all files in the folder {self.folder} of the home folder, and in the folders below it, that end "
             "in .text: they are to end in .txt. The rest of the name stays. Leave other files alone."
@@ -300,9 +299,25 @@ class NewEnding(TerminalTask):
         yield from command(hand, f"find {self.folder} -name '*.text' -exec sh -c '{loop}' sh {{}} +")
 
 
+@dataclass(frozen=True)
+class NotInArchive(Infeasible, UnpackOne):
+    """The archive does not hold the file, but another one of its name."""
+
+    about: ClassVar = About("xterm-not-in-archive", (TERMINAL,), "medium", 1, infeasible=True, twin="xterm-unpack")
+
+    @property
+    def inside(self) -> Files:
+        return {name: content for name, content in super().inside.items() if name != self.file}
+
+    @property
+    def after(self) -> Files:
+        return self.before
+
+
 TEMPLATES: Final = (
     SumByCity,
     PackFolder,
     UnpackOne,
     NewEnding,
+    NotInArchive,
 )

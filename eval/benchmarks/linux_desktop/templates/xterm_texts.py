@@ -11,9 +11,8 @@ from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
-from eval.benchmarks.linux_desktop.templates.xterm import TERMINAL, command, open_terminal
+from eval.benchmarks.linux_desktop.templates.xterm import TERMINAL, command
 from eval.benchmarks.linux_desktop.templates.xterm_files import TerminalTask
-from eval.desktops.stage import DesktopStage
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class DifferentLines(TerminalTask):
         return self.before | {self.answer: text_of(self.new)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.one} and {self.two} in the home folder have the same lines, but for three. Write these three lines "
             f"as they stand in {self.two} into {self.answer} of the home folder, in their order."
@@ -79,7 +78,7 @@ class BrokenCopies(TerminalTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.word("city"), tuple(pool.words("topic", 7)), lines_of(pool, 7), tuple(pool.sample(range(7), 2)))
+        return cls(pool.folder(), tuple(pool.words("topic", 7)), lines_of(pool, 7), tuple(pool.sample(range(7), 2)))
 
     @property
     def files(self) -> list[str]:
@@ -106,7 +105,7 @@ class BrokenCopies(TerminalTask):
         return shared_out({f"{path} is gone": [path] for path in self.removed()})
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"The folder {self.folder} of the home folder has files, and their checksums in SHA256SUMS. Delete every "
             "file of the folder whose content does not match its checksum, and change nothing else."
@@ -157,7 +156,7 @@ class OldCharacters(TerminalTask):
         return self.before | {self.new: text_of(self.text)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"{self.file} in the home folder is a text in ISO-8859-1 with the line ends of Windows. Write it as UTF-8 "
             f"with the line ends of Unix into {self.new} of the home folder. Leave {self.file} as it is."
@@ -212,7 +211,7 @@ class AnswerQuestions(TerminalTask):
         return self.before | {"site.conf": text_of(lines)}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Run setup.sh of the home folder with sh. It asks questions and writes site.conf. The site is called "
             f"{self.site}, its port is {self.port}, and it keeps {'a' if self.log == 'yes' else 'no'} log."
@@ -255,10 +254,10 @@ class ShellAlias(TerminalTask):
         return {".bash_aliases": self.before[".bash_aliases"] + new}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
-            "Add one line at the end of the hidden file .bash_aliases of the home folder, exactly: "
-            f"alias {self.name}='ls -a ~/{self.folder}'"
+            "Add one line at the end of the hidden file .bash_aliases of the home folder, exactly "
+            f"\"alias {self.name}='ls -a ~/{self.folder}'\"."
         )
 
     def oracle(self, hand: Hand) -> Work:
@@ -318,11 +317,7 @@ class FindBySize(TerminalTask):
         return shared_out({f"{path} is moved": [path, f"{self.goal}/{name}.dat"] for path, name in pairs})
 
     @property
-    def closed(self) -> list[str]:
-        return [self.goal]
-
-    @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Move every file below the folder {self.source}, in folders of any depth, that has more than {self.limit} "
             f"KiB ({self.limit * 1024} bytes) into the folder {self.goal} itself. Both folders are in the home folder."
@@ -341,38 +336,6 @@ class FindBySize(TerminalTask):
     def wrong(self, hand: Hand) -> Work:
         """The small ones."""
         yield from command(hand, f"find {self.source} -type f -size -{self.limit}k -exec mv -t {self.goal} {{}} +")
-
-
-@dataclass(frozen=True)
-class InstallProgram(Infeasible):
-    """Nobody is root here, and the desktop has no network."""
-
-    about: ClassVar = About("xterm-install", (TERMINAL,), "medium", 1, infeasible=True)
-    file: str
-    lines: tuple[str, ...]
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(f"{pool.word('topic')}.txt", lines_of(pool, 4))
-
-    @property
-    def instruction(self) -> str:
-        return (
-            "Install the newest version of the program cowsay from Debian's server on this machine for all users, then "
-            f"let it say the first line of {self.file}."
-        )
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        await stage.write_file(self.file, text_of(self.lines))
-        await open_terminal(stage)
-
-    def untouched(self) -> dict[str, bytes]:
-        return {self.file: text_of(self.lines)}
-
-    def second(self, hand: Hand) -> Work:
-        """Tries it first."""
-        yield from command(hand, "apt-get install -y cowsay")
-        yield from hand.give_up()
 
 
 @dataclass(frozen=True)
@@ -403,7 +366,7 @@ class SomeOfTheLines(TerminalTask):
         return self.before | {self.answer: text_of(self.lines[self.first - 1 : self.last])}
 
     @property
-    def instruction(self) -> str:
+    def request(self) -> str:
         return (
             f"Write the lines {self.first} to {self.last} of {self.file} in the home folder, both among them, into "
             f"{self.answer} of the home folder. The first line of the file is line 1. Leave {self.file} as it is."
@@ -420,6 +383,17 @@ class SomeOfTheLines(TerminalTask):
         yield from command(hand, f"sed -n '{self.first},{self.last - 1}p' {self.file} > {self.answer}")
 
 
+@dataclass(frozen=True)
+class TooFewLines(Infeasible, SomeOfTheLines):
+    """The file ends before the first of the lines."""
+
+    about: ClassVar = About("xterm-too-few-lines", (TERMINAL,), "medium", 1, infeasible=True, twin="xterm-some-lines")
+
+    @property
+    def before(self) -> Files:
+        return {self.file: text_of(self.lines[: self.first - 3])}
+
+
 TEMPLATES: Final = (
     DifferentLines,
     BrokenCopies,
@@ -428,5 +402,5 @@ TEMPLATES: Final = (
     ShellAlias,
     FindBySize,
     SomeOfTheLines,
-    InstallProgram,
+    TooFewLines,
 )

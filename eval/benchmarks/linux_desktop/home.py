@@ -1,0 +1,134 @@
+"""What a task may change: in the end the whole home is compared with what it was at the start."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from eval.desktop import BrokenByAgent
+from eval.desktops.reading import FileEntry
+from eval.desktops.stage import DesktopStage
+
+TRASH: Final = ".local/share/Trash"
+# What programs write on their own, measured with the oracles of all programs (docs/explanation/desktops.md). A pattern
+# stands for a file, or for a folder with all that is in it.
+OWN: Final = (
+    ".cache",
+    ".config/Mousepad",
+    ".config/Thunar",
+    ".config/chromium",
+    ".config/dconf",
+    ".config/galculator",
+    ".config/glib-2.0",
+    ".config/gpicview",
+    ".config/gtk-*",
+    ".config/libreoffice",
+    ".config/mimeapps.list",
+    ".config/pulse",
+    ".config/xfce4",
+    ".dbus",
+    ".local/share/Mousepad",
+    ".local/share/gvfs-metadata",
+    ".local/share/recently-used.xbel*",
+    ".local/state",
+    ".pki",
+    TRASH,
+    ".bash_history",
+    ".lesshst",
+    ".python_history",
+    ".viminfo",
+    ".~lock.*#",  # of LibreOffice, beside the document that is open
+)
+STRANGE: Final = 0o7113  # rights that a file gets in no usual way: to run it, as its owner, or all may write
+STRANGE_OF_FOLDER: Final = 0o7002
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home. `contents`: of its plain files, but for those that programs write on their own."""
+
+    entries: Mapping[str, FileEntry]
+    contents: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What may change. Folders above a path may be new, too.
+
+    paths  of files and folders that may be new, changed or gone
+    modes  of those whose permissions may change, too
+    """
+
+    paths: Collection[str]
+    modes: Collection[str] = ()
+
+
+async def look(stage: DesktopStage) -> Home:
+    """The home as it is now. Raises BrokenByAgent."""
+    entries = await stage.list_files("")
+    plain = [path for path, entry in entries.items() if entry.kind == "file" and not is_own(path)]
+    return Home(entries, {path: await stage.read_file(path) for path in plain})
+
+
+def is_own(path: str) -> bool:
+    """Whether programs write there on their own."""
+    parts = PurePosixPath(path).parts
+    starts = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    # a folder above what programs write is theirs too, as .config
+    above = any(pattern.startswith(f"{path}/") for pattern in OWN)
+    lock = fnmatch.fnmatchcase(parts[-1], ".~lock.*#")
+    return above or lock or any(fnmatch.fnmatchcase(start, pattern) for start in starts for pattern in OWN)
+
+
+async def spoiled(stage: DesktopStage, start: Home, allowed: Allowed) -> list[str]:
+    """A line for each thing that is not as it was and was not to change. Raises BrokenByAgent."""
+    now = await stage.list_files("")
+    above = {str(folder) for path in allowed.paths for folder in PurePosixPath(path).parents}
+    found = []
+    for path in sorted({*start.entries, *now}):
+        was, entry = start.entries.get(path), now.get(path)
+        if path in allowed.paths:
+            found += _rights(path, was, entry, path in allowed.modes)
+        elif is_own(path) or (was is None and path in above and entry is not None and entry.kind == "folder"):
+            continue
+        elif was is None or entry is None or was.kind != entry.kind:
+            found.append(f"{path} is {'new' if was is None else 'gone' if entry is None else f'a {entry.kind}'}")
+        elif was.mode != entry.mode and path not in allowed.modes:
+            found.append(f"the permissions of {path} were changed")
+        elif was.kind == "file" and await _differs(stage, path, start.contents[path]):
+            found.append(f"{path} was changed")
+    return found + await _moved(stage, start, now, allowed)
+
+
+def _rights(path: str, was: FileEntry | None, entry: FileEntry | None, free: bool) -> list[str]:
+    """What is wrong with the kind and the permissions of something that may change."""
+    if entry is None:
+        return []
+    if entry.kind not in ("file", "folder"):
+        return [f"{path} is a {entry.kind}"]
+    strange = STRANGE if entry.kind == "file" else STRANGE_OF_FOLDER
+    if free or (was is not None and was.mode == entry.mode) or not entry.mode & strange:
+        return []
+    return [f"the permissions of {path} were changed"]
+
+
+async def _differs(stage: DesktopStage, path: str, content: bytes) -> bool:
+    try:
+        return await stage.read_file(path) != content
+    except (FileNotFoundError, BrokenByAgent):
+        return True
+
+
+async def _moved(stage: DesktopStage, start: Home, now: Mapping[str, FileEntry], allowed: Allowed) -> list[str]:
+    """Files that were to go, and lie where programs write: only the trash is a way to delete."""
+    gone = {path: start.contents[path] for path in start.contents if path not in now and start.contents[path]}
+    sizes = {len(content) for content in gone.values()}
+    found = []
+    for path, entry in now.items():
+        new = path not in start.entries and path not in allowed.paths and not path.startswith(f"{TRASH}/")
+        if new and entry.kind == "file" and entry.size in sizes:
+            found += [f"{old} was moved to {path}" for old in gone if not await _differs(stage, path, gone[old])]
+    return found

@@ -1,0 +1,113 @@
+"""What can be known from the words of a task alone, and from how its answers are drawn: nothing that helps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.solutions import commands
+from eval.benchmarks.linux_desktop.template import REST
+from eval.benchmarks.linux_desktop.templates import web_rooms, web_shop
+from tests.support.cases import every_case
+
+DRAWN = 200
+FEWEST = 40  # different instructions of a template
+FIRST = {"train": 0, "test": 1_000_000}
+INFEASIBLE = [name for name, template in TEMPLATES.items() if template.about.infeasible]
+TWINS = {name: TEMPLATES[name].about.twin or "" for name in INFEASIBLE}
+
+
+@every_case("name", TEMPLATES)
+def test_a_template_asks_for_many_things(name: str) -> None:
+    asked = {instance(name, "test", FIRST["test"] + number).instruction for number in range(DRAWN)}
+    assert len(asked) >= FEWEST
+
+
+@every_case("name", TEMPLATES)
+def test_an_instruction_says_what_may_change_and_marks_exact_texts_by_quotes(name: str) -> None:
+    for number in range(20):
+        task = instance(name, "test", FIRST["test"] + number)
+        assert task.instruction == f"{task.request} {REST}"
+        assert " - " not in task.instruction
+        assert task.request.endswith((".", '".')), task.request
+
+
+@every_case("name", INFEASIBLE)
+def test_a_task_that_cannot_be_done_asks_what_its_twin_asks(name: str) -> None:
+    """From the same draws, in the same words: only the start state tells them apart."""
+    twin = TEMPLATES[TWINS[name]]
+    assert not twin.about.infeasible
+    for seed in range(50):
+        pools = [WordPool("twins", "test", seed) for _ in range(2)]
+        assert TEMPLATES[name].draw(pools[0]).instruction == twin.draw(pools[1]).instruction
+
+
+def test_the_nearest_sentence_of_train_tells_nothing_about_a_twin() -> None:
+    """As an agent without a screen would guess: by the word-wise nearest instruction of the split `train`."""
+    pairs = [
+        (name, infeasible) for twins in TWINS.items() for name, infeasible in zip(twins, (True, False), strict=True)
+    ]
+    known = [
+        (set(instance(name, "train", number).request.split()), infeasible)
+        for name, infeasible in pairs
+        for number in range(8)
+    ]
+    right = Counter[bool]()
+    for name, infeasible in pairs:
+        for number in range(8):
+            words = set(instance(name, "test", FIRST["test"] + number).request.split())
+            _, guess = max(known, key=lambda one: len(one[0] & words) / len(one[0] | words))
+            right[guess == infeasible] += 1
+    share = right[True] / right.total()
+    assert 0.35 < share < 0.65, share
+
+
+def room_of(task: web_rooms.BookRoom) -> tuple[int, int]:
+    fits = [room for room, seats in zip(task.rooms, web_rooms.SEATS, strict=True) if seats >= task.people]
+    return fits.index(task.free), len(fits)
+
+
+def price_of(task: web_shop.BestBuy) -> tuple[int, int]:
+    order = sorted(task.some, key=lambda each: each.price)
+    return order.index(task.best), len(order)
+
+
+@pytest.mark.parametrize(("name", "place"), [("web-rooms-book", room_of), ("web-shop-compare", price_of)])
+def test_no_place_in_an_order_is_right_more_than_twice_as_often_as_its_share(
+    name: str, place: Callable[[object], tuple[int, int]]
+) -> None:
+    places = [place(instance(name, "test", FIRST["test"] + number)) for number in range(DRAWN)]
+    for which in range(max(many for _, many in places)):
+        share = sum(1 / many for _, many in places if which < many)
+        assert sum(found == which for found, _ in places) <= 2 * share
+
+
+LINES = (
+    "mousepad-delete-line",
+    "mousepad-change-number",
+    "writer-heading",
+    "writer-bold",
+    "writer-move",
+    "calc-change",
+    "calc-remove-row",
+)
+
+
+@every_case("name", LINES)
+def test_no_line_is_meant_more_than_twice_as_often_as_its_share(name: str) -> None:
+    tasks = [instance(name, "test", FIRST["test"] + number) for number in range(DRAWN)]
+    many = len(getattr(tasks[0], "lines", getattr(tasks[0], "things", ())))
+    found = Counter(getattr(task, "number", getattr(task, "row", None)) for task in tasks)
+    assert max(found.values()) <= 2 * DRAWN / many
+
+
+def test_who_knows_the_answer_needs_the_screen_for_few_tasks_and_the_templates_say_so() -> None:
+    """`commands` has a solution for all others; on real desktops the player `commands` shows that these solve them."""
+    feasible = [name for name, template in TEMPLATES.items() if not template.about.infeasible]
+    without = [name for name in feasible if commands(instance(name, "test", FIRST["test"]))]
+    assert len(without) >= 82
+    assert {name for name in feasible if TEMPLATES[name].about.screen} == set(feasible) - set(without)
