@@ -202,9 +202,6 @@ def read_at(name: str, method: str) -> str:
     return "no line reads it"
 
 
-NOT_YET = "not run yet"  # in the table: train with it, and write the answer
-
-
 def answers(method: str, some: Collection[str] = (), tell: Callable[[str], object] = lambda _: None) -> dict[str, str]:
     """Argument -> its answer, or what is wrong with it; of `some`, or of all."""
     kind, found, plain = kinds()[method], {}, {}
