@@ -147,9 +147,6 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
 }
 # Arguments that training.rl never hands on, because rollouts and their returns are its own: what to use in their place.
 _UNREAD_BY_RL: Final[dict[str, tuple[str, ...]]] = {
-    "an answer that is cut off counts as it reads; take max_completion, or length_buffer, which makes length cost": (
-        "mask_truncated_completions",
-    ),
     "the reference is the model of the start; take kl": (
         *("beta", "ds3_gather_for_generation", "ref_model_mixup_alpha", "ref_model_sync_steps", "sync_ref_model"),
         "use_bias_correction_kl",

@@ -57,6 +57,10 @@ class CriticConfig(Config, frozen=True, kw_only=True):
     critic_lambda  of its targets: with 1 they are the returns themselves
     policy_lambda  of the advantages; None: 1 - 1 / (alpha times the rollout's sampled tokens)
     alpha          of that
+    value_clip     how far a value may move from what the critic said before the generation, in its loss: of the errors
+                   of the value and of the clipped one the larger counts (PPO's). None: as far as it likes
+    bootstrap      where the limit of steps cut a rollout that had not ended, the value after its last token stands for
+                   what might have followed; else it is 0 there
     """
 
     learning_rate: Annotated[float, msgspec.Meta(gt=0)] = 1e-5
@@ -65,6 +69,8 @@ class CriticConfig(Config, frozen=True, kw_only=True):
     critic_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     policy_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.05
+    value_clip: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    bootstrap: bool = False
 
 
 class FreshConfig(Config, frozen=True, kw_only=True):
@@ -108,7 +114,7 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
 # what nothing reads where every turn learns from the teacher
 UNREAD = (
     *("advantage", "gamma", "step_weight", "average", "loss", "importance", "epsilon", "epsilon_high"),
-    *("scale_rewards", "turn_cost", "length_buffer", "kl", "post_kl"),
+    *("scale_rewards", "turn_cost", "length_buffer", "cut_cost", "kl", "post_kl"),
 )
 
 
@@ -143,6 +149,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     length_buffer         tokens before max_completion in which an answer begins to cost: nothing at their start, 1 at
                           their end. The mean over the rollout's answers is taken off its return. None: length costs
                           nothing
+    cut_cost              what each answer that was cut off at max_completion takes off the return
+    mask_truncated        answers that were cut off are in no loss; their rollout's return counts for the others
     max_void              the share of a generation's rollouts that may be lost to failures of desktops or checkers;
                           with more, the training stops with the reasons and exit code 1
     collapse              the training stops with exit code 78 where the share of rollouts that succeed, in its last 5
@@ -216,6 +224,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     reward: Literal["score", "success"] = "score"
     turn_cost: NotNegative = 0.0
     length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    cut_cost: NotNegative = 0.0
+    mask_truncated: bool = False
     batching: Literal["ready", "together"] = "ready"
     max_void: Share = 0.25
     collapse: Share | None = 0.1

@@ -87,9 +87,14 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         return ValueNetwork(start_model(config).model.float())
 
     def reference() -> Any:
+        from trl.trainer.utils import add_fused_lm_head
+
         from training.common.models import start_model
 
-        return start_model(config)
+        start = start_model(config)
+        # the forward that TRL gives the trained model, and asks of every one
+        add_fused_lm_head(start, temperature=config.temperature, outputs=("log_probs", "entropy"))
+        return start
 
     trainer = RolloutTrainer(
         chosen=config,

@@ -40,7 +40,7 @@ from training.rl.learning.sdpo_stage import (
     with_teacher_turns,
 )
 from training.rl.learning.trajectory_rows import join_turns, rows_per_rollout, split_warning
-from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of
+from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of, without_cut
 from training.rl.records.recorder import TrainingRecorder
 from training.rl.records.step_metrics import generation_line, generation_metrics, nothing_to_learn, stage_metrics
 from training.rl.records.success_episodes import SuccessEpisodes
@@ -243,6 +243,8 @@ class RolloutTrainer(RowTrainer):
             generation_metrics(made, records, gate.passed(records, self.gate)),
             generation_line(made, len(learnt(records))),
         )
+        if self.chosen.mask_truncated:
+            records = without_cut(records)
         records = credited(records, self.chosen) if self.critic is None else self.critic.credited(records)
         if self.chosen.asynchronous is not None:
             records = corrected(records, self.chosen.asynchronous)

@@ -72,6 +72,24 @@ def test_the_reference_of_a_lora_is_its_base(start: Path, tmp_path: Path) -> Non
     assert all(torch.equal(a, b) for a, b in zip(learnt, again, strict=True))
 
 
+def test_the_reference_of_a_whole_model_stays_what_the_model_was(start: Path, tmp_path: Path) -> None:
+    made = make_trainer(rl_config(start, kl=KlConfig(coefficient=0.1)), tmp_path)
+    try:
+        rows = turns_of(made.roll_out(0))
+        wanted, _ = made.log_probabilities(rows)
+        before = made.by_reference(rows)
+        with torch.no_grad():
+            for weight in made.model.parameters():
+                weight.add_(0.01)
+        learnt, _ = made.log_probabilities(rows)
+        after = made.by_reference(rows)
+    finally:
+        made.close()
+    assert max(float((a - b).abs().max()) for a, b in zip(before, wanted, strict=True)) == 0.0
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert max(float((a - b).abs().max()) for a, b in zip(learnt, wanted, strict=True)) > 1e-3
+
+
 @pytest.mark.parametrize("place", ["loss", "reward"])
 def test_a_training_stays_nearer_to_its_start(start: Path, tmp_path: Path, place: Any) -> None:
     """The figures are in the log; a penalty that is large keeps the policy where it was."""

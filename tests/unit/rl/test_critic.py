@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import torch
 
 from eval.desktop import Task
 from eval.episodes import Episode
 from training.rl.config import CriticConfig
-from training.rl.learning.critic import token_credit, whitened
+from training.rl.learning.critic import token_credit, value_loss, whitened
 from training.rl.learning.turn_records import turns_of
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
@@ -80,3 +82,58 @@ def test_whitened_by_hand() -> None:
     """1, 2 and 3: less 2, divided by the root of 2/3."""
     (first, second) = whitened([[1.0], [2.0, 3.0]])
     assert [*first, *second] == pytest.approx([-(1.5**0.5), 0.0, 1.5**0.5])
+
+
+def by_verl(rewards: list[float], values: list[float], lam: float, following: float) -> tuple[list[float], list[float]]:
+    """(advantages, returns) of one response, by verl's compute_gae_advantage_return with gamma 1 before it whitens,
+    begun with the value after the last token where it has 0."""
+    gained, out = 0.0, []
+    for reward, value in zip(reversed(rewards), reversed(values), strict=True):
+        gained = reward + following - value + lam * gained
+        following = value
+        out.append(gained)
+    out.reverse()
+    return out, [gain + value for gain, value in zip(out, values, strict=True)]
+
+
+def test_a_rollout_that_the_limit_cut_goes_on_with_the_value_after_it() -> None:
+    for number in range(300):
+        draw = random.Random(number)
+        lengths = [draw.randint(1, 6) for _ in range(draw.randint(1, 4))]
+        rollouts = tuple(replace(played(draw.choice([0.0, 1.0]), lengths), limited=cut) for cut in (True, False))
+        rows = turns_of(RolloutGeneration(0, groups=[RolloutGroup(Task("t", "do"), rollouts)]))
+        values = [[draw.gauss(0, 1) for _ in row.turn.ids] for row in rows]
+        after = [draw.gauss(0, 1) for _ in rows]
+        lam, critic = draw.choice([0.0, 0.9, 1.0]), draw.choice([0.5, 1.0])
+        config = CriticConfig(policy_lambda=lam, critic_lambda=critic, bootstrap=draw.random() < 0.8)
+        gains, targets = token_credit(rows, values, config, None, after)
+        for index, one in enumerate(rollouts):
+            mine = [place for place, row in enumerate(rows) if row.at[1] == index]
+            said = [value for place in mine for value in values[place]]
+            rewards = [0.0] * (len(said) - 1) + [one.reward]
+            last = after[mine[-1]] if one.limited and config.bootstrap else 0.0
+            wanted, _ = by_verl(rewards, said, lam, last)
+            _, aims = by_verl(rewards, said, critic, last)
+            assert [value for place in mine for value in gains[place]] == pytest.approx(wanted, abs=1e-9)
+            assert [value for place in mine for value in targets[place]] == pytest.approx(aims, abs=1e-9)
+
+
+def test_the_clipped_loss_of_values_is_verls() -> None:
+    """verl's compute_value_loss with the mean over tokens, and the half that its worker multiplies it by."""
+    for number in range(200):
+        torch.manual_seed(number)
+        shape = (3, 5)
+        said, wanted, before = torch.randn(shape, requires_grad=True), torch.randn(shape), torch.randn(shape)
+        mask = (torch.rand(shape) < 0.7).long()
+        mask[0, 0] = 1
+        clip = (None, 0.2, 0.7)[number % 3]
+        loss = value_loss(said, wanted, before, mask, clip)
+        errors = []
+        for row, place in mask.nonzero().tolist():
+            value, old, aim = (float(each.detach()[row, place]) for each in (said, before, wanted))
+            kept = value if clip is None else min(max(value, old - clip), old + clip)
+            errors.append(max((value - aim) ** 2, (kept - aim) ** 2))
+        assert float(loss.detach()) == pytest.approx(0.5 * sum(errors) / len(errors), abs=1e-6)
+        loss.backward()
+        assert said.grad is not None
+        assert not said.grad[mask == 0].any()

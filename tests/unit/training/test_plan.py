@@ -16,9 +16,10 @@ from eval.limits import RolloutLimits
 from eval.prompts import PromptConfig
 from training.memory import plan
 from training.memory.estimate import GIB
-from training.memory.workload import MemoryPlan, Shape, describe
+from training.memory.workload import MemoryPlan, Shape, describe, how
 from training.options import LoraConfig
 from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
+from training.rl.sections import KlConfig
 from training.rl.vllm_config import SamplerConfig
 from training.sft.train import SftConfig
 from training.sft.train import main as sft
@@ -385,6 +386,19 @@ def test_sdpo_s_teacher_has_longer_prompts_and_a_worker_a_model_of_its_own() -> 
     assert beside.components["weights: other models"] == pytest.approx(both)
     assert "generation" not in beside.moments
     assert elsewhere.components == plain.components
+
+
+def test_a_reference_is_a_copy_without_a_lora_and_a_filter_needs_the_logits_as_a_whole() -> None:
+    tasks = TasksConfig(count=8, seed=0)
+    usual: dict[str, Any] = {"model": BASE["model"], "environment": "login", "tasks": tasks, "steps": 4}
+    kl = KlConfig(coefficient=0.1)
+    assert how(RlConfig(**usual), "rl", 1).copies == 0
+    assert how(RlConfig(**usual, kl=kl), "rl", 1).copies == 1
+    assert how(RlConfig(**usual, kl=kl, lora=LoraConfig(rank=8)), "rl", 1).copies == 0
+    assert (how(RlConfig(**usual), "rl", 1).head, how(RlConfig(**usual, top_p=0.9), "rl", 1).head) == (
+        "chunked",
+        "full",
+    )
 
 
 def test_vllm_beside_a_training_takes_its_share_and_is_refused_where_its_model_has_no_room() -> None:

@@ -85,7 +85,6 @@ def test_what_grpo_promises_is_held(
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("mask_truncated_completions", True, "take max_completion, or length_buffer"),
         ("beta", 0.1, "the reference is the model of the start; take kl"),
         ("use_vllm", True, "vLLM samples the rollouts with asynchronous.vllm"),
         ("vllm_mode", "colocate", "vLLM samples the rollouts with asynchronous.vllm"),

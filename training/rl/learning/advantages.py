@@ -150,14 +150,17 @@ def uncertain_turns(group: TaskGroup, share: float = 0.8) -> list[list[bool]]:
     return [[bool(value) for value in values] for values in chosen]
 
 
-def gae(rewards: Sequence[float], values: Sequence[float], gamma: float = 1.0, lam: float = 1.0) -> list[float]:
-    """Generalised advantage estimates of one episode, which ends after its last entry.
+def gae(
+    rewards: Sequence[float], values: Sequence[float], gamma: float = 1.0, lam: float = 1.0, last: float = 0.0
+) -> list[float]:
+    """Generalised advantage estimates of one episode.
 
-    values  the critic's value of the state before each entry; after the last it is 0
+    values  the critic's value of the state before each entry
+    last    and of the state after all of them: 0 where the episode ended there
 
-    Source: Schulman et al. (arXiv 1506.02438).
+    Sources: Schulman et al. (arXiv 1506.02438); of `last`, Pardo et al. (arXiv 1712.00378).
     """
-    out, after, following = [0.0] * len(rewards), 0.0, 0.0
+    out, after, following = [0.0] * len(rewards), 0.0, last
     for index in range(len(rewards) - 1, -1, -1):
         surprise = rewards[index] + gamma * following - values[index]
         out[index] = after = surprise + gamma * lam * after
@@ -179,14 +182,16 @@ def decoupled_gae(
     critic: float = 1.0,
     policy: float | None = None,
     alpha: float = 0.05,
+    last: float = 0.0,
 ) -> tuple[list[float], list[float]]:
     """(advantages of the policy, targets of the critic) for the sampled tokens of one rollout, all turns in a row.
 
     critic  lambda of the targets, which are the values plus their own advantages: with 1 the returns themselves
     policy  lambda of the advantages; None: `adaptive_lambda` of the rollout's length with `alpha`
+    last    the critic's value after all tokens
 
     Source: VC-PPO (arXiv 2503.01491), decoupled GAE; VAPO (arXiv 2504.05118), its length-adaptive form.
     """
     lam = adaptive_lambda(len(rewards), alpha) if policy is None else policy
-    targets = [value + gain for value, gain in zip(values, gae(rewards, values, gamma, critic), strict=True)]
-    return gae(rewards, values, gamma, lam), targets
+    targets = [value + gain for value, gain in zip(values, gae(rewards, values, gamma, critic, last), strict=True)]
+    return gae(rewards, values, gamma, lam, last), targets

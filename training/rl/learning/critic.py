@@ -42,7 +42,7 @@ class ValueNetwork(torch.nn.Module):
         self.head.to(device=body.device, dtype=torch.float32)
 
     def forward(self, made: Mapping[str, Any]) -> Tensor:
-        """(B, T), float32, from what `training.rl.learning.loss_rows.tensors` makes of rows."""
+        """(B, T + 1), float32, before each token and after the last, from what `loss_rows.tensors` makes of rows."""
         seen = {name: made[name] for name in ("pixel_values", "image_grid_thw", "mm_token_type_ids") if name in made}
         hidden = self.body(
             input_ids=torch.cat([made["prompt_ids"], made["completion_ids"]], dim=1),
@@ -51,7 +51,7 @@ class ValueNetwork(torch.nn.Module):
             **seen,
         ).last_hidden_state
         long = made["completion_ids"].size(1)
-        found: Tensor = self.head(hidden[:, -long - 1 : -1].to(self.head.weight.dtype)).squeeze(-1)
+        found: Tensor = self.head(hidden[:, -long - 1 :].to(self.head.weight.dtype)).squeeze(-1)
         return found.float()
 
 
@@ -107,20 +107,21 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
         return number < self.chosen.pretrain
 
     def values(self, rows: Sequence[LossRow]) -> list[list[float]]:
-        """Of each row's sampled tokens."""
+        """Before each of a row's sampled tokens, and after the last one."""
         assert self.network is not None
         found: list[list[float]] = []
         for some in parts(rows, self.config.batch_size):
             with torch.no_grad(), self.trainer.accelerator.autocast():
                 made = self.network(self.trainer.inputs(some))
-            found += [line[: len(row.turn.ids)].tolist() for row, line in zip(some, made, strict=True)]
+            found += [line[: len(row.turn.ids) + 1].tolist() for row, line in zip(some, made, strict=True)]
         return found
 
     def credited(self, records: Sequence[TurnRecord]) -> list[TurnRecord]:
         """The stage: each token's advantage, by the values of before; then the critic learns from the records."""
         own = learnt(records)
-        values = self.values(own)
-        gains, targets = token_credit(own, values, self.chosen, self.config.kl)
+        whole = self.values(own)
+        values, after = [line[:-1] for line in whole], [line[-1] for line in whole]
+        gains, targets = token_credit(own, values, self.chosen, self.config.kl, after)
         self.learn(own, values, targets)
         if self.config.scale_rewards == "group":
             gains = whitened(gains)
@@ -138,7 +139,8 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
             order = list(range(len(records)))
             random.Random(f"{self.config.seed} critic {records[0].made.number} {turn}").shuffle(order)
             for some in parts(order, self.config.batch_size):
-                losses.append(self._step([records[each] for each in some], [targets[each] for each in some]))
+                rows, lines = [records[each] for each in some], [targets[each] for each in some]
+                losses.append(self._step(rows, lines, [values[each] for each in some]))
         flat = list(itertools.chain.from_iterable(targets))
         said = list(itertools.chain.from_iterable(values))
         self.figures = {
@@ -147,21 +149,36 @@ class ValueLearning(TrainerCallback):  # type: ignore[misc]
             "explained": _explained(said, flat),
         }
 
-    def _step(self, rows: Sequence[LossRow], targets: Sequence[Sequence[float]]) -> float:
+    def _step(
+        self, rows: Sequence[LossRow], targets: Sequence[Sequence[float]], values: Sequence[Sequence[float]]
+    ) -> float:
         assert self.network is not None
         made = self.trainer.inputs(rows)
         mask = made["completion_mask"]
-        wanted = torch.zeros(mask.shape, device=mask.device)
-        for place, line in enumerate(targets):
-            wanted[place, : len(line)] = torch.tensor(line)
+        wanted, before = torch.zeros(mask.shape, device=mask.device), torch.zeros(mask.shape, device=mask.device)
+        for place, (line, old) in enumerate(zip(targets, values, strict=True)):
+            wanted[place, : len(line)], before[place, : len(old)] = torch.tensor(line), torch.tensor(old)
         self.optimizer.zero_grad()
         with self.trainer.accelerator.autocast():
-            said = self.network(made)
-        loss = (0.5 * (said - wanted) ** 2 * mask).sum() / mask.sum()
+            said = self.network(made)[:, :-1]
+        loss: Any = value_loss(said, wanted, before, mask, self.chosen.value_clip)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimizer.step()
         return float(loss.detach())
+
+
+def value_loss(said: Tensor, wanted: Tensor, before: Tensor, mask: Tensor, clip: float | None) -> Tensor:
+    """Half the mean squared error of the values at tokens with mask 1, all (B, T).
+
+    With `clip`, a token's error is the larger one of those of its value and of the value at most so far from that of
+    before. Source: PPO, as verl has it.
+    """
+    apart = (said - wanted) ** 2
+    if clip is not None:
+        within = torch.minimum(torch.maximum(said, before - clip), before + clip)
+        apart = torch.maximum(apart, (within - wanted) ** 2)
+    return (0.5 * apart * mask).sum() / mask.sum()
 
 
 def token_credit(
@@ -169,12 +186,14 @@ def token_credit(
     values: Sequence[Sequence[float]],
     config: CriticConfig,
     kl: KlConfig | None = None,
+    after: Sequence[float] | None = None,
 ) -> tuple[list[list[float]], list[list[float]]]:
     """(advantages, the critic's targets) of each record's sampled tokens.
 
     All sampled tokens of a rollout are one sequence, its turns one after the other; prompts and pictures between them
     are no steps. The return comes with the last one; `kl` in
-    the reward is taken off at each. A turn that the loss cannot see is no part of the sequence.
+    the reward is taken off at each. `after`: values after each record's last token, which follow a rollout that the
+    limit of steps cut, with `bootstrap`. A turn that the loss cannot see is no part of the sequence.
     """
     gains: list[list[float]] = [[] for _ in records]
     targets: list[list[float]] = [[] for _ in records]
@@ -182,8 +201,15 @@ def token_credit(
         said = [value for place in places for value in values[place]]
         rewards = [-cost for place in places for cost in costs_of(records[place], kl)]
         rewards[-1] += records[places[0]].played.reward
+        limited = config.bootstrap and after is not None and records[places[0]].played.limited
         gained, wanted = decoupled_gae(
-            rewards, said, gamma=1.0, critic=config.critic_lambda, policy=config.policy_lambda, alpha=config.alpha
+            rewards,
+            said,
+            gamma=1.0,
+            critic=config.critic_lambda,
+            policy=config.policy_lambda,
+            alpha=config.alpha,
+            last=after[places[-1]] if limited and after is not None else 0.0,
         )
         at = 0
         for place in places:

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from eval.config import ConfigError
 from eval.desktop import InfraError
 from training.rl.learning.loss_rows import LossRow, Pictures
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 
 UNFIT = "its pictures do not fit its tokens"
+CUT = "its answer was cut off (mask_truncated)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,17 @@ def turns_of(made: RolloutGeneration) -> list[TurnRecord]:
 def learnt(records: Sequence[TurnRecord]) -> list[TurnRecord]:
     """Those that are in the loss."""
     return [record for record in records if record.masked is None]
+
+
+def without_cut(records: Sequence[TurnRecord]) -> list[TurnRecord]:
+    """Leaves out the turns whose answers were cut off. Raises ConfigError where none is left."""
+    done = [replace(each, masked=CUT) if each.turn.cut and each.masked is None else each for each in records]
+    if not learnt(done):
+        raise ConfigError(
+            "mask_truncated: every answer of a generation was cut off, and none is left to learn from; allow more "
+            "tokens (max_completion), or leave it out"
+        )
+    return done
 
 
 def by_rollout(records: Sequence[TurnRecord], made: RolloutGeneration) -> list[list[list[TurnRecord]]]:

@@ -65,6 +65,7 @@ class KeptRollout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     episode: Episode
     turns: tuple[KeptTurn, ...]
     states: tuple[ScreenState, ...]
+    limited: bool = False
 
 
 class FinishedRollouts(TrainerCallback):  # type: ignore[misc]
@@ -132,7 +133,9 @@ class FinishedRollouts(TrainerCallback):  # type: ignore[misc]
             turns = tuple(_whole(folder, turn) for turn in held.turns)
         except (OSError, SyntaxError):  # what PIL raises for a broken picture
             return None
-        return PlayedRollout(member, held.episode, turns, held.reward, states=held.states, parts=held.parts)
+        return PlayedRollout(
+            member, held.episode, turns, held.reward, states=held.states, parts=held.parts, limited=held.limited
+        )
 
     def keep(self, group: int, task: Task, turns_allowed: int | None, played: PlayedRollout) -> None:
         """Writes a rollout that was just finished. Where that fails, as on a full disk, the training goes on and says
@@ -160,6 +163,7 @@ class FinishedRollouts(TrainerCallback):  # type: ignore[misc]
             episode=played.episode,
             turns=tuple(_stored(folder, turn) for turn in played.turns),
             states=played.states,
+            limited=played.limited,
         )
         begun = folder / f".{FILE}"
         begun.write_bytes(msgspec.msgpack.encode(held))

@@ -30,6 +30,7 @@ class PlayedRollout:
     version  of the weights that sampled its first turn; None: those of its generation
     asked    for SDPO: what each turn was asked
     end      for SDPO: the last screen
+    limited  the limit of steps cut it: neither the model nor the environment had ended it
     replayed a success of before stands in its place: `turns` and `reward` are that one's (`success_replay`)
     """
 
@@ -42,6 +43,7 @@ class PlayedRollout:
     end: Observation | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     version: int | None = None
+    limited: bool = False
     replayed: bool = False
 
 

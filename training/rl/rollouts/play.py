@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from eval.actions import ActionType
 from eval.agents.base import Agent
 from eval.agents.batcher import LINGER, Batcher
 from eval.agents.computer import Computer
@@ -81,6 +82,7 @@ class RolloutAttempt:
         self.states: list[ScreenState] = []
         self.asked: list[AskedTurn] = []
         self.end: Observation | None = None
+        self.limited = False
 
     async def run(self, computer: Computer) -> None:
         if not self.counted:
@@ -104,8 +106,17 @@ class RolloutAttempt:
                 await computer.answer(decision)
         finally:
             self.end = computer.observation if self.screens_kept else None
+            self.limited = limited(computer)
             if not self.counted:
                 self.batcher.leave()
+
+
+def limited(computer: Computer) -> bool:
+    """Whether the limit of steps cut the episode, and not the model, the environment or a failure."""
+    if len(computer.steps) < computer.max_steps or computer.observation.done or computer.failed:
+        return False
+    last = computer.steps[-1].actions if computer.steps else ()
+    return not any(action.type in (ActionType.DONE, ActionType.FAIL) for action in last)
 
 
 def generate(
@@ -314,6 +325,8 @@ async def play_rollout(
         lengths = [len(turn.ids) for turn in runner.turns]
         costs = [overlong_penalty(length, config.max_completion, config.length_buffer) for length in lengths]
         parts["length_cost"] = math.fsum(costs) / len(costs)
+    if config.cut_cost:
+        parts["cut_cost"] = -config.cut_cost * sum(turn.cut for turn in runner.turns)
     return PlayedRollout(
         member,
         episode,
@@ -324,4 +337,5 @@ async def play_rollout(
         end=runner.end,
         parts=parts,
         version=runner.turns[0].version if runner.turns else None,
+        limited=runner.limited,
     )
