@@ -13,7 +13,7 @@ from eval.desktops.reading import FileEntry
 from eval.desktops.stage import DesktopStage
 
 TRASH: Final = ".local/share/Trash"
-# What programs write on their own, measured with the oracles of all programs (docs/explanation/desktops.md). A pattern
+# What programs write on their own, measured with oracles of all programs (docs/howto/benchmark.md). A pattern
 # stands for a file, or for a folder with all that is in it.
 OWN: Final = (
     ".cache",

@@ -36,32 +36,42 @@ from eval.benchmarks.linux_desktop.templates import (
 from eval.benchmarks.linux_desktop.webapps.serving import PORT
 from eval.benchmarks.linux_desktop.writing import TEXT
 
-SPACES = " ".join(f'xmlns:{name}="{uri}"' for name, uri in _SPACES.items())
+HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>'
+MANIFEST: Final = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
+FORMULAS: Final = "urn:oasis:names:tc:opendocument:xmlns:of:1.2"  # what `of:` in front of a formula stands for
+SPACES: Final = " ".join(f'xmlns:{name}="{uri}"' for name, uri in {**_SPACES, "of": FORMULAS}.items())
 PIECE: Final = 12_000  # a multiple of 4: each piece of base64 is decoded alone, and the tool takes 20,000 characters
 Post = tuple[str, Mapping[str, object]]  # the address and the fields of a form; a list is a field several times
-BOLD = '<style:text-properties fo:font-weight="bold"/>'
+VIEW: Final = (
+    '<config:config-item-set config:name="ooo:view-settings"><config:config-item-map-indexed config:name="Views">'
+    '<config:config-item-map-entry><config:config-item-map-named config:name="Tables"><config:config-item-map-entry '
+    'config:name="Sheet1">{}</config:config-item-map-entry></config:config-item-map-named></config:config-item-map-entry>'
+    "</config:config-item-map-indexed></config:config-item-set>"
+)
+BOLD: Final = '<style:text-properties fo:font-weight="bold"/>'
 
 
 def document(kind: str, body: str, styles: str = "", named: str = "", settings_xml: str = "") -> bytes:
     """A document with automatic styles and named ones."""
+    parts = {
+        "content.xml": f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>",
+        "styles.xml": f"<office:styles>{named}</office:styles>",
+        **({"settings.xml": f"<office:settings>{settings_xml}</office:settings>"} if settings_xml else {}),
+    }
+    entries = "".join(
+        f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>' for name in parts
+    )
+    manifest = (
+        f'{HEAD}<manifest:manifest manifest:version="1.3" xmlns:manifest="{MANIFEST}"><manifest:file-entry '
+        f'manifest:full-path="/" manifest:media-type="{kind}"/>{entries}</manifest:manifest>'
+    )
     out = io.BytesIO()
-    head = '<?xml version="1.0" encoding="UTF-8"?>'
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("mimetype", kind)
-        archive.writestr(
-            "content.xml",
-            f'{head}<office:document-content {SPACES} office:version="1.3"><office:automatic-styles>{styles}'
-            f"</office:automatic-styles><office:body>{body}</office:body></office:document-content>",
-        )
-        archive.writestr(
-            "styles.xml",
-            f'{head}<office:document-styles {SPACES} office:version="1.3"><office:styles>{named}</office:styles>'
-            "</office:document-styles>",
-        )
-        if settings_xml:
-            archive.writestr(
-                "settings.xml", f"{head}<office:document-settings {SPACES}>{settings_xml}</office:document-settings>"
-            )
+        for name, content in parts.items():
+            root = f"office:document-{name.removesuffix('.xml')}"
+            archive.writestr(name, f'{HEAD}<{root} {SPACES} office:version="1.3">{content}</{root}>')
+        archive.writestr("META-INF/manifest.xml", manifest)
     return out.getvalue()
 
 
@@ -84,7 +94,8 @@ def cell(value: str | float, **more: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], name: str = "Sheet1", columns: str = "") -> str:
-    lines = "".join(f"<table:table-row>{''.join(row)}</table:table-row>" for row in rows)
+    # LibreOffice passes over a row without any cell
+    lines = "".join(f"<table:table-row>{''.join(row) or cell('')}</table:table-row>" for row in rows)
     return f"<table:table table:name={quoteattr(name)}>{columns}{lines}</table:table>"
 
 
@@ -144,9 +155,10 @@ def office(task: Instance) -> bytes | None:
         grid[0] = [cell(str(value), style_name="ce1") for value in task.rows[0]]
         return book(table(grid), styles=style("ce1", "table-cell", BOLD))
     if isinstance(task, calc_looks.FreezeHeadings):
-        item = '<config:config-item config:name="{}" config:type="int">{}</config:config-item>'
-        told = item.format("VerticalSplitMode", 2) + item.format("VerticalSplitPosition", 1)
-        return book(table(cells(task.rows)), settings_xml=told)
+        item = '<config:config-item config:name="{}" config:type="{}">{}</config:config-item>'
+        split = item.format("VerticalSplitMode", "short", 2) + item.format("VerticalSplitPosition", "int", 1)
+        told = item.format("PositionBottom", "int", 1) + split
+        return book(table(cells(task.rows)), settings_xml=VIEW.format(told))
     if isinstance(task, calc_looks.AddSheets):
         one, two, new = task.names
         total = cell(float(sum(task.numbers)), formula=f"of:=[${one}.A2]+[${two}.A2]")

@@ -46,14 +46,14 @@ def moved(before: State, after: State, names: dict[str, str | None]) -> bool:
 
 @checks("mousepad-append")
 def _(text: str, before: State, after: State) -> bool:
-    name, line = words(r"shows (.+?)\. Add one line at its end, exactly: (.*) - and save", text)
+    name, line = words(r'shows (.+?)\. Add one line at its end, exactly "(.*)", and save', text)
     path = before.place(name)
     return after.lines(path) == [*before.lines(path), line]
 
 
 @checks("mousepad-delete-line")
 def _(text: str, before: State, after: State) -> bool:
-    name, line = words(r"shows (.+?)\. Delete the line: (.*) - and leave", text)
+    name, line = words(r'shows (.+?)\. Delete the line "(.*)", and leave', text)
     path = before.place(name)
     return after.lines(path) == [each for each in before.lines(path) if each != line]
 
@@ -88,7 +88,7 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("thunar-delete-kind")
 def _(text: str, before: State, after: State) -> bool:
-    kind, folder = words(r"all (\.\w+) files in the folder (\w+) of", text)
+    kind, folder = words(r"all (\.\w+) files in the folder (\S+) of", text)
     return moved(before, after, {path: None for path in before.below(folder) if path.endswith(kind)})
 
 
@@ -147,7 +147,7 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("xterm-rename-ending")
 def _(text: str, before: State, after: State) -> bool:
-    folder, old, new = words(r"folder (\w+) of .* end in (\.\w+): they are to end in (\.\w+)\.", text)
+    folder, old, new = words(r"folder (\S+) of .* end in (\.\w+): they are to end in (\.\w+)\.", text)
     mine = [path for path in before.below(folder) if path.endswith(old)]
     return moved(before, after, {path: path.removesuffix(old) + new for path in mine})
 

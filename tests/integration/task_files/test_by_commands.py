@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.benchmarks.linux_desktop.measuring import commands_of
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktops.tools import MAX_GIVEN
 
 LEAVING = [
@@ -24,7 +24,7 @@ def test_the_commands_leave_the_right_files(name: str, tmp_path: Path) -> None:
     for path in [*template.targets(), *template.removed()]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(b"what was there before, and longer than what comes" * 9)
-    for command in commands_of(template):
+    for command in commands(template):
         subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     assert {path: (tmp_path / path).read_bytes() for path in template.targets()} == dict(template.targets())
     assert not any((tmp_path / path).exists() for path in template.removed())
@@ -38,10 +38,10 @@ def test_a_large_file_with_an_odd_name_is_whole(tmp_path: Path) -> None:
         def removed(self) -> tuple[str, ...]:
             return ()
 
-    commands = commands_of(Large())  # type: ignore[arg-type]
-    assert len(commands) > 3
-    assert all(len(command) <= MAX_GIVEN for command in commands)  # the tool refuses longer ones
-    for command in commands:
+    told = commands(Large())  # type: ignore[arg-type]
+    assert len(told) > 3
+    assert all(len(command) <= MAX_GIVEN for command in told)  # the tool refuses longer ones
+    for command in told:
         subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     (path,) = (tmp_path / "a folder").iterdir()
     assert path.read_bytes() == bytes(range(256)) * 500

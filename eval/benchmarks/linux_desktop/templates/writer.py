@@ -323,7 +323,7 @@ class BulletList(TextTask):
 
 
 @dataclass(frozen=True)
-class NoSuchLine(Infeasible, Heading):
+class NoSuchParagraph(Infeasible, Heading):
     """The text does not have the line."""
 
     about: ClassVar = About("writer-no-such-line", (WRITER,), "easy", 1, infeasible=True, twin="writer-heading")
@@ -339,5 +339,5 @@ TEMPLATES: Final = (
     ReplaceWord,
     MoveLine,
     BulletList,
-    NoSuchLine,
+    NoSuchParagraph,
 )
