@@ -10,7 +10,7 @@ from typing import Final
 
 from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
 from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
-from eval.benchmarks.linux_desktop.looks import PLAIN, Looks, Marks
+from eval.benchmarks.linux_desktop.looks import PLAIN, DocumentStyles, Marks
 
 TRIES: Final = 3  # other numbers with which a formula is worked out
 CLOSE: Final = 1e-6
@@ -76,7 +76,7 @@ class Book:
         """The cells that hold something and are not plain, as Sheet!A1."""
         if not self.parts:
             return {}
-        looks = Looks(self.parts)
+        looks = DocumentStyles(self.parts)
         known: dict[str, Marks] = {}
         found = {}
         for sheet, rows in self.sheets.items():

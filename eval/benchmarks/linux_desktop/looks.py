@@ -24,7 +24,7 @@ Marks = frozenset[str]
 PLAIN: Final[Marks] = frozenset()
 
 
-class Looks:
+class DocumentStyles:
     """The styles of a document. `parts`: as read from it."""
 
     def __init__(self, parts: Mapping[str, bytes]) -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
-from eval.benchmarks.linux_desktop.looks import Looks, Marks
+from eval.benchmarks.linux_desktop.looks import DocumentStyles, Marks
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
 NESTED: Final = 50  # elements in each other that are read
@@ -61,7 +61,7 @@ def written(parts: Mapping[str, bytes]) -> Written:
         return Written()
     numbered = {*_numbered(root), *(_numbered(parsed(parts, "styles.xml")) if "styles.xml" in parts else ())}
     found: list[Paragraph] = []
-    _read(Looks(parts), body, found, numbered, None, False, 0)
+    _read(DocumentStyles(parts), body, found, numbered, None, False, 0)
     tags = {qualified(*each): each[1] for each in ADDED}
     return Written(tuple(found), tuple(tags[each.tag] for each in body.iter() if each.tag in tags))
 
@@ -77,7 +77,7 @@ def _numbered(root: ElementTree.Element) -> set[str]:
 
 
 def _read(
-    looks: Looks,
+    looks: DocumentStyles,
     element: ElementTree.Element,
     found: list[Paragraph],
     numbered: Collection[str],
@@ -115,7 +115,7 @@ def _plain(element: ElementTree.Element, deep: int = 0) -> str:
     return "".join(parts)
 
 
-def _runs(looks: Looks, paragraph: ElementTree.Element) -> tuple[tuple[str, Marks], ...]:
+def _runs(looks: DocumentStyles, paragraph: ElementTree.Element) -> tuple[tuple[str, Marks], ...]:
     """The text of a paragraph in parts, each with how it looks: by the paragraph's style, and the spans around it."""
     style = qualified("text", "style-name")
     runs: list[tuple[str, Marks]] = []
