@@ -162,9 +162,11 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           need
     max_completion        tokens of an answer at most
     temperature           of the sampling
-    top_k, top_p, min_p, repetition_penalty
-                          filters of the sampling, as transformers has them; 0, 1, 0 and 1: none. The loss computes with
+    top_k                 filter of the sampling: only so many of the likeliest tokens; 0: all. The loss computes with
                           the filtered distribution, too, whose logits it holds for a whole pass
+    top_p                 filter of the sampling: the likeliest tokens that have this probability together
+    min_p                 filter of the sampling: tokens of at least this part of the likeliest one's probability
+    repetition_penalty    filter of the sampling: makes tokens that are there already less likely, as in transformers
     rows                  what is one row of the loss: turn, with the prompt that it was asked with; or trajectory, a
                           whole rollout, read once instead of once for each turn, which needs prompts that continue each
                           other (prompt.history_style chat). Where an answer's text is not tokenised again as it was

@@ -56,6 +56,7 @@ FOREIGN: Final = {
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
     "top_level.txt": "in the metadata of a Python package",
+    "install.md": "a page of docs/, which a message names",
     "ID.json": "a task in OSWorld's format, which others write",
     "code.tar": "the code of a job, inside the store",
     "progress.jsonl": "the runtime's own, deleted with its folder",

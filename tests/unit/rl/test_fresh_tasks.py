@@ -14,7 +14,7 @@ from msgspec import structs
 
 from eval.config import ConfigError
 from eval.desktop import Task
-from eval.environments.registry import TasksConfig, environment, redrawing
+from eval.environments.registry import TasksConfig, redrawing, tasks_of
 from tests.unit.rl.test_task_sampler import played
 from training.rl.config import FreshConfig, RlConfig
 from training.rl.rollouts.fresh_tasks import task_key
@@ -188,9 +188,9 @@ def test_what_cannot_be_is_said_before_the_training(tmp_path: Path) -> None:
 )
 def test_our_environments_draw_what_they_draw_themselves(name: str, options: dict[str, Any]) -> None:
     """The task of a template and a seed is the same whoever asks, and its key tells it from all others."""
-    world, drawn = environment(name), redrawing(name)
-    later = world.tasks(40, 30, options)
-    for task in world.tasks(40, 0, options):
+    drawn = redrawing(name)
+    later = tasks_of(name, 40, 30, options)
+    for task in tasks_of(name, 40, 0, options):
         same = [each for each in later if each.seed == 33 and each.tags == task.tags and each.cluster == task.cluster]
         assert drawn(task, 33, options) in same
         assert len({task_key(each) for each in same}) == len(same)
