@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
-
-import msgspec
+from typing import Final, NamedTuple, Protocol
 
 from launcher.errors import BadInput
 
@@ -14,7 +12,7 @@ DEADLINE: Final = 30.0
 TEMPORARY: Final = ".tmp"  # where a file store prepares objects; no key may start with it
 
 
-class Meta(msgspec.Struct, frozen=True):
+class Meta(NamedTuple):
     """An object as a listing shows it. `modified` is the store's own time, seconds since the epoch."""
 
     key: str

@@ -54,7 +54,7 @@ def test_the_place_in_the_queue_is_told(bench: Bench) -> None:
         runs[3]: "3rd of 3, waits for 1 cpu",
     }
     backend = LocalBackend({"state": bench.state.path, "cpus": 4})
-    backend._ensure = lambda: None  # type: ignore[method-assign]
+    backend._ensure = lambda **how: None  # type: ignore[method-assign]
     seen = backend.look_up(runs[1])
     assert seen is not None
     assert (seen.phase, seen.evidence) == ("queued", "2nd of 3, waits for 2 cpus")

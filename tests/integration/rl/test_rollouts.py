@@ -98,10 +98,16 @@ def test_the_desktops_of_sixteen_rollouts_step_at_once(batching: str) -> None:
     assert rounds == [["begin"] * 16 + ["end"] * 16] * STEPS
 
 
-@pytest.mark.parametrize("fails", ["desktop", "checker", "nan", "five", "minus"])
+@pytest.mark.parametrize("fails", ["desktop", "nan", "five", "minus"])
 def test_what_fails_once_is_tried_again_and_counted(fails: str) -> None:
     made = generate(Fixed(), planned([fails]), tasks(2), config(), 0)
     assert (made.retried, made.void.total(), [len(group.rollouts) for group in made.groups]) == (1, 0, [4, 4])
+
+
+def test_a_checker_that_fails_on_one_state_and_judges_the_untouched_one_is_a_return_of_0() -> None:
+    made = generate(Fixed(), planned(["checker"]), tasks(2), config(), 0)
+    assert (made.retried, made.void.total(), [len(group.rollouts) for group in made.groups]) == (0, 0, [4, 4])
+    assert made.groups[0].rollouts[0].reward == 0.0
 
 
 def test_a_score_that_is_none_is_void_and_said() -> None:
@@ -118,7 +124,7 @@ def test_what_fails_every_time_is_void_and_leaves_its_group() -> None:
 
 
 def test_a_group_with_one_rollout_left_is_dropped_and_counted() -> None:
-    fails = ["checker"] * 3 + [""] * 5
+    fails = ["checker"] * 3 + [""] * 5 + ["checker"] * 3  # the last three: the untouched states, which it fails on, too
     made = generate(Fixed(), planned(fails), tasks(2), config(limits=RolloutLimits(attempts=1), max_void=0.5), 0)
     assert made.dropped == ["login-0"]
     assert [group.task.task_id for group in made.groups] == ["login-1"]
@@ -127,7 +133,7 @@ def test_a_group_with_one_rollout_left_is_dropped_and_counted() -> None:
 
 
 def test_too_many_void_rollouts_stop_the_training_with_the_reasons() -> None:
-    fails = ["checker", "desktop", "desktop"]
+    fails = ["checker", "desktop", "desktop", *[""] * 5, "checker"]  # the last: on the untouched state, too
     with pytest.raises(
         InfraError, match=r"3 of 8 rollouts are void, more than max_void 0.25: 2 x DesktopGone.*; 1 x .*Value"
     ):

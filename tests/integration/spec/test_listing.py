@@ -23,7 +23,7 @@ from tests.support.needs import need, need_root
 
 @pytest.fixture
 def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
 
 
 def test_gitignore_counts_without_git(tmp_path: Path, no_git: None) -> None:
@@ -108,7 +108,7 @@ def test_slipwayignore_counts_in_both_cases(tmp_path: Path, with_git: bool, monk
         git(folder, "init", "-q")
         git(folder, "add", "big/x")
     else:
-        monkeypatch.setattr(module.shutil, "which", lambda name: None)
+        monkeypatch.setattr(shutil, "which", lambda name: None)
     assert sorted(listing(folder).names) == [".slipwayignore", "a.py", "sub/.slipwayignore", "sub/c.txt"]
 
 
