@@ -71,7 +71,7 @@ class FaultyDesktop:
     async def score(self) -> Score:
         await asyncio.sleep(self.seconds)
         if self.fails == "score":
-            raise ValueError("a fault of the checker")
+            raise DesktopGone("what the checker reads cannot be reached")
         if self.fails == "nan":
             return Score(float("nan"), False)
         self.ledger.judged.append(self.number)
