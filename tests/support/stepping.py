@@ -119,7 +119,7 @@ class Stepper:
 
 
 class InTurn:
-    """What stands in for ThreadPoolExecutor: one call after another, in the calling thread."""
+    """What stands in for ThreadPoolExecutor and launcher.parallel.Threads: one call after another, in one thread."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         pass

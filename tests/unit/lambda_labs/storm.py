@@ -487,8 +487,9 @@ def in_virtual_time(world: World) -> Iterator[None]:
 
     for name, module in list(sys.modules.items()):
         if name.startswith("launcher."):
-            if hasattr(module, "ThreadPoolExecutor"):
-                put(module, "ThreadPoolExecutor", InTurn)
+            for pool in ("ThreadPoolExecutor", "Threads"):
+                if hasattr(module, pool):
+                    put(module, pool, InTurn)
             if name in MODULES and hasattr(module, "time"):
                 put(module, "time", world.stepper)
             if name in MODULES and hasattr(module, "boottime"):
