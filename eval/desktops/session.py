@@ -182,7 +182,8 @@ class DesktopSession:
                 async with asyncio.timeout(limit_s):
                     await self._changed.wait_for(lambda: self._windows == count or self._failure)
             except TimeoutError:
-                raise DesktopTimeout(f"{self._windows} windows after {limit_s:g} s, not {count}") from None
+                if self._windows != count:  # it may have come just when the time was over
+                    raise DesktopTimeout(f"{self._windows} windows after {limit_s:g} s, not {count}") from None
         self.check()
 
     @property
