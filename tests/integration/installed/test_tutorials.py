@@ -15,7 +15,7 @@ TUTORIALS = ("demo", "own-folder", "own-task", "recordings")  # monitor: tests/i
 # as .ci/run has the demo: as much as shows that every stage works
 FEWER = {
     "login-episodes:config.tasks.count": 60,
-    "login-sft:config.steps": 10,
+    "login-sft:config.steps": 20,
     "login-before:config.tasks.count": 4,
     "login-after:config.tasks.count": 4,
 }
@@ -42,6 +42,7 @@ def follow(tutorial: str, work: Path, more: str = "") -> None:
         assert done.returncode == 0, f"$ {typed}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.timeout(1200)
 def test_the_first_tutorial_with_fewer_steps(work: Path) -> None:
     follow("demo", work, " ".join(f"--set {name}={value}" for name, value in FEWER.items()))
     assert "<html" in (work / "login.html").read_text()
