@@ -157,6 +157,10 @@ def _fields(item: Any) -> Iterator[str]:
         for member in msgspec.structs.fields(item):
             default = member.default if member.default is not msgspec.NODEFAULT else member.default_factory
             yield _field(member.name, str(types[member.name]), not member.required, default)
+    elif hasattr(item, "_field_defaults"):  # a named tuple
+        for name, kind in inspect.get_annotations(item).items():
+            kind = kind if isinstance(kind, str) else kind.__forward_arg__
+            yield _field(name, kind, name in item._field_defaults, item._field_defaults.get(name))
     elif getattr(item, "_is_protocol", False):
         for name, kind in inspect.get_annotations(item).items():
             yield _field(name, str(kind), False, None)
