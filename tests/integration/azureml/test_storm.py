@@ -19,7 +19,7 @@ def outside_git(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("launchers", "trials"), [(3, 4), *[pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 4), (8, 3))]]
+    ("launchers", "trials"), [(3, 4), *[pytest.param(*one, marks=pytest.mark.nightly) for one in ((1, 4), (8, 4))]]
 )
 def test_a_short_storm(launchers: int, trials: int) -> None:
     sums, failed = storm(trials, 1, launchers)
