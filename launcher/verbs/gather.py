@@ -32,6 +32,7 @@ from launcher.store.paths import stored_name
 from launcher.store.transfer import Damaged, Lanes, Meter, Progress
 from launcher.verbs.gather_plan import WHAT, Item, Plan, plan_run
 
+OUTPUTS: Final = "outputs"  # in `what`: all that a job declares as its outputs
 RECORDED: Final = 10.0  # seconds between two records during a copy
 PLANS: Final = 3  # a running run may delete objects after the plan was made
 
@@ -113,9 +114,6 @@ def with_sources(store: Store, runs: Sequence[str]) -> list[str]:
         ended = [(run, *body) for run, body in zip(runs, bodies, strict=True) if body]
     sources = [decode_record(meta.key, body, Result).source(run)[0] for run, body, meta in ended]
     return list(dict.fromkeys([*runs, *sources]))
-
-
-OUTPUTS: Final = "outputs"  # in `what`: all that a job declares as its outputs
 
 
 def _kinds(what: Iterable[str]) -> frozenset[str]:

@@ -30,10 +30,12 @@ CLICK = Decision("", Action(ActionType.CLICK, x=0.5, y=0.5))
 
 @dataclass
 class Ledger:
-    """Of all desktops: attempts that began, those that were judged well, desktops open now and at most."""
+    """Of all desktops: attempts that began, those that were judged well, those whose checker raised (each is followed
+    by a desktop for the untouched state), desktops open now and at most."""
 
     began: list[int] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)
+    raised: list[int] = field(default_factory=list)
     open: int = 0
     most: int = 0
     closed: int = 0
@@ -70,8 +72,11 @@ class FaultyDesktop:
 
     async def score(self) -> Score:
         await asyncio.sleep(self.seconds)
+        if not self.steps:  # the untouched state, which the rollout asks for after a checker that raised twice
+            raise ValueError("a fault of the checker")
         if self.fails == "score":
-            raise DesktopGone("what the checker reads cannot be reached")
+            self.ledger.raised += [self.number] if self.number not in self.ledger.raised else []
+            raise ValueError("a fault of the checker")
         if self.fails == "nan":
             return Score(float("nan"), False)
         self.ledger.judged.append(self.number)

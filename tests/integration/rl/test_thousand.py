@@ -50,7 +50,8 @@ def trial(seed: int, count: int) -> None:
     assert set(counted) <= set(ledger.judged)
     alone = len(ledger.judged) - len(counted)  # the only valid ones of groups that were dropped
     assert 0 <= alone <= len(made.dropped)
-    assert len(ledger.began) == made.tried + made.retried
+    assert len(ledger.raised) > 0
+    assert len(ledger.began) == made.tried + made.retried + len(ledger.raised)
     assert (ledger.open, ledger.closed, ledger.most) == (0, len(ledger.began), count * 8)
     assert made.void.total() > 0 < made.retried
 

@@ -87,7 +87,7 @@ def edited(where: Callable[..., Any]) -> dict[Path, str]:
     assert isinstance(body, ast.FunctionDef | ast.AsyncFunctionDef)
     at = first - 1 + body.body[-1].lineno - 1
     indent = text[at][: len(text[at]) - len(text[at].lstrip())]
-    return {path: "".join([*text[:at], f"{indent}assert True\n", *text[at:]])}
+    return {path: "".join([*text[:at], f"{indent}pass\n", *text[at:]])}
 
 
 def replaced(path: str, before: str, after: str) -> dict[Path, str]:
