@@ -124,7 +124,7 @@ def _main(arguments: list[str]) -> int:
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
-    from launcher.light import load_msgspec
+    from launcher.msgspec_import import load_msgspec
 
     load_msgspec()
     from launcher.cli.arguments import call

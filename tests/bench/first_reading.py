@@ -8,7 +8,6 @@ The store is in memory, and each request takes 20 ms.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -81,20 +80,12 @@ def main() -> int:
     if sys.argv[1:] == ["one"]:
         measure()
         return 0
-    here, old = Path(__file__).parents[2], os.environ.get("OLD", "")
+    from tests.bench.checkouts import checkouts, measured  # the other checkout may lack it
+
     print(f"| first reading of {RUNS:,} finished runs, 20 ms a request | requests a run | s | CPU ms a run |")
     print("|---|---:|---:|---:|")
-    checkouts = ({"before": Path(old)} if old else {}) | {"now": here}
-    for code, checkout in checkouts.items():
-        done = subprocess.run(
-            [sys.executable, __file__, "one"],
-            env={**os.environ, "PYTHONPATH": str(checkout)},
-            cwd=checkout,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        print(f"| {code} | {done.stdout.strip()} |")
+    for code, checkout in checkouts().items():
+        print(f"| {code} | {measured(__file__, checkout)} |")
     return 0
 
 

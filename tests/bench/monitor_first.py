@@ -6,7 +6,6 @@ RUNS=1000 OLD=<another checkout> python -m tests.bench.monitor_first
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,22 +35,14 @@ def main() -> int:
     if sys.argv[1:] == ["one"]:
         measure()
         return 0
-    here, old = Path(__file__).parents[2], os.environ.get("OLD", "")
-    checkouts = ({"before": Path(old)} if old else {}) | {"now": here}
+    from tests.bench.checkouts import checkouts, measured  # the other checkout may lack it
+
     print(f"| first ingest of {RUNS:,} runs | CPU ms a run, three times |")
     print("|---|---:|")
-    figures: dict[str, list[str]] = {code: [] for code in checkouts}
+    figures: dict[str, list[str]] = {code: [] for code in checkouts()}
     for _ in range(3):
-        for code, checkout in checkouts.items():
-            done = subprocess.run(
-                [sys.executable, __file__, "one"],
-                env={**os.environ, "PYTHONPATH": str(checkout)},
-                cwd=checkout,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            figures[code].append(done.stdout.strip())
+        for code, checkout in checkouts().items():
+            figures[code].append(measured(__file__, checkout))
     for code, each in figures.items():
         print(f"| {code} | {', '.join(each)} |")
     return 0

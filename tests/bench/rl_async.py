@@ -26,9 +26,9 @@ from tests.integration.rl.simulated import (
 )
 from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.asynchronous.rollout_queue import ages
-from training.rl.config import AsyncConfig
 from training.rl.rollouts.play import generate
 from training.rl.rollouts.waiting_times import WaitingTimes
+from training.rl.sections import AsyncConfig
 
 MODEL_S: Final = 0.5
 STEP_S: Final = 0.5

@@ -7,16 +7,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from eval.config import Config, ConfigError
+from eval.config import ConfigError
 from eval.environments.registry import TasksConfig, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
-from training.rl.sections import KlConfig
+from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig
 from training.rl.trl_options import check_trl
-from training.rl.vllm_config import SamplerConfig, visible
+from training.rl.vllm_config import visible
 from training.trl_arguments import UNREAD_BY_RL
 
 Loss = Literal["grpo", "dapo", "cispo", "sapo"]
@@ -25,90 +25,6 @@ Average = Literal["tokens", "rollouts", "constant"]
 Temperature = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
 TOLERANCES = {"float32": 1e-3, "bf16": 0.1}  # nats
 BY_VLLM = {"float32": 1e-2, "bf16": 0.2}  # other kernels, in another order
-
-
-class SdpoConfig(Config, frozen=True, kw_only=True):
-    """
-    solved  what the turns of a rollout that succeeded learn from: sdpo, as all others, from another success of the
-            group; or grpo, from their advantage, by `loss`
-    alpha   the divergence: 0, the forward KL; 1, the reverse one; between, Jensen-Shannon, at .5 the symmetric one
-    top     tokens that are compared one by one, the student's likeliest; the others are one bucket. None: all
-    rate    of the teacher: after each step it is (1 - rate) times itself plus rate times the model. 0 keeps the model
-            of the start
-    mix     a trust region in place of an average, with rate 0: the teacher's logits are (1 - mix) times those of the
-            model of the start plus mix times those of the model now. None: no trust region
-    most    a token's largest importance weight
-    """
-
-    solved: Literal["sdpo", "grpo"] = "sdpo"
-    alpha: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
-    top: Positive | None = 100
-    rate: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.05
-    mix: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    most: Annotated[float, msgspec.Meta(gt=0)] = 2.0
-
-
-class CriticConfig(Config, frozen=True, kw_only=True):
-    """
-    learning_rate  of the critic, constant
-    pretrain       generations at the start in which only the critic learns, from the returns of a policy that stays as
-                   it is
-    epochs         times that the critic goes through each generation, in steps of batch_size turns
-    critic_lambda  of its targets: with 1 they are the returns themselves
-    policy_lambda  of the advantages; None: 1 - 1 / (alpha times the rollout's sampled tokens)
-    alpha          of that
-    value_clip     how far a value may move from what the critic said before the generation, in its loss: of the errors
-                   of the value and of the clipped one the larger counts (PPO's). None: as far as it likes
-    bootstrap      where the limit of steps cut a rollout that had not ended, the value after its last token stands for
-                   what might have followed; else it is 0 there
-    """
-
-    learning_rate: Annotated[float, msgspec.Meta(gt=0)] = 1e-5
-    pretrain: Annotated[int, msgspec.Meta(ge=0)] = 0
-    epochs: Positive = 1
-    critic_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    policy_lambda: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.05
-    value_clip: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    bootstrap: bool = False
-
-
-class FreshConfig(Config, frozen=True, kw_only=True):
-    """
-    each  new tasks after each group of which some rollouts failed and some succeeded: its template, drawn anew
-    most  of them that are kept; beyond it those go that are drawn least
-    """
-
-    each: Positive = 1
-    most: Positive = 500
-
-
-class ReplayConfig(Config, frozen=True, kw_only=True):
-    """
-    max_age  generations after which a success is too far from the present model
-    kept     successes that are kept at most, the newest ones, one of each task; every checkpoint holds their pictures
-    """
-
-    max_age: Positive = 50
-    kept: Positive = 64
-
-
-class AsyncConfig(Config, frozen=True, kw_only=True):
-    """
-    staleness  updates that may lie between the weights with which a group of rollouts began and those that learn from
-               it; an older group is thrown away as a whole. So many times tasks_per_generation groups are ordered ahead
-    cap        of a token's importance weight, the ratio of its probability by the weights that learn to that by those
-               that sampled it
-    restarts   of the process that plays rollouts, where it ends by itself, before the training gives up
-    device     of its model, as torch names it. None: the first GPU, which it shares with the training, or the CPU
-    vllm       vLLM samples the rollouts. None: transformers
-    """
-
-    staleness: Positive = 2
-    cap: Annotated[float, msgspec.Meta(ge=1)] = 2.0
-    restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
-    device: str | None = None
-    vllm: SamplerConfig | None = None
 
 
 # what nothing reads where every turn learns from the teacher

@@ -8,8 +8,8 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from eval.benchmarks.linux_desktop.document_styles import DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
-from eval.benchmarks.linux_desktop.looks import DocumentStyles, Marks
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
 NESTED: Final = 50  # elements in each other that are read

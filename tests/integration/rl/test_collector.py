@@ -24,8 +24,8 @@ from tests.integration.rl.simulated import (
     simulated_config,
 )
 from training.rl.asynchronous.collector import RolloutCollector
-from training.rl.config import AsyncConfig
 from training.rl.rollouts.play import PolicyFailed, RolloutsStopped
+from training.rl.sections import AsyncConfig
 
 pytestmark = pytest.mark.ml
 

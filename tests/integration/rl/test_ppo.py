@@ -13,8 +13,9 @@ import torch
 from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import same
 from tests.support.made_once import made_once
-from training.rl.config import CriticConfig, RlConfig
+from training.rl.config import RlConfig
 from training.rl.learning.turn_records import turns_of
+from training.rl.sections import CriticConfig
 from training.rl.train import make_trainer, train
 
 pytestmark = [

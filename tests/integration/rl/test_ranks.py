@@ -22,7 +22,8 @@ from tests.integration.rl.test_training import newest, same, written
 from tests.integration.rl.worlds import LEDGER
 from tests.support.waiting import until
 from training.options import LoraConfig
-from training.rl.config import AsyncConfig, ReplayConfig, RlConfig
+from training.rl.config import RlConfig
+from training.rl.sections import AsyncConfig, ReplayConfig
 from training.rl.train import train
 
 pytestmark = [

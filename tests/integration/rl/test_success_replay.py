@@ -16,7 +16,8 @@ from launcher.results.training_records import read_folder
 from tests.integration.rl import worlds
 from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_training import same
-from training.rl.config import ReplayConfig, RlConfig
+from training.rl.config import RlConfig
+from training.rl.sections import ReplayConfig
 from training.rl.train import make_trainer, train
 
 pytestmark = [

@@ -17,9 +17,9 @@ from tests.integration.rl.simulated import (
     simulated_config,
 )
 from training.rl.asynchronous.collector import RolloutCollector
-from training.rl.config import AsyncConfig
 from training.rl.rollouts.generation import RolloutGeneration
 from training.rl.rollouts.play import generate
+from training.rl.sections import AsyncConfig
 
 pytestmark = pytest.mark.ml
 

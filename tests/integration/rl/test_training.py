@@ -23,7 +23,7 @@ from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
 from tests.support.made_once import made_once
 from training.common.entry import read_state
-from training.rl.config import FreshConfig
+from training.rl.sections import FreshConfig
 from training.rl.train import main, train
 
 pytestmark = [

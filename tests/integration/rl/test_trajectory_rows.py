@@ -14,13 +14,13 @@ import torch
 
 from eval.config import ConfigError
 from tests.integration.rl.conftest import CHAT, picture_gradients, rl_config
-from training.rl.config import AsyncConfig, CriticConfig, ReplayConfig
 from training.rl.learning import gate
 from training.rl.learning.coefficients import TOKENS, MeanSettings, with_coefficients
 from training.rl.learning.loss_rows import LossRow
 from training.rl.learning.losses import LossSettings
 from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, turns_of
+from training.rl.sections import AsyncConfig, CriticConfig, ReplayConfig
 from training.rl.train import make_trainer, train
 
 pytestmark = [

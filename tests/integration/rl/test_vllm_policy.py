@@ -19,8 +19,8 @@ from tests.integration.training import clicks
 from training.common.models import load_model, load_processor
 from training.common.vllm_prompts import one_placeholder
 from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, VllmPolicy, token_rules
-from training.rl.config import AsyncConfig
 from training.rl.rollouts.policy import Policy, PolicyQuestion
+from training.rl.sections import AsyncConfig
 from training.rl.vllm_config import SamplerConfig
 from training.weights.tiny import TinyConfig, build
 

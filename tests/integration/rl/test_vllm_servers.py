@@ -20,7 +20,7 @@ from tests.unit.rl.adapter_files import published
 from training.rl.asynchronous.rollouts import weights_folder
 from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, check_answer
 from training.rl.asynchronous.vllm_servers import ServerSampler
-from training.rl.config import AsyncConfig
+from training.rl.sections import AsyncConfig
 from training.rl.vllm_config import SamplerConfig
 from training.rl.weights.lora_folders import LoraFolders
 from training.rl.weights.published import PublishedWeights

@@ -7,9 +7,9 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from eval.benchmarks.linux_desktop.books import Book
 from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, parsed, refers_to, sheet_file, sheets
 from eval.benchmarks.linux_desktop.registry import instance
+from eval.benchmarks.linux_desktop.spreadsheets import Workbook
 from eval.benchmarks.linux_desktop.template import TemplateJudgement
 from eval.benchmarks.linux_desktop.templates.calc import SheetTask
 from eval.benchmarks.linux_desktop.templates.calc_sheets import CopyRows
@@ -26,7 +26,7 @@ def of_rows(task: SheetTask, rows: list[list[Cell]], formulas: Mapping[str, str]
     for name, formula in (formulas or {}).items():
         column, row = ord(name[0]) - ord("A"), int(name[1:]) - 1
         first[row][column] = SheetCell(first[row][column].value, formula)
-    return task.judged(Book({"Sheet1": first}))
+    return task.judged(Workbook({"Sheet1": first}))
 
 
 def sheet_task(name: str) -> SheetTask:

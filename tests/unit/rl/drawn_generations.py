@@ -18,7 +18,7 @@ from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
 from eval.rollout import RolloutLimits
 from tests.unit.rl.oracle import Rollout, Rules, Token, Turn
-from training.rl.config import AsyncConfig, RlConfig
+from training.rl.config import RlConfig
 from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
 from training.rl.learning.credit import credited
 from training.rl.learning.entropy_bonus import EntropyBonus
@@ -30,7 +30,7 @@ from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, learnt, turns_of
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
-from training.rl.sections import KlConfig
+from training.rl.sections import AsyncConfig, KlConfig
 
 WIDTH = 5  # of the vocabulary
 EPISODE = Episode(episode_id="e", task_id="t", instruction="", goal="", seed=0, screen=(1, 1), success=None, steps=())

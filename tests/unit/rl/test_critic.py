@@ -11,11 +11,11 @@ import torch
 
 from eval.desktop import Task
 from eval.episodes import Episode
-from training.rl.config import CriticConfig
 from training.rl.learning.critic import token_credit, value_loss, whitened
 from training.rl.learning.turn_records import turns_of
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
+from training.rl.sections import CriticConfig
 
 pytestmark = pytest.mark.ml
 

@@ -24,13 +24,12 @@ from tests.unit.rl.drawn_generations import (
     rows_of,
 )
 from tests.unit.rl.oracle import Rules
-from training.rl.config import CriticConfig
 from training.rl.learning.credit import credited
 from training.rl.learning.critic import token_credit
 from training.rl.learning.kl import PostKl, ReferenceModel, divergence
 from training.rl.learning.loss_rows import LossRow, tensors
 from training.rl.learning.turn_records import TurnRecord
-from training.rl.sections import KlConfig
+from training.rl.sections import CriticConfig, KlConfig
 
 pytestmark = pytest.mark.ml
 

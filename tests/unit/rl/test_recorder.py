@@ -19,11 +19,12 @@ from eval.scores.stats import Estimate
 from eval.task_run import Rollout
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
-from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
+from training.rl.config import RlConfig
 from training.rl.learning.turn_records import UNFIT, turns_of
 from training.rl.records.recorder import FLAT, REPLACED, TrainingRecorder
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
+from training.rl.sections import AsyncConfig, SdpoConfig
 
 pytestmark = pytest.mark.ml
 STATE = SimpleNamespace(global_step=0)

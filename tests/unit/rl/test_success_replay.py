@@ -12,10 +12,10 @@ from PIL import Image
 from eval.config import ConfigError
 from eval.desktop import Task
 from eval.episodes import Episode
-from training.rl.config import ReplayConfig
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 from training.rl.rollouts.success_replay import SuccessReplay
+from training.rl.sections import ReplayConfig
 
 pytestmark = pytest.mark.ml
 TASKS = [Task(f"t{number}", "do", number) for number in range(4)]

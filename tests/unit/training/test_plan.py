@@ -18,8 +18,8 @@ from training.memory import plan
 from training.memory.estimate import GIB
 from training.memory.workload import MemoryPlan, Shape, describe, how
 from training.options import LoraConfig
-from training.rl.config import AsyncConfig, RlConfig, SdpoConfig
-from training.rl.sections import KlConfig
+from training.rl.config import RlConfig
+from training.rl.sections import AsyncConfig, KlConfig, SdpoConfig
 from training.rl.vllm_config import SamplerConfig
 from training.sft.train import SftConfig
 from training.sft.train import main as sft

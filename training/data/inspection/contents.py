@@ -21,7 +21,7 @@ from training.data.inspection.overlap import (
 )
 from training.data.inspection.similar import similar
 from training.data.inspection.stats import Stats
-from training.data.looks import DISTANCE
+from training.data.similar_images import DISTANCE
 
 CLUSTERS: Final = 4  # clusters of near-duplicates that are shown
 

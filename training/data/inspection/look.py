@@ -14,10 +14,10 @@ from eval.desktop import BadFrame
 from eval.episodes import Episode, EpisodeError, read_episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample, Faults
-from training.data.looks import dhash
 from training.data.packed.images import PackedImages
 from training.data.packed.pack import find, frames
 from training.data.packed.store import INDEX, from_row, is_dataset, parts, read_manifest, verify
+from training.data.similar_images import dhash
 
 if TYPE_CHECKING:
     from PIL import Image

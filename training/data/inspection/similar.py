@@ -1,7 +1,7 @@
 """Finds episodes and steps of two sides that are the same but for details of their frames: a pixel, a clock, a cursor,
 another compression.
 
-Goal and actions are the same, and the frames look alike, one by one (`training.data.looks`).
+Goal and actions are the same, and the frames look alike, one by one (`training.data.similar_images`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import ContentKeys, Shared, StepPlace, groups
-from training.data.looks import alike, thumbnail
+from training.data.similar_images import alike, thumbnail
 
 LEVELS: Final = ("similar episode", "similar step")
 

@@ -22,7 +22,6 @@ from eval.desktop import BadFrame
 from eval.episodes import Episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
-from training.data.looks import dhash
 from training.data.packed.store import (
     FORMAT,
     INDEX,
@@ -36,6 +35,7 @@ from training.data.packed.store import (
     schema,
     to_row,
 )
+from training.data.similar_images import dhash
 
 GROUP_STEPS: Final = 2_000  # of a Parquet row group, which is kept in memory until it is written
 SHARD_BYTES: Final = 256 * 2**20

@@ -19,7 +19,7 @@ from eval.actions.dialects.base import Dialect, read_answer
 from eval.prompts.tokens import control_token
 from eval.prompts.wording import control_tokens
 from training.data.faults import BadSample, Faults
-from training.data.pairs.store import IMAGES, PAIRS, Looks, Pair, digest
+from training.data.pairs.store import IMAGES, PAIRS, Pair, PairThumbnails, digest
 
 SPOOL: Final = ".candidates.jsonl"
 MALFORMED: Final = "malformed"  # in the balance: the action type of a text without an action
@@ -62,7 +62,7 @@ class Gate:
         self._contradicted: set[bytes] = set()
         self._components = Components()
         self._learned: dict[str, set[tuple[str, tuple[str, ...]]]] = {}  # prompt and better answer -> tasks, images
-        self._looks = Looks(folder)
+        self._thumbnails = PairThumbnails(folder)
         self._lines = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._spool = (folder / SPOOL).open("wb")
@@ -107,7 +107,7 @@ class Gate:
             return
         find, task = self._components.find, f"task {pair.task_id}"
         for other, images in known:
-            if find(f"task {other}") != find(task) and self._looks.alike(pair.images, self._looks, images):
+            if find(f"task {other}") != find(task) and self._thumbnails.alike(pair.images, self._thumbnails, images):
                 self._components.join(task, f"task {other}")
         known.add(one)
 

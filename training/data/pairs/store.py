@@ -25,8 +25,8 @@ from eval.episodes.images import AnyImage, check_image, image_size
 from eval.prompts import Message
 from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
-from training.data.looks import alike, thumbnail
 from training.data.samples import check_shape, open_image
+from training.data.similar_images import alike, thumbnail
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -84,14 +84,14 @@ def seen(image: Image.Image) -> str:
     return hashlib.sha256(f"{image.width}x{image.height} ".encode() + image.convert("RGB").tobytes()).hexdigest()
 
 
-class Looks:
+class PairThumbnails:
     """How the images of pairs in `folder` look; each is opened once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, tuple[tuple[int, int], Any]] = {}
 
-    def alike(self, one: Sequence[str], theirs: Looks, other: Sequence[str]) -> bool:
+    def alike(self, one: Sequence[str], theirs: PairThumbnails, other: Sequence[str]) -> bool:
         """Whether images of this folder look as those of another: the same sizes, and each as its counterpart. What
         cannot be opened looks as nothing else does."""
         if len(one) != len(other):
@@ -293,7 +293,7 @@ def similar(train: Pairs, held_out: Pairs, examples: int = 3) -> list[str]:
     asked: dict[str, list[Pair]] = {}
     for pair in held_out:
         asked.setdefault(pair.learned(), []).append(pair)
-    looks, theirs = Looks(train.folder), Looks(held_out.folder)
+    looks, theirs = PairThumbnails(train.folder), PairThumbnails(held_out.folder)
     found: list[str] = []
     for pair in train:
         for other in asked.get(pair.learned(), ()):

@@ -18,11 +18,12 @@ from eval.desktop import InfraError, Task
 from training.rl.asynchronous.messages import GroupsWithdrawn, NewWeights, RolloutBegan, RolloutEnded, WorkerFailed
 from training.rl.asynchronous.rollout_queue import RolloutQueue, RolloutTally, ages
 from training.rl.asynchronous.worker_process import WorkerGone, WorkerLink
-from training.rl.config import AsyncConfig, RlConfig
+from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import TaskEffort
 from training.rl.rollouts.generation import RolloutGeneration
 from training.rl.rollouts.play import POLL, PolicyFailed, RolloutsStopped, check_void
 from training.rl.rollouts.waiting_times import WaitingTimes
+from training.rl.sections import AsyncConfig
 
 
 class Publisher(Protocol):

@@ -14,10 +14,11 @@ from torch import Tensor
 from eval.config import ConfigError
 from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.asynchronous.worker_process import WorkerProcess
-from training.rl.config import AsyncConfig, RlConfig
+from training.rl.config import RlConfig
 from training.rl.learning.turn_records import TurnRecord
 from training.rl.rollouts.generation import RolloutGeneration
 from training.rl.rollouts.task_sampler import TaskSampler
+from training.rl.sections import AsyncConfig
 from training.rl.weights.published import PublishedWeights
 
 

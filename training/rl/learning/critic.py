@@ -20,12 +20,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval.config import ResumeError
 from training.common.checkpoints import also_save
-from training.rl.config import CriticConfig, RlConfig
+from training.rl.config import RlConfig
 from training.rl.learning.advantages import decoupled_gae
 from training.rl.learning.kl import costs_of
 from training.rl.learning.loss_rows import LossRow, parts
 from training.rl.learning.turn_records import TurnRecord, learnt
-from training.rl.sections import KlConfig
+from training.rl.sections import CriticConfig, KlConfig
 
 CRITIC: Final = "critic.pt"  # in a checkpoint: weights, and the state of their optimiser
 

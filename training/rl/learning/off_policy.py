@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from training.rl.config import AsyncConfig
 from training.rl.learning.turn_records import TurnRecord
+from training.rl.sections import AsyncConfig
 
 
 def corrected(records: Sequence[TurnRecord], config: AsyncConfig) -> list[TurnRecord]:

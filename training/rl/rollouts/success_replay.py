@@ -19,10 +19,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from eval.config import ResumeError
 from eval.desktop import Task
 from training.common.checkpoints import also_save
-from training.rl.config import ReplayConfig
 from training.rl.rollouts.curriculum import StoredSuccess, SuccessPool
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
+from training.rl.sections import ReplayConfig
 
 FOLDER: Final = "successes"  # in a checkpoint
 INDEX: Final = "index.json"

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.books import Book, read_book
 from eval.benchmarks.linux_desktop.documents import (
     PROFILE,
     Cell,
@@ -19,6 +18,7 @@ from eval.benchmarks.linux_desktop.documents import (
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.stage import DesktopStage
@@ -77,19 +77,19 @@ class SheetTask(Instance):
         return Allowed({self.file})
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        book = read_book(await saved_parts(stage, self.file, self.start))
+        book = read_workbook(await saved_parts(stage, self.file, self.start))
         found = self.judged(book)
         return replace(found, spoiled=(*found.spoiled, *book.looks(lambda sheet, name: self.may_look(name))))
 
     @abstractmethod
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         """Judges what was saved; an empty book where nothing was."""
 
     def may_look(self, name: str) -> bool:
         """Whether a cell may look other than it did."""
         return False
 
-    def kept(self, book: Book, *but: str) -> bool:
+    def kept(self, book: Workbook, *but: str) -> bool:
         """Whether the table is the only sheet, and all is as it was but in these cells."""
         return book.kept({SHEET_NAME: self.rows}, lambda sheet, name: name in but)
 
@@ -107,7 +107,7 @@ class SumFormula(SheetTask):
     def request(self) -> str:
         return f"{self.file} is open. Write a formula into B8 that adds up the amounts (B2 to B6), and save the file."
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         right = at(book.first, "B8").value == float(sum(self.amounts)) and self.kept(book, "B8")
         amounts = [f"{SHEET_NAME}!B{number}" for number in range(2, ROWS + 2)]
         formula = right and book.follows(SHEET_NAME, "B8", amounts, lambda numbers: sum(numbers.values()))
@@ -150,7 +150,7 @@ class NewColumn(SheetTask):
             "formula. Save the file."
         )
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         kept = self.kept(book, *(f"D{number}" for number in range(1, ROWS + 2)))
         wanted = [float(amount * price) for amount, price in zip(self.amounts, self.prices, strict=True)]
         right = []
@@ -207,7 +207,7 @@ class ChangeCell(SheetTask):
     def request(self) -> str:
         return f"{self.file} is open. The price of {self.things[self.row]} is {self.price} now. Change it and save."
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         rows = self.rows
         rows[self.row + 1][2] = float(self.price)
         return judged(("the price is right", 1.0, book.kept({SHEET_NAME: rows})))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.books import Book, read_book
 from eval.benchmarks.linux_desktop.documents import (
     Cell,
     at,
@@ -18,6 +17,7 @@ from eval.benchmarks.linux_desktop.documents import (
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.home import Allowed
+from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
@@ -40,7 +40,7 @@ class BoldHeadings(SheetTask):
     def request(self) -> str:
         return f"{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         bold = {f"{SHEET_NAME}!{column}1": frozenset({"bold"}) for column in "ABC"}
         return judged(("the headings are bold", 1.0, self.kept(book) and book.marked() == bold))
 
@@ -79,7 +79,7 @@ class FreezeHeadings(SheetTask):
             "Save the file."
         )
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         told: dict[str, str] = {}
         if "settings.xml" in book.parts:
             for item in parsed(book.parts, "settings.xml").iter(qualified("config", "config-item")):
@@ -138,7 +138,7 @@ class AddSheets(Instance):
         await open_sheet(stage, self.file, self.start)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        book = read_book(await saved_parts(stage, self.file, self.start))
+        book = read_workbook(await saved_parts(stage, self.file, self.start))
         *_, new = self.names
         there = book.kept({**self.tables, new: []}, lambda sheet, name: (sheet, name) == (new, "A1"))
         right = there and at(book.sheets[new], "A1").value == float(sum(self.numbers))

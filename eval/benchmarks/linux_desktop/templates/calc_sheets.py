@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.books import Book
 from eval.benchmarks.linux_desktop.documents import (
     Cell,
     at,
@@ -14,6 +13,7 @@ from eval.benchmarks.linux_desktop.documents import (
 )
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.spreadsheets import Workbook
 from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
@@ -55,7 +55,7 @@ class SortRows(SheetTask):
             if task.sorted_rows != task.rows:
                 return task
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the rows are sorted", 1.0, book.kept({SHEET_NAME: self.sorted_rows})))
 
     def targets(self) -> dict[str, bytes]:
@@ -107,7 +107,7 @@ class CopyRows(SheetTask):
             "are. Save the file."
         )
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         copied = [row[4:] for row in values(book.first)]
         while copied and not copied[-1]:  # below the copy, where the table is longer
             copied.pop()
@@ -164,7 +164,7 @@ class RemoveRow(SheetTask):
             f"{self.file} is open. Remove the whole row of {self.things[self.row]}, without a gap, and save the file."
         )
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the row is gone", 1.0, book.kept({SHEET_NAME: self.left})))
 
     def targets(self) -> dict[str, bytes]:
@@ -206,7 +206,7 @@ class RenameSheet(SheetTask):
     def request(self) -> str:
         return f"{self.file} is open. Call its sheet {self.name}, and save the file."
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the sheet has the name", 1.0, book.kept({self.name: self.rows})))
 
     def targets(self) -> dict[str, bytes]:
@@ -261,7 +261,7 @@ class Percent(SheetTask):
             "else. Save the file."
         )
 
-    def judged(self, book: Book) -> TemplateJudgement:
+    def judged(self, book: Workbook) -> TemplateJudgement:
         amounts = [at(book.first, f"B{number}") for number in range(2, ROWS + 2)]
         same = [(cell.value, cell.formula) for cell in amounts] == [(float(amount), "") for amount in self.amounts]
         kept = same and self.kept(book, *(f"B{number}" for number in range(2, ROWS + 2)))

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from eval.benchmarks.linux_desktop.document_styles import PLAIN
 from eval.benchmarks.linux_desktop.documents import PROFILE, profile, saved_parts
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.home import Allowed
-from eval.benchmarks.linux_desktop.looks import PLAIN
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from launcher.light import load_msgspec
+from launcher.msgspec_import import load_msgspec
 
 if __name__ == "__main__":
     load_msgspec()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.data.inspection.duplicates import clusters
-from training.data.looks import DISTANCE
+from training.data.similar_images import DISTANCE
 
 
 def slow(hashes: list[bytes]) -> list[list[int]]:

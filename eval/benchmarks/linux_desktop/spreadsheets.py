@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from eval.benchmarks.linux_desktop.document_styles import PLAIN, DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
 from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
-from eval.benchmarks.linux_desktop.looks import PLAIN, DocumentStyles, Marks
 
 TRIES: Final = 3  # other numbers with which a formula is worked out
 CLOSE: Final = 1e-6
@@ -28,7 +28,7 @@ Numbers = Mapping[str, float]  # by the names of their cells
 
 
 @dataclass
-class Book:
+class Workbook:
     """`sheets`: the cells of each sheet by its name. `parts` is empty where nothing was saved."""
 
     sheets: Mapping[str, Sequence[Sequence[SheetCell]]]
@@ -122,10 +122,10 @@ class Book:
         return refers_to(whole, names) and far and not own and '"' not in rest
 
 
-def read_book(parts: Mapping[str, bytes] | None) -> Book:
+def read_workbook(parts: Mapping[str, bytes] | None) -> Workbook:
     """Raises BrokenByAgent."""
     if parts is None:
-        return Book({})
+        return Workbook({})
     root = parsed(parts)
     names = {}
     for each in root.iter(qualified("table", "named-range")):
@@ -134,7 +134,7 @@ def read_book(parts: Mapping[str, bytes] | None) -> Book:
     for each in root.iter(qualified("table", "named-expression")):
         told = each.get(qualified("table", "expression"), "")
         names[each.get(qualified("table", "name"), "").casefold()] = told.split(":=", 1)[-1]
-    return Book(sheets(root), parts, names)
+    return Workbook(sheets(root), parts, names)
 
 
 def letters(column: int) -> str:
