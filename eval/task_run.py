@@ -88,7 +88,7 @@ class TaskRun:
         self.agent_failure = ""
         self.broke = ""  # how the agent broke the desktop
         self.state: bool | None = None  # whether the final state was the solved one, whatever the answers were
-        self.closed: Desktop | None = None  # the last one that was
+        self.desktop: Desktop | None = None  # the one that is open
         self.cut = False  # the limit of steps ended the episode
 
     async def attempts(self) -> Rollout:
@@ -133,7 +133,7 @@ class TaskRun:
         self.started, clock = datetime.now(UTC), time.monotonic()
         self.writer = EpisodeWriter(self.folder) if self.folder else None
         self.steps, self.broke, self.waited, self.cut, self.state = [], "", 0.0, False, None
-        desktop = self.make_desktop()
+        desktop = self.desktop = self.make_desktop()
         try:
             observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
             self.screen = observation.screen
@@ -150,7 +150,7 @@ class TaskRun:
                 failed, score = str(broken), Score(0.0, False) if self.judge else None
                 self.broke = failed
         finally:
-            await self._close(desktop)
+            await self._close()
             await self._written()
         self.agent_failure = failed
         if failed and score is not None:
@@ -172,17 +172,15 @@ class TaskRun:
         try:
             return checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
         except EnvironmentFault as fault:
-            await self._close(desktop)  # it may be the only one that there is
-            judges = await self._judges_untouched()
-            self.closed = desktop
-            if not judges:
+            await self._close()  # it may be the only one that there is
+            if not await self._judges_untouched():
                 raise
             words = "the checker fails on the state that the agent left, and judges the untouched one"
             raise BrokenByAgent(f"{words}: {fault}") from fault
 
     async def _judges_untouched(self) -> bool:
         """Whether the checker judges the start state, on a desktop of its own."""
-        desktop = self.make_desktop()
+        desktop = self.desktop = self.make_desktop()
         try:
             await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
             checked(await timed(desktop.score(), self.limits.reset_timeout, "score"))
@@ -190,7 +188,7 @@ class TaskRun:
             print(f"{self.task.task_id}: the checker does not judge the untouched state either: {error}", flush=True)
             return False
         finally:
-            await self._close(desktop)
+            await self._close()
         return True
 
     def _took(self, since: float) -> int:
@@ -263,12 +261,12 @@ class TaskRun:
         if (error := next((each for each in done if isinstance(each, BaseException)), None)) is not None:
             raise error
 
-    async def _close(self, desktop: Desktop) -> None:
-        """Closes a desktop, once. One that cannot be closed does not change the score of its episode; the failure is
-        printed."""
-        if desktop is self.closed:
+    async def _close(self) -> None:
+        """Closes the open desktop, if there is one. One that cannot be closed does not change the score of its episode;
+        the failure is printed."""
+        desktop, self.desktop = self.desktop, None
+        if desktop is None:
             return
-        self.closed = desktop
         try:
             await timed(desktop.close(), self.limits.reset_timeout, "close")
         except InfraError as error:

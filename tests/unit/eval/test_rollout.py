@@ -233,6 +233,42 @@ def test_a_checker_that_raises_on_the_agents_state_alone_is_a_score_of_0(
     assert (said or "") in (told or "")
 
 
+class RaisingSlowly(Raising):
+    """The start for the untouched state, its second one, never ends."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        shown = await super().reset(task, seed)
+        if self.started["t"] == 2:
+            await asyncio.Event().wait()
+        return shown
+
+
+def test_a_desktop_is_closed_once_where_a_run_is_cancelled_while_the_untouched_state_is_judged(tmp_path: Path) -> None:
+    """Red before: the desktop of the attempt, closed already, was closed again."""
+
+    async def cancelled() -> None:
+        work = asyncio.ensure_future(
+            rollout(
+                Saying(*EXPERT),
+                RaisingSlowly,
+                [Task("t", "x", options={"raises": "left"})],
+                out=tmp_path,
+                benchmark="b",
+                environment="e",
+                limits=msgspec.structs.replace(QUICK, attempts=1, concurrency=1),
+            )
+        )
+        while Counting.started["t"] < 2:
+            await asyncio.sleep(0)
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+    Raising.open_now = Raising.asked = 0
+    asyncio.run(cancelled())
+    assert (Raising.open_now, Counting.open) == (0, 0)
+
+
 def test_a_task_that_cannot_run_here_is_tried_once_counts_as_not_solved_and_is_told_apart(tmp_path: Path) -> None:
     known = [replace(make(1)[0], task_id=f"known{number}", not_run="no file has it") for number in range(2)]
     results = run(Saying(*EXPERT), [make(2)[1], *make(1, fault="not here"), *known], tmp_path)
