@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -196,6 +196,10 @@ golden: dev ## write the generated pages and the golden files again
 
 wheel: dev ## the wheel and the sdist in dist/: equal sources give equal bytes
 	@$(BIN)/python -m tools.wheel
+
+# VERSION=0.1.0 names it; DRY_RUN=1 makes the files, but no commit and no tag
+release: dev $(DOCS_STAMP) ## a release: its files, made twice, in build/release, a commit and a tag
+	@$(BIN)/python -m tools.release "$(VERSION)" $(if $(DRY_RUN),--dry-run)
 
 lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock

@@ -1,0 +1,215 @@
+"""Makes a release: `python -m tools.release 0.1.0 [--dry-run] [--images REGISTRY [--buildkit ADDRESS]]`, or
+`make release VERSION=0.1.0`.
+
+It works in a clone of the commit that is checked out, below build/release/VERSION: there it writes the version and the
+changelog, builds the images if it is told where to push them, commits with their catalogue, and makes every file twice.
+Files that differ between the two end it. The commit and the tag come into this repository last, so a release that
+fails leaves it as it was. `--dry-run` leaves them out; what forbids a release is then only printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tools.wheel import EPOCH, plain
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PASSED: Final = "build/ci-passed"  # .ci/run writes the commit that it passed on
+CHANGELOG: Final = "CHANGELOG.md"
+VERSION_FILE: Final = "launcher/version.py"
+UNRELEASED: Final = "## Unreleased\n"
+_VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
+NEWEST: Final = """<!doctype html>
+<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/index.html">
+<title>Slipway</title><a href="{0}/index.html">The documents of {0}</a>
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    """What a git command prints. Raises SystemExit with its message."""
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"release: git {' '.join(words[:2])}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def released(root: Path) -> list[str]:
+    """The versions that have a tag, the newest first."""
+    found = [tag.removeprefix("v") for tag in git(root, "tag", "--list", "v*").splitlines()]
+    return sorted(filter(_VERSION.fullmatch, found), key=_numbers, reverse=True)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def obstacles(root: Path, version: str) -> list[str]:
+    """What forbids to make this release of the commit that is checked out."""
+    found = []
+    newest = next(iter(released(root)), None)
+    if newest is not None and _numbers(version) <= _numbers(newest):
+        found.append(f"version {version}: {newest} is out; allowed: a later one")
+    if changed := git(root, "status", "--porcelain").splitlines():
+        found.append(f"{len(changed)} files are not committed, {changed[0].split()[-1]} the first: commit them")
+    passed = root / PASSED
+    if not passed.is_file() or passed.read_text(encoding="utf-8").strip() != git(root, "rev-parse", "HEAD"):
+        found.append(f"{PASSED} does not name this commit: run .ci/run here until it passes")
+    if not unreleased(root):
+        found.append(f"{CHANGELOG}: nothing stands under Unreleased")
+    return found
+
+
+def unreleased(root: Path) -> str:
+    """What the changelog says of the next release."""
+    text = (root / CHANGELOG).read_text(encoding="utf-8")
+    _, found, rest = text.partition(UNRELEASED)
+    return rest.partition("\n## ")[0].strip() if found else ""
+
+
+def name_it(source: Path, version: str, day: str) -> None:
+    """Writes the version and the changelog's heading into a clone."""
+    code = (source / VERSION_FILE).read_text(encoding="utf-8")
+    told = re.sub(r'^__version__ = ".*"$', f'__version__ = "{version}"', code, flags=re.MULTILINE)
+    (source / VERSION_FILE).write_text(told, encoding="utf-8")
+    text = (source / CHANGELOG).read_text(encoding="utf-8")
+    heading = f"{UNRELEASED}\n## {version} ({day})\n"
+    (source / CHANGELOG).write_text(text.replace(UNRELEASED, heading, 1), encoding="utf-8")
+
+
+def build_images(source: Path, registry: str, buildkit: str | None) -> None:
+    """Builds and pushes every image of the clone, which writes their digests into its catalogue."""
+    more = ["--buildkit", buildkit] if buildkit else []
+    run([sys.executable, "-m", "launcher", "images", "build", "--push", registry, *more], source)
+
+
+def run(command: Sequence[str], folder: Path, **more: str) -> None:
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), **more}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(
+            f"release: {' '.join(command[:4])}: exit code {done.returncode}\n{(done.stdout + done.stderr).decode()}"
+        )
+
+
+def make(source: Path, version: str, versions: Sequence[str], out: Path) -> None:
+    """Writes the files of a release into a folder. `versions`: of the documents' switch, the newest first."""
+    out.mkdir(parents=True)
+    run([sys.executable, "-m", "tools.wheel", str(out)], source)
+    archived(git_files(source, "k8s"), source, f"slipway-k8s-{version}", out)
+    site = out / "site"
+    run([str(ROOT / ".venv-docs/bin/mkdocs"), "build", "-q", "--strict", "-d", str(site / version)], source)
+    for compressed in site.rglob("*.gz"):  # the site's map again, with the time of its compression in it
+        compressed.unlink()
+    listed = [{"version": each, "title": each, "aliases": []} for each in versions]
+    (site / "versions.json").write_text(json.dumps(listed) + "\n", encoding="utf-8")
+    (site / "index.html").write_text(NEWEST.format(version), encoding="utf-8")
+    archived(sorted(path for path in site.rglob("*") if path.is_file()), site, f"slipway-docs-{version}", out)
+    shutil.rmtree(site)
+    bill = json.dumps(materials(source, version), indent=1, sort_keys=True) + "\n"
+    (out / f"slipway_cua-{version}.cdx.json").write_text(bill, encoding="utf-8")
+    sums = "".join(f"{digest(file)}  {file.name}\n" for file in sorted(out.iterdir()))
+    (out / "SHA256SUMS").write_text(sums, encoding="utf-8")
+
+
+def git_files(source: Path, folder: str) -> list[Path]:
+    return [source / name for name in git(source, "ls-files", "--", folder).splitlines()]
+
+
+def archived(files: Sequence[Path], root: Path, name: str, out: Path) -> None:
+    """Writes NAME.tar.gz with these files below `root`, in the folder NAME, without times and owners."""
+    raw = out / f"{name}.tar"
+    with tarfile.open(raw, "w") as tar:
+        for file in files:
+            tar.add(file, f"{name}/{file.relative_to(root)}")
+    (out / f"{name}.tar.gz").write_bytes(plain(raw.read_bytes()))
+    raw.unlink()
+
+
+def materials(source: Path, version: str) -> dict[str, Any]:
+    """The bill of materials (CycloneDX) of an installation by requirements.lock, as `make env` makes it."""
+    sbom = runpy.run_path(str(source / "images/sbom.py"))
+    lock = (source / "requirements.lock").read_text(encoding="utf-8")
+    locked = {name.lower() for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    found = [one for one in sbom["python_components"]() if one.name in locked]
+    bill: dict[str, Any] = sbom["bill"](f"slipway-cua {version}", sorted(found))
+    bill["metadata"]["component"]["type"] = "application"
+    bill["components"] = [one for one in bill["components"] if one["type"] != "operating-system"]  # any
+    return bill
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def differing(one: Path, other: Path) -> list[str]:
+    """The names of files that are not byte for byte in both folders."""
+    names = {file.name for folder in (one, other) for file in folder.iterdir()}
+    same = (name for name in names if (one / name).is_file() and (other / name).is_file())
+    equal = {name for name in same if (one / name).read_bytes() == (other / name).read_bytes()}
+    return sorted(names - equal)
+
+
+def release(root: Path, version: str, dry: bool, images: str | None, buildkit: str | None) -> Path:
+    """The folder with the files. Raises SystemExit."""
+    folder = root / "build/release" / version
+    shutil.rmtree(folder, ignore_errors=True)
+    source, files, again = folder / "source", folder / "files", folder / "again"
+    git(root, "clone", "-q", str(root), str(source))
+    name_it(source, version, datetime.now(UTC).date().isoformat())
+    if images:
+        build_images(source, images, buildkit)
+    git(source, "add", "--all")
+    who = ("-c", "user.name=dry run", "-c", "user.email=dry@run") if dry else ()
+    git(source, *who, "commit", "-q", "-m", f"Slipway {version}")
+    versions = [version, *(each for each in released(root) if each != version)]
+    for out in (files, again):
+        make(source, version, versions, out)
+    if names := differing(files, again):
+        raise SystemExit(f"release: made twice, these differ: {', '.join(names)}: look at them in {folder}")
+    if not dry:
+        git(root, "fetch", "-q", str(source), "HEAD")
+        git(root, "merge", "-q", "--ff-only", "FETCH_HEAD")
+        git(root, "tag", "-s", f"v{version}", "-m", f"Slipway {version}")
+    shutil.rmtree(again)
+    return files
+
+
+def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.release", description="Make a release of Slipway.")
+    parser.add_argument("version", help="MAJOR.MINOR.PATCH")
+    parser.add_argument("--dry-run", action="store_true", help="make the files, but no commit and no tag")
+    parser.add_argument("--images", metavar="REGISTRY", help="build the images, push them here, write the catalogue")
+    parser.add_argument("--buildkit", metavar="ADDRESS", help="the buildkitd that builds the images")
+    given = parser.parse_args(words)
+    if not _VERSION.fullmatch(given.version):
+        print(f"release: version {given.version}; allowed: MAJOR.MINOR.PATCH, as 0.1.0", file=sys.stderr)
+        return 2
+    found = obstacles(root, given.version)
+    for line in found:
+        print(f"{'a release would be refused' if given.dry_run else 'release'}: {line}", file=sys.stderr)
+    if found and not given.dry_run:
+        return 2
+    files = release(root, given.version, given.dry_run, given.images, given.buildkit)
+    for file in sorted(files.iterdir()):
+        print(f"{digest(file)}  {file.stat().st_size:>10}  {file.name}")
+    print(f"made twice, with equal bytes: {files}")
+    if not given.dry_run:
+        print(f"now: git push origin HEAD v{given.version}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
