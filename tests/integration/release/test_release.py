@@ -83,6 +83,7 @@ def test_files_that_differ_or_are_missing_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_a_dry_run_makes_everything_twice_and_changes_nothing(tmp_path: Path) -> None:
     """In a clone of the commit that is checked out, by make."""
     clone = tmp_path / "clone"
