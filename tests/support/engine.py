@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -258,6 +259,41 @@ def make_base(engine: Engine) -> str:
         with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
             command = ["docker", "import", *changes, '--change=CMD ["bash"]', "-", tag]
             subprocess.run(command, stdin=tar.stdout, env=engine.environment, check=True, capture_output=True)
+    return tag
+
+
+SHELL: Final = ("sh", "cat", "head", "mkdir", "rm", "seq", "sleep")
+
+
+def small_base(engine: Engine) -> str:
+    """An image of a few megabytes with this machine's shell and some programs, for tests that push what they build: to
+    compress the whole Debian took them most of their time."""
+    with tempfile.TemporaryDirectory(dir=engine.state) as folder:
+        root = Path(folder)
+        programs = [Path(shutil.which(name) or name).resolve() for name in SHELL]
+        listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+        libraries = {Path(path) for path in re.findall(r"(/\S+) \(0x", listed)}
+        for name, program in zip(SHELL, programs, strict=True):
+            (root / "bin").mkdir(exist_ok=True)
+            shutil.copy(program, root / "bin" / name)
+        for library in libraries:
+            (root / library.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library.resolve(), root / library.relative_to("/"))
+        (root / "etc").mkdir()
+        (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+        (root / "tmp").mkdir(mode=0o1777)
+        (root / "var/lib/dpkg").mkdir(parents=True)
+        told = Path("/var/lib/dpkg/status")  # its first packages stand for Debian's list in an image
+        listed = "\n\n".join(told.read_text().split("\n\n")[:5]) if told.exists() else ""
+        (root / "var/lib/dpkg/status").write_text(f"{listed}\n")
+        every = sorted(path for path in root.rglob("*") if path.is_file())
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in every)).hexdigest()[:12]
+        tag = f"slipway-test.local/small:{digest}"
+        if engine.docker("image", "inspect", tag, check=False).returncode:
+            archive = root.parent / f"{root.name}.tar"
+            subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+            engine.docker("import", "--change=ENV PATH=/bin", '--change=CMD ["sh"]', str(archive), tag)
+            archive.unlink()
     return tag
 
 

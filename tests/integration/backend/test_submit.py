@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -58,11 +58,21 @@ def gone(harness: Harness, run: str) -> bool:
     return seen is None or not seen.active
 
 
-@pytest.mark.parametrize(("after", "error"), [(False, Killed), (True, Killed), (True, Unreachable)])
-def test_cut_off_anywhere_then_again_is_once(harness: Harness, after: bool, error: type[BaseException]) -> None:
+HOW: Final[list[tuple[bool, type[BaseException]]]] = [(False, Killed), (True, Killed), (True, Unreachable)]
+# at every call at night, at every third otherwise, each of the three at others
+CUTS = [
+    *((number, 3, *how) for number, how in enumerate(HOW)),
+    *(pytest.param(0, 1, *how, marks=pytest.mark.nightly) for how in HOW),
+]
+
+
+@pytest.mark.parametrize(("begin", "apart", "after", "error"), CUTS)
+def test_cut_off_anywhere_then_again_is_once(
+    harness: Harness, begin: int, apart: int, after: bool, error: type[BaseException]
+) -> None:
     runs: list[str] = []
     harness.let_go()
-    for at in range(200):
+    for at in range(begin, 200, apart):
         first = harness.job(f"a{at}")
         both = group(first, harness.job(f"b{at}", inputs={"x": reads(first)}))
         turn = count()
@@ -80,7 +90,7 @@ def test_cut_off_anywhere_then_again_is_once(harness: Harness, after: bool, erro
         runs += [run_id(one) for one in both.runs]
         if whole:
             break
-    assert len(runs) > 20
+    assert len(runs) > 20 / apart
     # on docker each run is a container, made one after the other
     wait_for(lambda: all(harness.store.head(layout.RunKeys(run).result) for run in runs), 60.0 + len(runs))
     wait_for(lambda: all(gone(harness, run) for run in runs))

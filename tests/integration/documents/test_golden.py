@@ -48,14 +48,19 @@ def insert(path: Path, before: str, line: str) -> None:
     path.write_text(text.replace(before, line + before), encoding="utf-8")
 
 
-def test_a_new_field_of_the_job_needs_two_source_files_and_make_golden(clone: Path) -> None:
+def test_a_new_field_of_the_job_needs_two_source_files_and_make_golden_which_removes_what_is_left(clone: Path) -> None:
     insert(clone / "launcher/spec/schema.py", 'Field(\n        "matrix",', FIELD)
     insert(clone / "launcher/spec/model.py", "    @property\n    def leading", "    colour: str | None = None\n\n")
+    left = clone / "tests/unit/kubernetes/golden/gone/gone.yaml"
+    left.parent.mkdir()
+    left.write_text("kind: Job\n")
     stale = python(clone, "-m", "tools.golden", "--check")
     assert (stale.returncode, stale.stderr) == (1, "")
     assert "docs/reference/job.md" in stale.stdout
+    assert "gone.yaml is no longer generated" in stale.stdout
     written = python(clone, "-m", "tools.golden")
     assert written.returncode == 0, written.stderr
+    assert not left.exists()
     assert written.stdout.splitlines()[:-1] == stale.stdout.splitlines()[:-1]
     assert python(clone, "-m", "tools.golden", "--check").returncode == 0
     # the field reaches job.json without another line of source
@@ -63,15 +68,6 @@ def test_a_new_field_of_the_job_needs_two_source_files_and_make_golden(clone: Pa
     rendered = python(clone, "-m", "launcher.cli", "render", "painted.yaml", "--backend", "local")
     assert rendered.returncode == 0, rendered.stderr
     assert "\n  colour: red\n" in rendered.stdout
-
-
-def test_a_file_that_is_no_longer_generated_is_removed(clone: Path) -> None:
-    left = clone / "tests/unit/kubernetes/golden/gone/gone.yaml"
-    left.parent.mkdir()
-    left.write_text("kind: Job\n")
-    assert "gone.yaml is no longer generated" in python(clone, "-m", "tools.golden", "--check").stdout
-    assert python(clone, "-m", "tools.golden").returncode == 0
-    assert not left.exists()
 
 
 def test_an_unknown_argument_is_refused() -> None:

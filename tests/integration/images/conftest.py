@@ -9,20 +9,21 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from launcher.cli import main
 from tests.support.cpu_image import alone
-from tests.support.engine import Engine, engine
+from tests.support.engine import Engine, small_base
+from tests.support.engine import engine as debian_engine
 from tests.support.faultproxy import FaultProxy
 from tests.support.mounts import small_file_system
 from tests.support.needs import lacking
 from tests.unit.images.project import project
 
-__all__ = ["engine", "registry", "root", "small_disk"]
+__all__ = ["debian_engine", "engine", "registry", "root", "small_disk"]
 
 OWN = """\
 RUN echo built > /built
@@ -49,6 +50,12 @@ class Registry:
 
 
 Mount = Callable[[Path, str], None]
+
+
+@pytest.fixture(scope="session")
+def engine(debian_engine: Engine) -> Engine:
+    """The tests' engine, with a base of a few megabytes. `debian_engine` has Debian."""
+    return replace(debian_engine, base=small_base(debian_engine)) if debian_engine.base else debian_engine
 
 
 @pytest.fixture

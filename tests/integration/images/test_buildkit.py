@@ -31,6 +31,12 @@ pytestmark = [pytest.mark.nightly, pytest.mark.alone, pytest.mark.timeout(3000)]
 LINE = re.compile(r"(?P<image>\S+) +#\d+ +(?P<took>cached|[0-9.]+ s)  \[(?P<text>.*)")
 
 
+@pytest.fixture
+def engine(debian_engine: Engine) -> Engine:
+    """Built is what is shipped, on Debian."""
+    return debian_engine
+
+
 @dataclass
 class Meeting:
     """A door that opens once `wanted` have come: builds that wait at it end only if they run at the same time."""

@@ -22,6 +22,12 @@ pytestmark = [pytest.mark.nightly, pytest.mark.alone, pytest.mark.timeout(7200)]
 BUILT = re.compile(r"^(?P<tag>\S+:\S+)  .*  (?P<id>sha256:[0-9a-f]{64})$", re.MULTILINE)
 
 
+@pytest.fixture
+def engine(debian_engine: Engine) -> Engine:
+    """Built is what is shipped, on Debian."""
+    return debian_engine
+
+
 @dataclass
 class Twice:
     """Builds an image twice, each time with a buildkitd that knows nothing of an earlier build; the second time the
