@@ -97,8 +97,9 @@ def windows_of(command: str) -> None:
 
 
 def test_a_window_of_a_program_that_still_computes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are moments in which all sleep."""
+    """There are moments in which all sleep; longer ones where the X server gets no processor."""
     monkeypatch.setattr(stage, "WINDOW_S", 0.1)
+    monkeypatch.setattr(stage, "RESTING", 100)
     windows_of(f"{COUNTING.strip()}; sleep 0.3; {COUNTING.strip()}; exec xterm")
 
 
