@@ -191,9 +191,9 @@ def token_credit(
     """(advantages, the critic's targets) of each record's sampled tokens.
 
     All sampled tokens of a rollout are one sequence, its turns one after the other; prompts and pictures between them
-    are no steps. The return comes with the last one; the cost of `kl` in the reward is taken off at each. `after`: values
-    after each record's last token; with `bootstrap` the last of these follows a rollout that the limit of steps cut. A
-    turn that the loss cannot see is no part of the sequence.
+    are no steps. The return comes with the last one; the cost of `kl` in the reward is taken off at each. `after`:
+    values after each record's last token; with `bootstrap` the last of these follows a rollout that the limit of steps
+    cut. A turn that the loss cannot see is no part of the sequence.
     """
     gains: list[list[float]] = [[] for _ in records]
     targets: list[list[float]] = [[] for _ in records]
