@@ -12,10 +12,10 @@ from typing import Any
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
 from eval.desktop import Score
+from eval.desktops.live import TaskScene
 from eval.desktops.reading import FileEntry, list_files, read_file
 
 
@@ -25,9 +25,9 @@ class FolderStage:
         self.started: list[tuple[str, ...]] = []
         self.app: WebApp | None = None
         self.screen = Tree(screen=(1280, 720))  # what its programs tell
-        self.scene: InstanceScene | None = None
+        self.scene: TaskScene | None = None
 
-    async def begin(self, scene: InstanceScene) -> None:
+    async def begin(self, scene: TaskScene) -> None:
         """The start state of a scene, on an empty home."""
         self.app, self.scene, self.screen = None, scene, Tree(screen=(1280, 720))
         for entry in self.home.iterdir():
