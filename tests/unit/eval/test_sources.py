@@ -16,7 +16,7 @@ import yaml
 from eval.actions import Action, ActionType
 from eval.config import ConfigError
 from eval.desktop import InfraError, Score, Task
-from eval.environments import sources
+from eval.environments import custom, sources
 from eval.environments.login import tasks as login_tasks
 from eval.environments.registry import environment
 from tests.support.documented import ROOT
@@ -181,7 +181,7 @@ def test_what_a_validator_gives_is_a_score_or_an_infrastructure_failure() -> Non
     """A checker that fails is never a score of 0."""
 
     async def judged(path: str, *arguments: Any) -> Score:
-        return await sources.judged_by(path, *arguments)
+        return await custom.judged_by(path, *arguments)
 
     class Stage:
         async def list_files(self, folder: str) -> dict[str, Any]:
@@ -236,4 +236,4 @@ def test_the_page_s_configuration_gives_its_tasks(monkeypatch: pytest.MonkeyPatc
         async def read_file(self, path: str) -> bytes:
             return b"soap\nbread\n"
 
-    assert asyncio.run(sources.judged_by("my_checks:note_has_bread", Stage(), [])).success
+    assert asyncio.run(custom.judged_by("my_checks:note_has_bread", Stage(), [])).success
