@@ -67,13 +67,8 @@ async def of_actions(world: str, task: Task, options: Mapping[str, Any]) -> list
         way = await _way(desktop, task)
         found = []
         for name, kind, actions in action_states(way):
-            try:
-                await desktop.reset(task, task.seed)
-                for action in actions:
-                    await desktop.step(action)
-            except ActionRefused:
-                continue  # of no desktop like this
-            found.append(JudgedState(task.task_id, name, kind, await _judged(desktop.score())))
+            if await _played(desktop, task, actions):
+                found.append(JudgedState(task.task_id, name, kind, await _judged(desktop.score())))
         return found
     finally:
         await desktop.close()
@@ -123,15 +118,28 @@ def _letters(action: Action) -> list[Action]:
     return [replace(action, text=letter) for letter in action.text]
 
 
+async def _played(desktop: Desktop, task: Task, actions: Sequence[Action]) -> bool:
+    """Whether the actions came to their end: a desktop may refuse one, or end the episode before."""
+    seen = await desktop.reset(task, task.seed)
+    try:
+        for action in actions:
+            if seen.done:
+                return action.type is ActionType.DONE
+            seen = await desktop.step(action)
+    except ActionRefused:
+        return False
+    return True
+
+
 async def _way(desktop: Desktop, task: Task) -> list[Action]:
     """What the expert does. Raises ConfigError where there is none, or it does not come to its end."""
     way: list[Action] = []
     seen = await desktop.reset(task, task.seed)
     while len(way) <= (task.max_steps or MOST):
+        if seen.done or (seen.expected is not None and seen.expected.action.type in ENDS):
+            return way
         if seen.expected is None:
             raise ConfigError(f"{task.task_id}: there is no expert; a task of your own in `sources` needs `solved`")
-        if seen.expected.action.type in ENDS:
-            return way
         way.append(seen.expected.action)
         seen = await desktop.step(way[-1])
     raise ConfigError(f"{task.task_id}: the expert is not at its end after {len(way)} actions")
