@@ -119,11 +119,12 @@ def around(others: Mapping[str, str]) -> Iterator[tuple[str, Callable[[Path], ob
     yield "a hidden file", partial(put, texts={".notes": "done\n"})
     yield "a new folder", lambda home: (home / "new folder").mkdir()
     yield "a new link", lambda home: (home / "link.txt").symlink_to("/etc/hostname")
-    for path, text in [*others.items()][:1]:
+    if others:
+        path, text = next(iter(others.items()))
         yield f"{path} has a line more", partial(put, texts={path: f"{text}.\n"})
         yield f"{path} is gone", partial(put, texts={path: None})
-        yield f"{path} may be run", lambda home, path=path: (home / path).chmod(0o755)
-        yield f"{path} has another name", lambda home, path=path: (home / path).rename(home / f"{path}.old")
+        yield f"{path} may be run", lambda home: (home / path).chmod(0o755)
+        yield f"{path} has another name", lambda home: (home / path).rename(home / f"{path}.old")
 
 
 def _below(file: Path) -> None:

@@ -221,7 +221,7 @@ def test_a_judge_looks_at_the_last_screen(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_page_s_configuration_gives_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/howto/task-sources.md, with the function that it shows."""
     page = (ROOT / "docs/howto/task-sources.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(# evaluate.yaml\n.*?)```", page, re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(text)
     module = ModuleType("my_checks")
